@@ -11,7 +11,10 @@ use flate2::write::GzEncoder;
 
 const PAGE: &str = "web/dist";
 
-#[expect(clippy::disallowed_methods, reason = "cargo passes the folder in the environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "cargo passes the folder in the environment"
+)]
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed={PAGE}");
     println!("cargo::rerun-if-changed=build.rs");
@@ -23,7 +26,8 @@ fn main() -> io::Result<()> {
     add_folder(Path::new(PAGE), &target)?;
     // The macro takes the folder as a literal.
     let folder = target.to_str().expect("the macro reads UTF-8");
-    let files = format!("#[derive(rust_embed::RustEmbed)]\n#[folder = {folder:?}]\nstruct Files;\n");
+    let files =
+        format!("#[derive(rust_embed::RustEmbed)]\n#[folder = {folder:?}]\nstruct Files;\n");
     fs::write(output.join("page.rs"), files)
 }
 
@@ -44,7 +48,10 @@ fn add_folder(source: &Path, target: &Path) -> io::Result<()> {
 fn add_file(source: &Path, target: &Path) -> io::Result<()> {
     let content = fs::read(source)?;
     fs::write(target, &content)?;
-    let mut gzip = GzEncoder::new(File::create(with_suffix(target, ".gz"))?, Compression::best());
+    let mut gzip = GzEncoder::new(
+        File::create(with_suffix(target, ".gz"))?,
+        Compression::best(),
+    );
     gzip.write_all(&content)?;
     gzip.finish()?;
     let mut brotli = File::create(with_suffix(target, ".br"))?;

@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::agent::{Catalogue, CurrentCatalogue, IdleFolders, Launcher, MemberSource, RemoteConnector};
+use crate::agent::{
+    Catalogue, CurrentCatalogue, IdleFolders, Launcher, MemberSource, RemoteConnector,
+};
 use crate::audit::{Audit, CountedEvents};
 use crate::auth::{KeyHash, KeyStoreError, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
@@ -25,7 +27,9 @@ use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
 use crate::fleet::Fleet;
 use crate::pool::{AgentSources, Pool};
-use crate::process::{self, AgentUsers, HostIsolation, OpenFiles, Spawner, SupervisorLock, UsersError};
+use crate::process::{
+    self, AgentUsers, HostIsolation, OpenFiles, Spawner, SupervisorLock, UsersError,
+};
 use crate::registry::Listing;
 use crate::server::{BoundListeners, ConnectionUse};
 use crate::session::{Baselines, Context, MayPrompt, SessionRegistry};
@@ -114,13 +118,24 @@ struct Clients {
 impl Clients {
     fn start() -> Result<Self, StartError> {
         let stream_workers = StreamWorkers::start().map_err(StartError::StreamWorkers)?;
-        Ok(Self { stream_workers, connection_use: ConnectionUse::default() })
+        Ok(Self {
+            stream_workers,
+            connection_use: ConnectionUse::default(),
+        })
     }
 }
 
 /// Opens the store in a data folder.
-pub fn open_store(data: &DataDir, limits: &Limits, ids: &Ids) -> Result<Arc<SqliteStore>, StartError> {
-    Ok(Arc::new(SqliteStore::open(&data.log(), ids.clone(), limits)?))
+pub fn open_store(
+    data: &DataDir,
+    limits: &Limits,
+    ids: &Ids,
+) -> Result<Arc<SqliteStore>, StartError> {
+    Ok(Arc::new(SqliteStore::open(
+        &data.log(),
+        ids.clone(),
+        limits,
+    )?))
 }
 
 /// Checks the log after an unclean shutdown. A small log is checked before the gateway serves, a large log
@@ -135,13 +150,21 @@ async fn check_after_unclean_shutdown(
     }
     let bytes = store.size()?;
     let check_first = bytes <= limits.max_start_check_bytes;
-    tracing::warn!(bytes, check_before_start = check_first, "the log was not closed cleanly; checking it");
+    tracing::warn!(
+        bytes,
+        check_before_start = check_first,
+        "the log was not closed cleanly; checking it"
+    );
     let (started, stop) = oneshot::channel();
     let (long, is_long) = oneshot::channel();
     let (checked, max_bytes) = (Arc::clone(store), limits.max_start_check_bytes);
     let running = shutdown.spawn_blocking(move || {
         // The receiver is gone if the gateway already serves.
-        checked.check(|stop| drop(started.send(stop)), max_bytes, || long.send(()).unwrap_or_default())
+        checked.check(
+            |stop| drop(started.send(stop)),
+            max_bytes,
+            || long.send(()).unwrap_or_default(),
+        )
     });
     let stopping = shutdown.clone();
     let report = async move {
@@ -156,7 +179,12 @@ async fn check_after_unclean_shutdown(
             }
         };
         match result {
-            Ok(Ok(CheckReport { runs, damaged, duration: took, .. })) => {
+            Ok(Ok(CheckReport {
+                runs,
+                damaged,
+                duration: took,
+                ..
+            })) => {
                 let took = took.as_millis();
                 tracing::info!(runs, damaged, took, "checked the log and found no damage");
                 Ok(())
@@ -203,22 +231,47 @@ pub async fn start(
 
     let configured = catalogue::build(&config)?;
     let (fleet, catalogue) = start_fleet(&configured, &log, (&limits, &shutdown)).await?;
-    let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
-    let spawner = spawner.with_open_files(open_files).with_isolation(isolation.clone());
+    let spawner = Spawner::new(
+        OWN_PROGRAM.into(),
+        config.data.run(),
+        shutdown.clone(),
+        Arc::clone(&limits),
+    );
+    let spawner = spawner
+        .with_open_files(open_files)
+        .with_isolation(isolation.clone());
     let spawner = spawner.with_held(held_by_supervisors(&listeners, supervisors)?);
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
-    let workspaces = workspaces.map_err(StartError::Workspaces)?.with_users(users.clone());
+    let workspaces = workspaces
+        .map_err(StartError::Workspaces)?
+        .with_users(users.clone());
     let sources = agent_sources(&config, spawner, (&fleet, &audit), (&limits, &shutdown))?;
-    let pool = Pool::new(&catalogue, sources, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
+    let pool = Pool::new(
+        &catalogue,
+        sources,
+        (Arc::clone(&limits), keys.limits().clone()),
+        &shutdown,
+    );
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
     let may_prompt = may_prompt(keys.clone());
     let logs = (log.clone(), audit.clone());
     let folders = (workspaces, Baselines::new(config.data.changes()));
-    let context = Context::new(logs, pool.clone(), catalogue.clone(), folders, may_prompt, parts);
+    let context = Context::new(
+        logs,
+        pool.clone(),
+        catalogue.clone(),
+        folders,
+        may_prompt,
+        parts,
+    );
     let sessions = SessionRegistry::start(context).await?;
-    let webhooks =
-        webhooks::start(webhook_options(&config), log.clone(), (ids.clone(), &limits, &shutdown)).await?;
+    let webhooks = webhooks::start(
+        webhook_options(&config),
+        log.clone(),
+        (ids.clone(), &limits, &shutdown),
+    )
+    .await?;
 
     let tasks = task::start(sessions.clone(), webhooks.clone()).await?;
 
@@ -226,7 +279,13 @@ pub async fn start(
     let principal_limits = keys.limits().clone();
     let options = policy_options(&config, bound);
     let counters = (audit.counted().clone(), ids.clone());
-    let policy = Arc::new(Policy::new(&options, keys.clone(), tickets, &limits, counters));
+    let policy = Arc::new(Policy::new(
+        &options,
+        keys.clone(),
+        tickets,
+        &limits,
+        counters,
+    ));
     let prestart_pool = pool.clone();
     let publisher = Publisher::new(configured, catalogues, pool.clone(), fleet.clone());
     publisher.start(&log, &audit, &shutdown);
@@ -258,7 +317,17 @@ pub async fn start(
     let acceptor = acceptor(config, &limits, &clients, &shutdown);
     shutdown.spawn_critical(server::serve(listeners, router, acceptor));
     start_later(&isolation, prestart_pool, &shutdown);
-    Ok(Gateway { keys, shutdown, limits, log, audit, clients, fatal, reloader, isolation })
+    Ok(Gateway {
+        keys,
+        shutdown,
+        limits,
+        log,
+        audit,
+        clients,
+        fatal,
+        reloader,
+        isolation,
+    })
 }
 
 /// Prepares the isolation and starts idle processes after the listener, so that they do not delay the first requests.
@@ -278,7 +347,9 @@ async fn start_fleet(
     (limits, shutdown): (&Arc<Limits>, &Shutdown),
 ) -> Result<(Fleet, Arc<Catalogue>), StartError> {
     let fleet = Fleet::new(limits.member_return_timeout, shutdown.clone());
-    members::restore(&fleet, log).await.map_err(StartError::Members)?;
+    members::restore(&fleet, log)
+        .await
+        .map_err(StartError::Members)?;
     let catalogue = Arc::new(members::with_members(configured.clone(), &fleet));
     Ok((fleet, catalogue))
 }
@@ -292,17 +363,36 @@ fn agent_sources(
 ) -> Result<AgentSources, StartError> {
     let version = env!("CARGO_PKG_VERSION");
     let idle_folders = IdleFolders::new(&config.workspaces.root, config.data.path());
-    let launcher = Launcher::new(spawner, Arc::clone(limits), shutdown.clone(), audit.clone(), version);
+    let launcher = Launcher::new(
+        spawner,
+        Arc::clone(limits),
+        shutdown.clone(),
+        audit.clone(),
+        version,
+    );
     let launcher = launcher.with_idle_folders(idle_folders.map_err(StartError::Workspaces)?);
-    let remote = RemoteConnector::new(config.proxies.clone(), Arc::clone(limits), shutdown.clone(), version);
+    let remote = RemoteConnector::new(
+        config.proxies.clone(),
+        Arc::clone(limits),
+        shutdown.clone(),
+        version,
+    );
     let members = MemberSource::new(fleet.clone(), Arc::clone(limits), shutdown.clone(), version);
-    Ok(AgentSources { launcher, remote, members })
+    Ok(AgentSources {
+        launcher,
+        remote,
+        members,
+    })
 }
 
 fn webhook_options(config: &Config) -> WebhookOptions {
     WebhookOptions {
         allowed_hosts: config.webhooks.allowed_hosts.clone(),
-        ca_certificates: config.webhooks.ca_file.as_ref().map(|file| file.certificates.clone()),
+        ca_certificates: config
+            .webhooks
+            .ca_file
+            .as_ref()
+            .map(|file| file.certificates.clone()),
         proxies: config.proxies.clone(),
         secret_file: config.data.webhook_secret(),
     }
@@ -319,7 +409,11 @@ fn held_by_supervisors(
     lock: Option<SupervisorLock>,
 ) -> Result<Vec<OwnedFd>, StartError> {
     let mut held = Vec::new();
-    held.extend(lock.map(|lock| lock.copy()).transpose().map_err(StartError::SupervisorLock)?);
+    held.extend(
+        lock.map(|lock| lock.copy())
+            .transpose()
+            .map_err(StartError::SupervisorLock)?,
+    );
     held.extend(listeners.copies().map_err(StartError::Listener)?);
     Ok(held)
 }
@@ -333,7 +427,13 @@ async fn start_log(
 ) -> Result<(EventLog, Audit, oneshot::Receiver<String>), StartError> {
     let (failed, fatal) = oneshot::channel();
     let on_fatal = Box::new(move |reason: &str| drop(failed.send(reason.to_owned())));
-    let log = EventLog::start(store, ids.clone(), Arc::clone(limits), shutdown.clone(), on_fatal)?;
+    let log = EventLog::start(
+        store,
+        ids.clone(),
+        Arc::clone(limits),
+        shutdown.clone(),
+        on_fatal,
+    )?;
     let counted = CountedEvents::default();
     let audit = Audit::open(log.clone(), counted, ids.clone(), Arc::clone(limits)).await;
     let audit = audit.map_err(StartError::Audit)?;
@@ -366,7 +466,9 @@ pub fn sweep(data: &DataDir) -> Option<SupervisorLock> {
     match process::sweep_groups(&data.control_groups(), SWEEP_TIMEOUT) {
         Ok(false) => {}
         Ok(true) => {
-            tracing::warn!("ended processes of agents of an earlier gateway process by their control groups");
+            tracing::warn!(
+                "ended processes of agents of an earlier gateway process by their control groups"
+            );
         }
         Err(error) => {
             tracing::warn!(%error, "could not remove the control groups of an earlier gateway process");
@@ -385,7 +487,9 @@ pub fn sweep(data: &DataDir) -> Option<SupervisorLock> {
 
 /// The users of agents, if the configuration names them.
 fn agent_users(config: &Config) -> Result<Option<AgentUsers>, UsersError> {
-    let Some(range) = config.isolation.run_as else { return Ok(None) };
+    let Some(range) = config.isolation.run_as else {
+        return Ok(None);
+    };
     let (data, root) = (&config.data, config.workspaces.root.clone());
     AgentUsers::open(range, data.path(), data.homes(), root).map(Some)
 }
@@ -393,9 +497,14 @@ fn agent_users(config: &Config) -> Result<Option<AgentUsers>, UsersError> {
 /// Raises the limit of open files, and logs a warning if the limit is too low for the configuration.
 fn open_files(config: &Config) -> Option<OpenFiles> {
     let raised = OpenFiles::raise();
-    let raised =
-        raised.inspect_err(|error| tracing::warn!(%error, "could not raise the limit of open files")).ok()?;
-    let processes = config.agents.values().map(|agent| agent.settings.pool.max_size).sum::<usize>();
+    let raised = raised
+        .inspect_err(|error| tracing::warn!(%error, "could not raise the limit of open files"))
+        .ok()?;
+    let processes = config
+        .agents
+        .values()
+        .map(|agent| agent.settings.pool.max_size)
+        .sum::<usize>();
     let connections = config.limits.max_connections;
     let sockets = connections + server::max_waiting_sockets(connections);
     let required = sockets + processes * FILES_PER_PROCESS + BASE_FILES;
@@ -426,7 +535,8 @@ impl Gateway {
     /// Records that the link with this key was printed.
     pub fn link_printed(&self, key: &KeyText) {
         let key_id = KeyHash::of(key.expose()).id().to_string();
-        self.audit.append(ActorKind::Gateway, LinkPrinted { key_id });
+        self.audit
+            .append(ActorKind::Gateway, LinkPrinted { key_id });
     }
 
     /// Applies another configuration to the running gateway.
@@ -436,7 +546,16 @@ impl Gateway {
 
     /// Completes when a requested stop is complete. Fails if the log has failed.
     pub async fn wait_ended(self) -> Result<(), LogFailure> {
-        let Self { shutdown, limits, log, audit, clients, mut fatal, isolation, .. } = self;
+        let Self {
+            shutdown,
+            limits,
+            log,
+            audit,
+            clients,
+            mut fatal,
+            isolation,
+            ..
+        } = self;
         let workers = clients.stream_workers;
         tokio::select! {
             () = shutdown.drain_started() => {}
@@ -462,13 +581,19 @@ impl Gateway {
         workers.stop(DRAIN_SLACK).await;
         audit.finish().await;
         log.close().await;
-        fatal.try_recv().map_or(Ok(()), |reason| Err(LogFailure(reason)))
+        fatal
+            .try_recv()
+            .map_or(Ok(()), |reason| Err(LogFailure(reason)))
     }
 }
 
 /// Removes the control groups after the end of all agents. If this fails, the next start removes them.
 async fn close_groups(isolation: HostIsolation, shutdown: &Shutdown) {
-    drop(shutdown.spawn_blocking(move || isolation.groups().close()).await);
+    drop(
+        shutdown
+            .spawn_blocking(move || isolation.groups().close())
+            .await,
+    );
 }
 
 fn policy_options(config: &Config, bound: SocketAddr) -> PolicyOptions {

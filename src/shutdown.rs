@@ -66,7 +66,11 @@ impl Shutdown {
     /// through the handle.
     pub fn spawn_isolated<F: Task>(&self, task: F) -> JoinHandle<F::Output> {
         // A task that starts during the drain only reports that the gateway drains.
-        if self.is_draining() { self.other_tasks.spawn(task) } else { self.work_tasks.spawn(task) }
+        if self.is_draining() {
+            self.other_tasks.spawn(task)
+        } else {
+            self.work_tasks.spawn(task)
+        }
     }
 
     /// Starts a task that serves one client. The task may outlive all work. A panic ends only the service of
@@ -93,7 +97,9 @@ impl Shutdown {
         name: &str,
         work: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<std::thread::JoinHandle<()>> {
-        std::thread::Builder::new().name(name.to_owned()).spawn(work)
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(work)
     }
 
     /// Starts the drain: no new work is accepted, and running work finishes.

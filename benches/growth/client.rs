@@ -17,7 +17,13 @@ pub(crate) fn send(
     path: &str,
     body: &str,
 ) -> Outcome<(u16, String)> {
-    let mut answer = ask(address, key, &format!("{method} {path}"), "application/json", body)?;
+    let mut answer = ask(
+        address,
+        key,
+        &format!("{method} {path}"),
+        "application/json",
+        body,
+    )?;
     let mut text = String::new();
     answer.read_to_string(&mut text)?;
     let (head, body) = text.split_once("\r\n\r\n").ok_or("no head")?;
@@ -30,10 +36,20 @@ pub(crate) struct Events(BufReader<TcpStream>);
 
 impl Events {
     pub(crate) fn open(address: SocketAddr, key: &str, path: &str) -> Outcome<Self> {
-        let mut answer = ask(address, key, &format!("GET {path}"), "text/event-stream", "")?;
+        let mut answer = ask(
+            address,
+            key,
+            &format!("GET {path}"),
+            "text/event-stream",
+            "",
+        )?;
         let mut status = String::new();
         answer.read_line(&mut status)?;
-        if status.contains(" 200 ") { Ok(Self(answer)) } else { Err(format!("GET {path}: {status}").into()) }
+        if status.contains(" 200 ") {
+            Ok(Self(answer))
+        } else {
+            Err(format!("GET {path}: {status}").into())
+        }
     }
 
     /// The id and the type of the next event. Skips the lines with chunk sizes.
@@ -63,7 +79,11 @@ fn ask(
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(STALL))?;
-    let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
+    let kind = if body.is_empty() {
+        ""
+    } else {
+        "Content-Type: application/json\r\n"
+    };
     write!(
         stream,
         "{request} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {key}\r\nAccept: {accept}\r\n{kind}\

@@ -36,8 +36,9 @@ pub(crate) fn fill(folder: &Path, template: &Template, plan: &Plan) -> Outcome<V
     let mut number = 0;
     while number <= plan.sessions {
         let count = AT_ONCE.min(plan.sessions + 1 - number);
-        let mut copies: Vec<Copy> =
-            (number..number + count).map(|number| Copy::new(number, &ids, &epoch, plan)).collect();
+        let mut copies: Vec<Copy> = (number..number + count)
+            .map(|number| Copy::new(number, &ids, &epoch, plan))
+            .collect();
         number += count;
         let mut batch = Batch::default();
         while copies.iter().any(|copy| copy.last_seq < copy.events) {
@@ -82,9 +83,17 @@ impl Copy {
     fn new(number: u64, ids: &Ids, epoch: &Epoch, plan: &Plan) -> Self {
         let id = ids.session();
         let events = if number == 0 { plan.long } else { plan.events };
-        let ago = i64::try_from(plan.sessions - number.min(plan.sessions)).unwrap_or_default() * 100;
+        let ago =
+            i64::try_from(plan.sessions - number.min(plan.sessions)).unwrap_or_default() * 100;
         let last_activity_at = Timestamp::from_millis(ids.now().as_millis() - ago);
-        Self { number, id, last_activity_at, framer: Framer::new(epoch, id), events, last_seq: 0 }
+        Self {
+            number,
+            id,
+            last_activity_at,
+            framer: Framer::new(epoch, id),
+            events,
+            last_seq: 0,
+        }
     }
 
     /// The next run of this copy: first the template's events, then updates.
@@ -105,7 +114,8 @@ impl Copy {
                 prompt: Some(PromptId::new(1)),
                 members: Members::whole(text.as_bytes()),
             };
-            self.framer.frame(&mut frames, self.last_seq, &event, self.last_activity_at);
+            self.framer
+                .frame(&mut frames, self.last_seq, &event, self.last_activity_at);
         }
         Run {
             tenant: Tenant::default(),
@@ -128,20 +138,32 @@ impl Copy {
             }
             let mut value = self.replace(template, value);
             let exact = format!("\"seq\":{}", template.events);
-            value = replaced(&value, exact.as_bytes(), format!("\"seq\":{}", self.last_seq).as_bytes());
+            value = replaced(
+                &value,
+                exact.as_bytes(),
+                format!("\"seq\":{}", self.last_seq).as_bytes(),
+            );
             value = replaced(
                 &value,
                 template.last_activity_at.as_bytes(),
                 self.last_activity_at.to_string().as_bytes(),
             );
-            Put { table: *table, key, value: value.into() }
+            Put {
+                table: *table,
+                key,
+                value: value.into(),
+            }
         };
         template.records.iter().map(copied).collect()
     }
 
     /// The same bytes with the id and title of this copy.
     fn replace(&self, template: &Template, bytes: &[u8]) -> Vec<u8> {
-        let text = replaced(bytes, template.id.to_string().as_bytes(), self.id.to_string().as_bytes());
+        let text = replaced(
+            bytes,
+            template.id.to_string().as_bytes(),
+            self.id.to_string().as_bytes(),
+        );
         let raw = replaced(&text, template.id.as_bytes(), self.id.as_bytes());
         replaced(&raw, TITLE.as_bytes(), title(self.number).as_bytes())
     }

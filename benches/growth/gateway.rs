@@ -30,7 +30,10 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    #[expect(clippy::disallowed_methods, reason = "it starts the gateway, as an operator would")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it starts the gateway, as an operator would"
+    )]
     pub(crate) fn start(installation: &Installation, limits: &str) -> Outcome<Self> {
         let path = |name: &str| installation.folder.join(name);
         fs::write(path("key"), KEY)?;
@@ -39,10 +42,17 @@ impl Gateway {
             retention.min_free_disk_percent = 0\nlimits.per_session.max_events_per_hour = 1000000000\nlimits.per_session.max_bytes_per_hour = \"1TiB\"\n";
         let config = format!("{many}{limits}\n[agents.fake]\ncommand = {agent}\n");
         fs::write(path("gateway.toml"), config)?;
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?
+            .local_addr()?
+            .port();
         let began = Instant::now();
         let child = Command::new(&installation.program)
-            .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--config"])
+            .args([
+                "serve",
+                "--listen",
+                &format!("127.0.0.1:{port}"),
+                "--config",
+            ])
             .arg(path("gateway.toml"))
             .arg("--data")
             .arg(path("data"))
@@ -56,9 +66,14 @@ impl Gateway {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()?;
-        let mut gateway = Self { child, address: ([127, 0, 0, 1], port).into(), ready: Duration::ZERO };
+        let mut gateway = Self {
+            child,
+            address: ([127, 0, 0, 1], port).into(),
+            ready: Duration::ZERO,
+        };
         loop {
-            if client::send(gateway.address, KEY, "GET", "/readyz", "").is_ok_and(|(status, _)| status == 200)
+            if client::send(gateway.address, KEY, "GET", "/readyz", "")
+                .is_ok_and(|(status, _)| status == 200)
             {
                 gateway.ready = began.elapsed();
                 return Ok(gateway);
@@ -93,8 +108,13 @@ impl Gateway {
     /// The value in KiB of a line of its `status`, such as `VmRSS`.
     pub(crate) fn memory(&self, line: &str) -> Outcome<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let found = status.lines().find_map(|at| at.strip_prefix(line)?.strip_prefix(':'));
-        Ok(found.and_then(|rest| rest.split_whitespace().next()).ok_or("no such line")?.parse()?)
+        let found = status
+            .lines()
+            .find_map(|at| at.strip_prefix(line)?.strip_prefix(':'));
+        Ok(found
+            .and_then(|rest| rest.split_whitespace().next())
+            .ok_or("no such line")?
+            .parse()?)
     }
 
     /// The processor time of all its threads.
@@ -102,19 +122,30 @@ impl Gateway {
         let mut nanos = 0;
         for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
             let schedstat = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
-            nanos += schedstat.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0);
+            nanos += schedstat
+                .split(' ')
+                .next()
+                .and_then(|nanos| nanos.parse::<u64>().ok())
+                .unwrap_or(0);
         }
         Ok(Duration::from_nanos(nanos))
     }
 
     /// Sends TERM and waits for the end.
     pub(crate) fn stop(mut self) -> Outcome {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).ok_or("it has no pid")?;
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or("it has no pid")?;
         kill_process(pid, Signal::TERM)?;
         let end = Instant::now() + STOP;
         while Instant::now() < end {
             if let Some(status) = self.child.try_wait()? {
-                return if status.success() { Ok(()) } else { Err(format!("the gateway: {status}").into()) };
+                return if status.success() {
+                    Ok(())
+                } else {
+                    Err(format!("the gateway: {status}").into())
+                };
             }
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -44,10 +44,22 @@ impl Plan {
     /// measurement. Otherwise a small run tests that the benchmark works.
     fn parse(args: impl Iterator<Item = String>) -> Outcome<Self> {
         let gateway = env!("CARGO_BIN_EXE_acp-gateway").into();
-        let mut plan = Self { sessions: 50, events: 20, long: 2000, run: 32, data: None, gateway };
+        let mut plan = Self {
+            sessions: 50,
+            events: 20,
+            long: 2000,
+            run: 32,
+            data: None,
+            gateway,
+        };
         for arg in args {
             if arg == "--bench" {
-                plan = Self { sessions: 1000, events: 100, long: 100_000, ..plan };
+                plan = Self {
+                    sessions: 1000,
+                    events: 100,
+                    long: 100_000,
+                    ..plan
+                };
             }
             match arg.split_once('=') {
                 Some(("sessions", value)) => plan.sessions = value.parse()?,
@@ -81,7 +93,10 @@ fn main() -> ExitCode {
 fn run(plan: &Plan) -> Outcome {
     let own = tempfile::tempdir()?;
     let folder = plan.data.clone().unwrap_or_else(|| own.path().to_owned());
-    let installation = Installation { program: plan.gateway.clone(), folder: folder.clone() };
+    let installation = Installation {
+        program: plan.gateway.clone(),
+        folder: folder.clone(),
+    };
     if folder.join("data").exists() {
         report(&serde_json::json!({ "figure": "fill", "there": true }))?;
     } else {

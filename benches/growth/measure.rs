@@ -30,9 +30,14 @@ struct Places {
     middle: String,
 }
 
-pub(crate) fn all(installation: &Installation, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
+pub(crate) fn all(
+    installation: &Installation,
+    report: &mut dyn FnMut(&Value) -> Outcome,
+) -> Outcome {
     let places = places(installation)?;
-    let starts = (0..3).map(|_| start(installation)).collect::<Outcome<Vec<_>>>()?;
+    let starts = (0..3)
+        .map(|_| start(installation))
+        .collect::<Outcome<Vec<_>>>()?;
     let gateway = Gateway::start(installation, "")?;
     std::thread::sleep(Duration::from_secs(1));
     report(&json!({
@@ -57,12 +62,19 @@ fn start(installation: &Installation) -> Outcome<f64> {
 }
 
 fn places(installation: &Installation) -> Outcome<Places> {
-    let store = SqliteStore::open(&log(&installation.folder), Ids::system(), &Limits::default())?;
+    let store = SqliteStore::open(
+        &log(&installation.folder),
+        Ids::system(),
+        &Limits::default(),
+    )?;
     let mut logs = store.usages(usize::MAX, &|_| true);
     logs.sort_by_key(|log| std::cmp::Reverse(log.last_seq));
     let long = logs.first().ok_or("no session")?;
     let others = &logs[1..];
-    let some = others.iter().step_by((others.len() / 100).max(1)).map(|log| log.session.to_string());
+    let some = others
+        .iter()
+        .step_by((others.len() / 100).max(1))
+        .map(|log| log.session.to_string());
     let mut keys = Vec::new();
     let mut after: Option<Vec<u8>> = None;
     while keys.len() < logs.len() / 2 {
@@ -110,31 +122,56 @@ fn lists(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) -> O
 fn opens(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
     let mut times = Vec::new();
     for session in &places.some {
-        times.push(once(|| gateway.get(&format!("/v1/sessions/{session}")).map(drop))?);
+        times.push(once(|| {
+            gateway.get(&format!("/v1/sessions/{session}")).map(drop)
+        })?);
     }
-    let long = once(|| gateway.get(&format!("/v1/sessions/{}", places.long.0)).map(drop))?;
+    let long = once(|| {
+        gateway
+            .get(&format!("/v1/sessions/{}", places.long.0))
+            .map(drop)
+    })?;
     report(&json!({ "figure": "open", "cold": median(times), "coldLong": long }))
 }
 
-fn streams(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
+fn streams(
+    gateway: &Gateway,
+    places: &Places,
+    report: &mut dyn FnMut(&Value) -> Outcome,
+) -> Outcome {
     let (long, last) = &places.long;
     let epoch = &places.epoch;
     let first = |path: &str, id: String| {
         timed(10, || {
             let (found, _) = gateway.events(path)?.next()?;
-            if found == id { Ok(()) } else { Err(format!("{path}: {found} and not {id}").into()) }
+            if found == id {
+                Ok(())
+            } else {
+                Err(format!("{path}: {found} and not {id}").into())
+            }
         })
     };
     let replay = |seq: u64| {
-        first(&format!("/v1/sessions/{long}/events?after={epoch}-{seq}"), format!("{epoch}-{}", seq + 1))
+        first(
+            &format!("/v1/sessions/{long}/events?after={epoch}-{seq}"),
+            format!("{epoch}-{}", seq + 1),
+        )
     };
     let (begin, middle, end) = (replay(1)?, replay(last / 2)?, replay(last - 2)?);
     let pos = places.events / 2;
     let all = timed(10, || {
-        gateway.events(&format!("/v1/events?after={epoch}-g{pos}&types=session."))?.next().map(drop)
+        gateway
+            .events(&format!("/v1/events?after={epoch}-g{pos}&types=session."))?
+            .next()
+            .map(drop)
     })?;
     let one = places.some.last().unwrap_or(long);
-    let named = timed(10, || gateway.events(&format!("/v1/events?session={one}"))?.next().map(drop))?;
+    let named = timed(10, || {
+        gateway
+            .events(&format!("/v1/events?session={one}"))?
+            .next()
+            .map(drop)
+    })?;
     report(&json!({
         "figure": "firstEvent", "begin": begin, "middle": middle, "end": end, "allFromTheMiddle": all,
         "allOfOneSession": named,
@@ -142,10 +179,18 @@ fn streams(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) ->
 }
 
 /// The cost of an event at the end of the long session, and in a new session.
-fn appends(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
+fn appends(
+    gateway: &Gateway,
+    places: &Places,
+    report: &mut dyn FnMut(&Value) -> Outcome,
+) -> Outcome {
     let new = gateway.send("POST", "/v1/sessions", &json!({ "agent": "fake" }))?;
     let new = new["sessionId"].as_str().ok_or("no id")?.to_owned();
-    gateway.send("POST", &format!("/v1/sessions/{}/attach", places.long.0), &json!({}))?;
+    gateway.send(
+        "POST",
+        &format!("/v1/sessions/{}/attach", places.long.0),
+        &json!({}),
+    )?;
     let mut figures = Vec::new();
     for session in [&new, &places.long.0, &new, &places.long.0] {
         let (cpu, began) = (gateway.cpu()?, Instant::now());
@@ -164,7 +209,11 @@ fn turn(gateway: &Gateway, session: &str, prompt: &str) -> Outcome {
     let last = gateway.get(&format!("/v1/sessions/{session}"))?["lastEventId"].clone();
     let last = last.as_str().ok_or("no id")?;
     let mut events = gateway.events(&format!("/v1/sessions/{session}/events?after={last}"))?;
-    gateway.send("POST", &format!("/v1/sessions/{session}/prompts"), &json!({ "prompt": prompt }))?;
+    gateway.send(
+        "POST",
+        &format!("/v1/sessions/{session}/prompts"),
+        &json!({ "prompt": prompt }),
+    )?;
     loop {
         match events.next()?.1.as_str() {
             "prompt.completed" => return Ok(()),
@@ -200,7 +249,9 @@ fn turns(gateway: &Gateway, first: Option<&str>) -> Outcome<Value> {
 }
 
 fn timed(count: usize, mut work: impl FnMut() -> Outcome) -> Outcome<f64> {
-    let times = (0..count).map(|_| once(&mut work)).collect::<Outcome<Vec<_>>>()?;
+    let times = (0..count)
+        .map(|_| once(&mut work))
+        .collect::<Outcome<Vec<_>>>()?;
     Ok(median(times))
 }
 

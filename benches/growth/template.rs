@@ -38,7 +38,11 @@ pub(crate) fn make(installation: &Installation) -> Outcome<Template> {
     let id = session["sessionId"].as_str().ok_or("no id")?.to_owned();
     let path = format!("/v1/sessions/{id}");
     gateway.send("PATCH", &path, &json!({ "title": TITLE }))?;
-    gateway.send("POST", &format!("{path}/prompts"), &json!({ "prompt": "flood n=3 size=64" }))?;
+    gateway.send(
+        "POST",
+        &format!("{path}/prompts"),
+        &json!({ "prompt": "flood n=3 size=64" }),
+    )?;
     let end = Instant::now() + Duration::from_secs(30);
     while gateway.get(&format!("{path}/prompts/p1"))?["status"] != "completed" {
         if Instant::now() > end {
@@ -47,21 +51,39 @@ pub(crate) fn make(installation: &Installation) -> Outcome<Template> {
         std::thread::sleep(Duration::from_millis(5));
     }
     gateway.send("POST", &format!("{path}/close"), &json!({}))?;
-    let last_activity_at = gateway.get(&path)?["lastActivityAt"].as_str().ok_or("no time")?.to_owned();
+    let last_activity_at = gateway.get(&path)?["lastActivityAt"]
+        .as_str()
+        .ok_or("no time")?
+        .to_owned();
     gateway.stop()?;
 
     let id: SessionId = id.parse()?;
-    let store = SqliteStore::open(&log(&installation.folder), Ids::system(), &Limits::default())?;
+    let store = SqliteStore::open(
+        &log(&installation.folder),
+        Ids::system(),
+        &Limits::default(),
+    )?;
     let mut records = Vec::new();
     for table in TABLES {
         let of_it = |record: &Record| record.0.windows(16).any(|part| part == id.as_bytes());
         let found = store.scan(table, b"", None, 1000)?;
-        records.extend(found.into_iter().filter(of_it).map(|record| (table, record)));
+        records.extend(
+            found
+                .into_iter()
+                .filter(of_it)
+                .map(|record| (table, record)),
+        );
     }
     let runs = store.read(id, 0, usize::MAX)?;
     let frames = runs.iter().flat_map(|run| run.frames.to_vec()).collect();
     let events = runs.last().map_or(0, |run| run.last_seq);
-    Ok(Template { id, records, frames, events, last_activity_at })
+    Ok(Template {
+        id,
+        records,
+        frames,
+        events,
+        last_activity_at,
+    })
 }
 
 pub(crate) fn log(folder: &Path) -> std::path::PathBuf {

@@ -38,9 +38,15 @@ fn framer(c: &mut Criterion) {
     group.bench_function("lines", |b| {
         let mut lines = LineDecoder::new(LINE_CAP);
         b.iter(|| {
-            lines.read_buffer(64 << 10).extend_from_slice(bytes.as_bytes());
+            lines
+                .read_buffer(64 << 10)
+                .extend_from_slice(bytes.as_bytes());
             let block = lines.take_block();
-            lines.line_ranges(&block).map_while(Result::ok).map(|line| line.len()).sum::<usize>()
+            lines
+                .line_ranges(&block)
+                .map_while(Result::ok)
+                .map(|line| line.len())
+                .sum::<usize>()
         });
     });
     group.finish();
@@ -53,7 +59,9 @@ fn envelope(c: &mut Criterion) {
     group.bench_function("scanned", |b| {
         b.iter(|| UpdateLine::scan(black_box(text.as_bytes()), 0..text.len(), DEPTH).is_some());
     });
-    group.bench_function("parsed", |b| b.iter(|| jsonrpc::parse(black_box(text.as_bytes()), DEPTH).is_ok()));
+    group.bench_function("parsed", |b| {
+        b.iter(|| jsonrpc::parse(black_box(text.as_bytes()), DEPTH).is_ok())
+    });
     group.finish();
 }
 
@@ -67,7 +75,12 @@ fn events(block: &str, each: impl FnOnce(&[Event<'_>])) {
     }
     let event = |line: &UpdateLine| {
         let meta = line.meta.clone().map(|meta| block[meta].as_bytes());
-        SessionUpdate::chunk(Some(PromptId::new(1)), block[line.update.clone()].as_bytes(), meta, false)
+        SessionUpdate::chunk(
+            Some(PromptId::new(1)),
+            block[line.update.clone()].as_bytes(),
+            meta,
+            false,
+        )
     };
     let events: Vec<Event<'_>> = lines.iter().map(event).collect();
     each(&events);
@@ -101,9 +114,18 @@ fn session(runtime: &tokio::runtime::Runtime) -> (EventLog, SessionLog) {
         let store = Arc::new(MemoryStore::new(ids.clone()));
         let fatal = Box::new(|why: &str| panic!("{why}"));
         let id: SessionId = ids.session();
-        let log = EventLog::start(store, ids, Arc::new(Limits::default()), Shutdown::new(), fatal)
-            .expect("a thread is started");
-        let session = log.session(&Tenant::default(), id).await.expect("memory is read");
+        let log = EventLog::start(
+            store,
+            ids,
+            Arc::new(Limits::default()),
+            Shutdown::new(),
+            fatal,
+        )
+        .expect("a thread is started");
+        let session = log
+            .session(&Tenant::default(), id)
+            .await
+            .expect("memory is read");
         (log, session)
     })
 }
@@ -118,13 +140,17 @@ fn log(c: &mut Criterion) {
             let (_log, session) = session(&runtime);
             b.iter(|| {
                 session.append_all(events.iter().copied());
-                runtime.block_on(session.wait(session.appended())).expect("the log is open");
+                runtime
+                    .block_on(session.wait(session.appended()))
+                    .expect("the log is open");
             });
         });
         group.bench_function("read", |b| {
             let (_log, session) = session(&runtime);
             session.append_all(events.iter().copied());
-            runtime.block_on(session.wait(session.appended())).expect("the log is open");
+            runtime
+                .block_on(session.wait(session.appended()))
+                .expect("the log is open");
             b.iter_batched(
                 || session.reader(Start::Beginning),
                 |mut reader| {
@@ -153,7 +179,10 @@ fn fold(c: &mut Criterion) {
         }
     });
     let runs = runtime.block_on(async {
-        session.wait(session.appended()).await.expect("the log is open");
+        session
+            .wait(session.appended())
+            .await
+            .expect("the log is open");
         session.read(0, usize::MAX).await.expect("memory is read")
     });
     let mut group = c.benchmark_group("transcript fold");
@@ -170,7 +199,10 @@ fn fold(c: &mut Criterion) {
     group.bench_function("session", |b| {
         b.iter(|| {
             let mut fold = SessionFold::default();
-            runs.iter().flat_map(Run::events).filter(|frame| fold.event(frame)).count()
+            runs.iter()
+                .flat_map(Run::events)
+                .filter(|frame| fold.event(frame))
+                .count()
         });
     });
     group.finish();

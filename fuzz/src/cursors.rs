@@ -2,8 +2,8 @@
 
 use acp_gateway::event::ResetReason;
 use acp_gateway::surface::rest::wire::{
-    ApiError, Conditions, Cursor, EventsQuery, IdempotencyHeader, IfMatch, LastEventId, Params, PreferWait,
-    Representation, RequestedRange, negotiate, requested_range,
+    ApiError, Conditions, Cursor, EventsQuery, IdempotencyHeader, IfMatch, LastEventId, Params,
+    PreferWait, Representation, RequestedRange, negotiate, requested_range,
 };
 use acp_gateway::types::{Epoch, EventId, Position};
 use acp_gateway::workspace::EntityTags;
@@ -28,16 +28,28 @@ const HEADERS: [&str; 8] = [
 /// The input is a file size, a query and headers. Each header is a byte that selects its name, and a value.
 pub fn cursors(data: &[u8]) {
     let mut input = Input::new(data);
-    let size = if input.flag() { input.number() } else { u64::from(input.byte()) };
+    let size = if input.flag() {
+        input.number()
+    } else {
+        u64::from(input.byte())
+    };
     let query = input.text().unwrap_or_default();
-    let Ok(uri) = format!("/v1/events?{query}").parse::<http::Uri>() else { return };
+    let Ok(uri) = format!("/v1/events?{query}").parse::<http::Uri>() else {
+        return;
+    };
     let mut request = Request::get(uri);
     while let Some(header) = input.piece() {
-        let Some((which, value)) = header.split_first() else { continue };
-        let Ok(value) = HeaderValue::from_bytes(value) else { continue };
+        let Some((which, value)) = header.split_first() else {
+            continue;
+        };
+        let Ok(value) = HeaderValue::from_bytes(value) else {
+            continue;
+        };
         request = request.header(HEADERS[usize::from(*which) % HEADERS.len()], value);
     }
-    let Ok(request) = request.body(()) else { return };
+    let Ok(request) = request.body(()) else {
+        return;
+    };
     let mut parts = request.into_parts().0;
     check_last_event_id(&mut parts);
     ranges(&parts, size);
@@ -47,14 +59,26 @@ pub fn cursors(data: &[u8]) {
 
 /// Runs an extractor, which must not wait.
 fn extract<T: FromRequestParts<()>>(parts: &mut Parts) -> Result<T, T::Rejection> {
-    T::from_request_parts(parts, &()).now_or_never().expect("it waits for nothing")
+    T::from_request_parts(parts, &())
+        .now_or_never()
+        .expect("it waits for nothing")
 }
 
 /// The values of a header. `None` for values that are not text.
 fn values<'a>(parts: &'a Parts, name: &str) -> Vec<Option<&'a str>> {
     let text = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
-    let values = parts.headers.get_all(name).iter().map(HeaderValue::as_bytes);
-    values.map(|value| std::str::from_utf8(value).ok().filter(|_| value.iter().all(text))).collect()
+    let values = parts
+        .headers
+        .get_all(name)
+        .iter()
+        .map(HeaderValue::as_bytes);
+    values
+        .map(|value| {
+            std::str::from_utf8(value)
+                .ok()
+                .filter(|_| value.iter().all(text))
+        })
+        .collect()
 }
 
 /// The query, decoded as a form (URL Standard, application/x-www-form-urlencoded).
@@ -65,7 +89,8 @@ fn pairs(query: &str) -> Vec<(String, String)> {
         while let Some(byte) = bytes.get(at) {
             let hex = bytes.get(at + 1..at + 3).filter(|_| *byte == b'%');
             let hex = hex.filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
-            let hex = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+            let hex =
+                hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
             out.push(hex.unwrap_or(*byte));
             at += if hex.is_some() { 3 } else { 1 };
         }
@@ -105,8 +130,18 @@ fn check_last_event_id(parts: &mut Parts) {
         let model = model(&pairs, &last, between);
         match (read(extract::<Params>(parts), all), model) {
             (Ok(query), Some((cursor, types, named, follow, limit))) => {
-                let got = (query.cursor, query.types.is_some(), query.named, query.follow, query.limit);
-                assert_eq!(got, (cursor, types, named, follow, limit), "{pairs:?} {last:?}");
+                let got = (
+                    query.cursor,
+                    query.types.is_some(),
+                    query.named,
+                    query.follow,
+                    query.limit,
+                );
+                assert_eq!(
+                    got,
+                    (cursor, types, named, follow, limit),
+                    "{pairs:?} {last:?}"
+                );
             }
             (Err(error), None) => assert_eq!(error.problem().status, 422, "{pairs:?} {last:?}"),
             (got, model) => panic!("{pairs:?} {last:?}: {got:?} and not {model:?}"),
@@ -118,7 +153,12 @@ type Read = (Cursor, bool, bool, bool, usize);
 
 fn model(pairs: &[(String, String)], last: &LastEventId, between: &str) -> Option<Read> {
     let known = ["after", "types", "named", "follow", "limit"];
-    let value = |name: &str| pairs.iter().find(|pair| pair.0 == name).map(|pair| &*pair.1);
+    let value = |name: &str| {
+        pairs
+            .iter()
+            .find(|pair| pair.0 == name)
+            .map(|pair| &*pair.1)
+    };
     let twice = |name: &str| pairs.iter().filter(|pair| pair.0 == name).count() > 1;
     if pairs.iter().any(|pair| !known.contains(&&*pair.0)) || known.into_iter().any(twice) {
         return None;
@@ -136,7 +176,8 @@ fn model(pairs: &[(String, String)], last: &LastEventId, between: &str) -> Optio
         (LastEventId::Absent, Some(id)) => of(id).ok()?,
     };
     let types = value("types");
-    let name = |name: &str| !name.is_empty() && name.chars().all(|c| matches!(c, 'a'..='z' | '.' | '_'));
+    let name =
+        |name: &str| !name.is_empty() && name.chars().all(|c| matches!(c, 'a'..='z' | '.' | '_'));
     if types.is_some_and(|types| !types.split(',').all(name) || types.split(',').count() > 64) {
         return None;
     }
@@ -147,14 +188,24 @@ fn model(pairs: &[(String, String)], last: &LastEventId, between: &str) -> Optio
     };
     let limit = value("limit").map_or(Some(500), |text| text.parse().ok())?;
     (1..=1000).contains(&limit).then_some(())?;
-    Some((cursor, types.is_some(), flag("named")?, flag("follow")?, limit))
+    Some((
+        cursor,
+        types.is_some(),
+        flag("named")?,
+        flag("follow")?,
+        limit,
+    ))
 }
 
 /// A single range of a file of this size (RFC 9110, section 14.1.2).
 fn ranges(parts: &Parts, size: u64) {
     const ETAG: &str = "\"a\"";
     let got = requested_range(&parts.headers, size, ETAG);
-    let same = parts.headers.get_all("if-range").iter().all(|known| known.as_bytes() == ETAG.as_bytes());
+    let same = parts
+        .headers
+        .get_all("if-range")
+        .iter()
+        .all(|known| known.as_bytes() == ETAG.as_bytes());
     let expected = match &values(parts, "range")[..] {
         [Some(range)] if same => expected_range(range, size.into()),
         _ => None,
@@ -196,9 +247,14 @@ fn expected_range(range: &str, size: u128) -> Option<(u128, u128)> {
 fn tags(parts: &mut Parts) {
     let (if_match, if_none_match) = (listed(parts, "if-match"), listed(parts, "if-none-match"));
     let strong = |list: Vec<(bool, String)>| -> Vec<String> {
-        list.into_iter().filter(|(weak, _)| !weak).map(|(_, tag)| tag).collect()
+        list.into_iter()
+            .filter(|(weak, _)| !weak)
+            .map(|(_, tag)| tag)
+            .collect()
     };
-    let all = |list: Vec<(bool, String)>| -> Vec<String> { list.into_iter().map(|(_, tag)| tag).collect() };
+    let all = |list: Vec<(bool, String)>| -> Vec<String> {
+        list.into_iter().map(|(_, tag)| tag).collect()
+    };
     let known = |list: Option<List>, kept: &dyn Fn(Vec<(bool, String)>) -> Vec<String>| match list {
         None => None,
         Some(List::Any) => Some(EntityTags::Any),
@@ -217,8 +273,14 @@ fn tags(parts: &mut Parts) {
     }
     match extract::<Conditions>(parts) {
         Ok(Conditions(expected)) => {
-            assert_eq!(expected.if_match, known(if_match.expect("it is a list"), &strong));
-            assert_eq!(expected.if_none_match, known(if_none_match.expect("it is a list"), &all));
+            assert_eq!(
+                expected.if_match,
+                known(if_match.expect("it is a list"), &strong)
+            );
+            assert_eq!(
+                expected.if_none_match,
+                known(if_none_match.expect("it is a list"), &all)
+            );
         }
         Err(error) => {
             assert!(if_match.is_err() || if_none_match.is_err());
@@ -244,18 +306,26 @@ fn listed(parts: &Parts, name: &str) -> Result<Option<List>, ()> {
         }
         // Every second piece is the inside of a tag.
         let pieces: Vec<&str> = value.split('"').collect();
-        if pieces.len() < 3 || pieces.len().is_multiple_of(2) || !pieces[pieces.len() - 1].is_empty() {
+        if pieces.len() < 3
+            || pieces.len().is_multiple_of(2)
+            || !pieces[pieces.len() - 1].is_empty()
+        {
             return Err(());
         }
         for (index, pair) in pieces[..pieces.len() - 1].chunks(2).enumerate() {
             let mark = match index {
                 0 => pair[0],
-                _ => pair[0].trim_start().strip_prefix(',').ok_or(())?.trim_start(),
+                _ => pair[0]
+                    .trim_start()
+                    .strip_prefix(',')
+                    .ok_or(())?
+                    .trim_start(),
             };
             if !matches!(mark, "" | "W/") {
                 return Err(());
             }
-            tags.get_or_insert_with(Vec::new).push((mark == "W/", format!("\"{}\"", pair[1])));
+            tags.get_or_insert_with(Vec::new)
+                .push((mark == "W/", format!("\"{}\"", pair[1])));
         }
     }
     Ok(tags.map(List::Tags))
@@ -280,14 +350,24 @@ fn rest(parts: &mut Parts) {
         }
         Err(error) => assert!(key.is_err() && error.problem().status == 422),
     }
-    let offered = [Representation::Json, Representation::EventStream, Representation::Ndjson];
+    let offered = [
+        Representation::Json,
+        Representation::EventStream,
+        Representation::Ndjson,
+    ];
     let accept = values(parts, "accept");
     match negotiate(&parts.headers, &offered) {
         Ok(form) => {
             let named = |form: Representation| {
-                accept.iter().flatten().any(|accept| accept.to_ascii_lowercase().contains(form.media_type()))
+                accept
+                    .iter()
+                    .flatten()
+                    .any(|accept| accept.to_ascii_lowercase().contains(form.media_type()))
             };
-            assert!(form == Representation::Json || offered.contains(&form) && named(form), "{accept:?}");
+            assert!(
+                form == Representation::Json || offered.contains(&form) && named(form),
+                "{accept:?}"
+            );
         }
         Err(error) => assert!(!accept.is_empty() && error.problem().status == 406),
     }

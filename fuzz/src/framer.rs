@@ -22,13 +22,25 @@ pub fn framer(data: &[u8]) {
     let whole = [input.rest(), b"\n", GOOD, b"\r\n"].concat();
     let expected = model(&whole, cap);
     for sizes in [&cuts[..], &[], &[1], &[2, 3]] {
-        assert_eq!(read(&chunks(&whole, sizes), cap), expected, "cut by {sizes:?}");
+        assert_eq!(
+            read(&chunks(&whole, sizes), cap),
+            expected,
+            "cut by {sizes:?}"
+        );
     }
     if let (lines, End::Rest(rest)) = &expected {
         assert_eq!(*rest, 0, "the stream ends with a newline");
-        let messages: Vec<bool> = lines.iter().map(|line| jsonrpc::parse(line, 128).is_ok()).collect();
-        assert_eq!(messages.last(), Some(&true), "a bad line says nothing of the next one");
-        let last = jsonrpc::parse(lines.last().expect("there is a line"), 128).expect("it is a message");
+        let messages: Vec<bool> = lines
+            .iter()
+            .map(|line| jsonrpc::parse(line, 128).is_ok())
+            .collect();
+        assert_eq!(
+            messages.last(),
+            Some(&true),
+            "a bad line says nothing of the next one"
+        );
+        let last =
+            jsonrpc::parse(lines.last().expect("there is a line"), 128).expect("it is a message");
         assert!(matches!(last, Message::Notification { method, .. } if &*method == "m"));
     }
 }
@@ -39,8 +51,14 @@ fn read(chunks: &[&[u8]], cap: usize) -> (Vec<Vec<u8>>, End) {
     for chunk in chunks {
         lines.read_buffer(chunk.len()).extend_from_slice(chunk);
         let block = lines.take_block();
-        assert!(block.is_empty() || block.ends_with(b"\n"), "a block holds whole lines");
-        for line in lines.line_ranges(&block).chain(lines.check_length().err().map(Err)) {
+        assert!(
+            block.is_empty() || block.ends_with(b"\n"),
+            "a block holds whole lines"
+        );
+        for line in lines
+            .line_ranges(&block)
+            .chain(lines.check_length().err().map(Err))
+        {
             match line {
                 Ok(line) => got.push(block[line].to_vec()),
                 Err(LineTooLong { cap: reported }) => {
@@ -65,6 +83,10 @@ fn model(whole: &[u8], cap: usize) -> (Vec<Vec<u8>>, End) {
         }
         lines.push(line.strip_suffix(b"\r").unwrap_or(line).to_vec());
     }
-    let end = if rest.len() > cap { End::TooLong(cap) } else { End::Rest(rest.len()) };
+    let end = if rest.len() > cap {
+        End::TooLong(cap)
+    } else {
+        End::Rest(rest.len())
+    };
     (lines, end)
 }

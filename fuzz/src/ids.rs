@@ -3,7 +3,9 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use acp_gateway::types::{AgentName, Epoch, EventId, Position, PromptId, RequestId, SessionId, TerminalId};
+use acp_gateway::types::{
+    AgentName, Epoch, EventId, Position, PromptId, RequestId, SessionId, TerminalId,
+};
 
 use super::input::Input;
 
@@ -19,7 +21,8 @@ pub fn ids(data: &[u8]) {
         only::<Position>(text, split_id(text, "-g").is_some());
         only::<AgentName>(text, agent(text));
         sessions.extend(only::<SessionId>(text, session(text)).map(|id| (id, text.clone())));
-        prompts.extend(only::<PromptId>(text, counted(text, 'p').is_some()).zip(counted(text, 'p')));
+        prompts
+            .extend(only::<PromptId>(text, counted(text, 'p').is_some()).zip(counted(text, 'p')));
         only::<RequestId>(text, counted(text, 'r').is_some());
         only::<TerminalId>(text, counted(text, 't').is_some());
         if let Ok(id) = text.parse::<EventId>() {
@@ -33,22 +36,44 @@ pub fn ids(data: &[u8]) {
         }
     }
     for (a, b) in prompts.iter().zip(prompts.iter().skip(1)) {
-        assert_eq!(a.0.cmp(&b.0), a.1.cmp(&b.1), "turns are ordered by their numbers");
+        assert_eq!(
+            a.0.cmp(&b.0),
+            a.1.cmp(&b.1),
+            "turns are ordered by their numbers"
+        );
         assert_eq!(a.0.number(), a.1);
     }
     for (a, b) in sessions.iter().zip(sessions.iter().skip(1)) {
-        assert_eq!(a.0.cmp(&b.0), a.1.cmp(&b.1), "sessions are ordered as their texts are");
-        assert_eq!(a.0.as_bytes().cmp(b.0.as_bytes()), a.1.cmp(&b.1), "and as their keys in the store");
+        assert_eq!(
+            a.0.cmp(&b.0),
+            a.1.cmp(&b.1),
+            "sessions are ordered as their texts are"
+        );
+        assert_eq!(
+            a.0.as_bytes().cmp(b.0.as_bytes()),
+            a.1.cmp(&b.1),
+            "and as their keys in the store"
+        );
     }
 }
 
 /// Checks that a text parses exactly when the model accepts it, and that it prints unchanged, also in JSON.
 fn only<T>(text: &str, expected: bool) -> Option<T>
 where
-    T: FromStr + Display + PartialEq + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+    T: FromStr
+        + Display
+        + PartialEq
+        + std::fmt::Debug
+        + serde::Serialize
+        + serde::de::DeserializeOwned,
 {
     let parsed: Option<T> = text.parse().ok();
-    assert_eq!(parsed.is_some(), expected, "{}: {text:?}", std::any::type_name::<T>());
+    assert_eq!(
+        parsed.is_some(),
+        expected,
+        "{}: {text:?}",
+        std::any::type_name::<T>()
+    );
     let json = serde_json::to_string(text).expect("a text is JSON");
     assert_eq!(serde_json::from_str::<T>(&json).ok(), parsed);
     if let Some(id) = &parsed {
@@ -78,11 +103,17 @@ fn counted(text: &str, letter: char) -> Option<u32> {
 
 fn session(text: &str) -> bool {
     let groups: Vec<&str> = text.split('-').collect();
-    let hex = |group: &&str| group.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let hex = |group: &&str| {
+        group
+            .bytes()
+            .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
     groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12]) && groups.iter().all(hex)
 }
 
 fn agent(text: &str) -> bool {
     let plain = |c: char| matches!(c, 'a'..='z' | '0'..='9');
-    text.len() <= 64 && text.starts_with(plain) && text.chars().all(|c| plain(c) || c == '_' || c == '-')
+    text.len() <= 64
+        && text.starts_with(plain)
+        && text.chars().all(|c| plain(c) || c == '_' || c == '-')
 }

@@ -9,7 +9,9 @@ impl<'a> Input<'a> {
     }
 
     pub(crate) fn byte(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        let Some((first, rest)) = self.0.split_first() else {
+            return 0;
+        };
         self.0 = rest;
         *first
     }
@@ -31,7 +33,11 @@ impl<'a> Input<'a> {
         if self.0.is_empty() {
             return None;
         }
-        let end = self.0.iter().position(|byte| *byte == 0xff).unwrap_or(self.0.len());
+        let end = self
+            .0
+            .iter()
+            .position(|byte| *byte == 0xff)
+            .unwrap_or(self.0.len());
         let piece = &self.0[..end];
         self.0 = self.0.get(end + 1..).unwrap_or_default();
         Some(piece)
@@ -39,7 +45,8 @@ impl<'a> Input<'a> {
 
     /// The next piece as text. Invalid bytes are replaced.
     pub(crate) fn text(&mut self) -> Option<String> {
-        self.piece().map(|piece| String::from_utf8_lossy(piece).into_owned())
+        self.piece()
+            .map(|piece| String::from_utf8_lossy(piece).into_owned())
     }
 
     pub(crate) fn rest(self) -> &'a [u8] {

@@ -35,7 +35,10 @@ pub(crate) fn members(text: &str) -> Option<Vec<Member>> {
         assert_eq!(bytes[colon], b':');
         let start = space(bytes, colon + 1);
         at = value(bytes, start);
-        members.push(Member { name, at: start..at });
+        members.push(Member {
+            name,
+            at: start..at,
+        });
         at = space(bytes, at);
         if bytes[at] == b',' {
             at = space(bytes, at + 1);
@@ -101,7 +104,10 @@ fn value(bytes: &[u8], mut at: usize) -> usize {
             }
             // A number or a keyword: up to a delimiter.
             _ => {
-                while bytes.get(at).is_some_and(|byte| !b" \t\r\n,]}".contains(byte)) {
+                while bytes
+                    .get(at)
+                    .is_some_and(|byte| !b" \t\r\n,]}".contains(byte))
+                {
                     at += 1;
                 }
             }

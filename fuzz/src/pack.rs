@@ -31,9 +31,9 @@ fn packed(length: usize, block: &[u8]) -> Vec<u8> {
 fn stored(stored: &[u8]) {
     let frames = decompress(stored).map(Vec::from);
     assert!(frames == model(stored), "{stored:?}");
-    assert!(
-        frames.is_none_or(|frames| frames.len() <= stored.len().saturating_mul(255).min(MAX_FRAMES_BYTES))
-    );
+    assert!(frames.is_none_or(
+        |frames| frames.len() <= stored.len().saturating_mul(255).min(MAX_FRAMES_BYTES)
+    ));
 }
 
 /// Runs that one compressor handles in sequence. The input lists pieces, each with a repeat count and a bit
@@ -50,8 +50,14 @@ fn frames(mut input: Input<'_>) {
             frames.extend(piece.repeat(times.min(room)));
         }
         let mut kept = packer.compress(&frames).to_vec();
-        assert!(kept == frames || kept.len() <= frames.len() - frames.len() / 8, "it is worth it");
-        assert!(decompress(&kept).is_some_and(|unpacked| unpacked == frames), "{frames:?}");
+        assert!(
+            kept == frames || kept.len() <= frames.len() - frames.len() / 8,
+            "it is worth it"
+        );
+        assert!(
+            decompress(&kept).is_some_and(|unpacked| unpacked == frames),
+            "{frames:?}"
+        );
         stored(&kept);
         let at = flip % kept.len();
         kept[at] ^= 1 << (flip % 8);

@@ -31,7 +31,10 @@ const GROUND: &[(&str, Node)] = &[
     ("root/w/self", Node::Link(".")),
     ("root/w/up", Node::Link("..")),
     ("root/w/out", Node::Link("../../secret")),
-    ("root/w/outfile", Node::Link("in/deep/../../../../secret/s.txt")),
+    (
+        "root/w/outfile",
+        Node::Link("in/deep/../../../../secret/s.txt"),
+    ),
     ("root/w/round", Node::Link("../w/a.txt")),
     ("root/w/abs", Node::Link("/")),
     ("root/w/etc", Node::Link("/etc/passwd")),
@@ -53,9 +56,10 @@ enum Node {
 
 /// Path components that the fuzzer can select with one byte.
 const WORDS: [&str; 40] = [
-    "/", "/", "/", ".", "..", "../", "/..", "//", "./", "a.txt", "dir", "b.txt", "deep", "c.txt", "back",
-    "in", "file", "self", "up", "out", "outfile", "round", "abs", "etc", "proc", "loop", "none", "w", "more",
-    "m.txt", "cross", "secret", "s.txt", "root", "r.txt", "new", "%2e%2e", "\\", "~", "tmp",
+    "/", "/", "/", ".", "..", "../", "/..", "//", "./", "a.txt", "dir", "b.txt", "deep", "c.txt",
+    "back", "in", "file", "self", "up", "out", "outfile", "round", "abs", "etc", "proc", "loop",
+    "none", "w", "more", "m.txt", "cross", "secret", "s.txt", "root", "r.txt", "new", "%2e%2e",
+    "\\", "~", "tmp",
 ];
 
 struct Ground {
@@ -116,8 +120,14 @@ impl Ground {
         }
         let root = top.join("root");
         let workspaces = Workspaces::new(&root, &[]).expect("the root opens");
-        let workspace = workspaces.open(&root.join("w"), &[root.join("more")]).expect("the folders open");
-        Self { _folder: folder, top, workspace }
+        let workspace = workspaces
+            .open(&root.join("w"), &[root.join("more")])
+            .expect("the folders open");
+        Self {
+            _folder: folder,
+            top,
+            workspace,
+        }
     }
 
     /// A path from its bytes: some select words, one selects the top directory, the others are letters.
@@ -127,8 +137,11 @@ impl Ground {
             match byte {
                 0x80..=0xa7 => path.extend_from_slice(WORDS[usize::from(*byte - 0x80)].as_bytes()),
                 0xa8 => path.extend_from_slice(self.top.as_os_str().as_encoded_bytes()),
-                0xa9 => path.extend_from_slice(self.top.join("root/w").as_os_str().as_encoded_bytes()),
-                0xaa => path.extend_from_slice(self.top.join("root/more").as_os_str().as_encoded_bytes()),
+                0xa9 => {
+                    path.extend_from_slice(self.top.join("root/w").as_os_str().as_encoded_bytes())
+                }
+                0xaa => path
+                    .extend_from_slice(self.top.join("root/more").as_os_str().as_encoded_bytes()),
                 0xab => path.extend_from_slice("é".as_bytes()),
                 0xac => path.extend_from_slice(&[b'x'; 300]),
                 other => path.push(*other),
@@ -143,24 +156,70 @@ impl Ground {
             Meaning::Is(real, Node::File) => Some(real),
             _ => None,
         };
-        let opened = self.workspace.open_file(path).and_then(|file| file.read(1 << 20));
-        agree(path, &meaning, &opened, file.map(|real| real.clone().into_bytes()).as_ref());
+        let opened = self
+            .workspace
+            .open_file(path)
+            .and_then(|file| file.read(1 << 20));
+        agree(
+            path,
+            &meaning,
+            &opened,
+            file.map(|real| real.clone().into_bytes()).as_ref(),
+        );
         let real = self.workspace.open_real(path).map(|real| real.path);
-        agree(path, &meaning, &real, file.map(|real| self.top.join(real)).as_ref());
-        let text = self.workspace.read_text(path, LineRange::default(), 1 << 20);
-        agree(path, &meaning, &text, file.filter(|_| path.starts_with('/')));
+        agree(
+            path,
+            &meaning,
+            &real,
+            file.map(|real| self.top.join(real)).as_ref(),
+        );
+        let text = self
+            .workspace
+            .read_text(path, LineRange::default(), 1 << 20);
+        agree(
+            path,
+            &meaning,
+            &text,
+            file.filter(|_| path.starts_with('/')),
+        );
         let folder = match &meaning {
             Meaning::Is(real, Node::Folder) => Some(self.top.join(real)),
             _ => None,
         };
         let found = self.workspace.real_directory(path);
-        agree(path, &meaning, &found, folder.as_ref().filter(|_| path.starts_with('/')));
+        agree(
+            path,
+            &meaning,
+            &found,
+            folder.as_ref().filter(|_| path.starts_with('/')),
+        );
         let listed = self.workspace.list(path, None, 100);
-        let listed = listed.map(|page| page.entries.into_iter().map(|found| found.name).collect::<Vec<_>>());
-        agree(path, &meaning, &listed, folder.as_deref().map(names).as_ref());
-        let extent = PageLimits { max_entries: 1000, max_names: 1000 };
-        let below = self.workspace.find(path, &Pattern::new(""), None, extent).map(|page| page.entries.len());
-        agree(path, &meaning, &below, folder.as_deref().map(count).as_ref());
+        let listed = listed.map(|page| {
+            page.entries
+                .into_iter()
+                .map(|found| found.name)
+                .collect::<Vec<_>>()
+        });
+        agree(
+            path,
+            &meaning,
+            &listed,
+            folder.as_deref().map(names).as_ref(),
+        );
+        let extent = PageLimits {
+            max_entries: 1000,
+            max_names: 1000,
+        };
+        let below = self
+            .workspace
+            .find(path, &Pattern::new(""), None, extent)
+            .map(|page| page.entries.len());
+        agree(
+            path,
+            &meaning,
+            &below,
+            folder.as_deref().map(count).as_ref(),
+        );
     }
 
     /// Writes or deletes a file. Files outside the session's directories must not change.
@@ -168,27 +227,53 @@ impl Ground {
         let before = self.outside();
         let meaning = self.meaning(path);
         if deletes {
-            let gone = self.workspace.delete(path, &Precondition::default()).is_ok();
-            let left = GROUND.iter().filter(|(at, _)| self.top.join(at).symlink_metadata().is_ok()).count();
-            assert_eq!(GROUND.len() - left, usize::from(gone), "{path:?}: one thing at most is deleted");
+            let gone = self
+                .workspace
+                .delete(path, &Precondition::default())
+                .is_ok();
+            let left = GROUND
+                .iter()
+                .filter(|(at, _)| self.top.join(at).symlink_metadata().is_ok())
+                .count();
+            assert_eq!(
+                GROUND.len() - left,
+                usize::from(gone),
+                "{path:?}: one thing at most is deleted"
+            );
         } else {
-            let saved = self.workspace.begin(path, Precondition::default(), 100).and_then(|mut upload| {
-                upload.write(b"written")?;
-                upload.finish()
-            });
+            let saved = self
+                .workspace
+                .begin(path, Precondition::default(), 100)
+                .and_then(|mut upload| {
+                    upload.write(b"written")?;
+                    upload.finish()
+                });
             match &meaning {
                 Meaning::Is(real, Node::File) => {
                     assert!(saved.as_ref().is_ok_and(|saved| !saved.created), "{path:?}");
-                    assert_eq!(fs::read(self.top.join(real)).expect("it is there"), b"written");
+                    assert_eq!(
+                        fs::read(self.top.join(real)).expect("it is there"),
+                        b"written"
+                    );
                 }
                 Meaning::Missing => {
-                    assert!(saved.as_ref().is_ok_and(|saved| saved.created) || saved.is_err(), "{path:?}");
+                    assert!(
+                        saved.as_ref().is_ok_and(|saved| saved.created) || saved.is_err(),
+                        "{path:?}"
+                    );
                 }
                 _ => assert!(saved.is_err(), "{path:?} is {meaning:?}"),
             }
             if saved.is_ok() {
-                let again = self.workspace.open_file(path).and_then(|file| file.read(100));
-                assert_eq!(again.expect("what was written is read"), b"written", "{path:?}");
+                let again = self
+                    .workspace
+                    .open_file(path)
+                    .and_then(|file| file.read(100));
+                assert_eq!(
+                    again.expect("what was written is read"),
+                    b"written",
+                    "{path:?}"
+                );
             }
         }
         assert_eq!(self.outside(), before, "{path:?}");
@@ -198,7 +283,9 @@ impl Ground {
     /// All files outside the session's directories, with their content.
     fn outside(&self) -> BTreeMap<PathBuf, Option<String>> {
         let folders = ["", "secret", "root"].map(|folder| self.top.join(folder));
-        let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("it is there"));
+        let entries = folders
+            .iter()
+            .flat_map(|folder| fs::read_dir(folder).expect("it is there"));
         entries
             .map(|entry| entry.expect("it is read").path())
             .map(|path| (path.clone(), fs::read_to_string(path).ok()))
@@ -209,9 +296,17 @@ impl Ground {
         if path.is_empty() || path.contains('\0') || path.split('/').any(|name| name == "..") {
             return Meaning::Malformed;
         }
-        let names: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
-        let top: Vec<&str> =
-            self.top.to_str().expect("it is text").split('/').filter(|n| !n.is_empty()).collect();
+        let names: Vec<&str> = path
+            .split('/')
+            .filter(|name| !matches!(*name, "" | "."))
+            .collect();
+        let top: Vec<&str> = self
+            .top
+            .to_str()
+            .expect("it is text")
+            .split('/')
+            .filter(|n| !n.is_empty())
+            .collect();
         if !path.starts_with('/') {
             return walk("root/w", &names);
         }
@@ -228,7 +323,12 @@ fn walk(from: &str, names: &[&str]) -> Meaning {
     let mut left: Vec<&str> = names.iter().rev().copied().collect();
     let mut at: Vec<&str> = Vec::new();
     let path_of = |at: &[&str]| [&[from], at].concat().join("/");
-    let node = |at: &[&str]| GROUND.iter().find(|(path, _)| *path == path_of(at)).map(|(_, node)| *node);
+    let node = |at: &[&str]| {
+        GROUND
+            .iter()
+            .find(|(path, _)| *path == path_of(at))
+            .map(|(_, node)| *node)
+    };
     let mut links = 0;
     while let Some(name) = left.pop() {
         if node(&at) != Some(Node::Folder) {
@@ -264,14 +364,24 @@ fn agree<T: PartialEq + std::fmt::Debug>(
     got: &Result<T, FileError>,
     expected: Option<&T>,
 ) {
-    assert_eq!(got.as_ref().ok(), expected, "{path:?} is {meaning:?}: {got:?}");
+    assert_eq!(
+        got.as_ref().ok(),
+        expected,
+        "{path:?} is {meaning:?}: {got:?}"
+    );
     if let Err(error) = got {
         assert!(
-            !matches!(error, FileError::Io(_) | FileError::DiskFull | FileError::Changed),
+            !matches!(
+                error,
+                FileError::Io(_) | FileError::DiskFull | FileError::Changed
+            ),
             "{path:?}: {error:?}"
         );
         if *meaning == Meaning::Missing {
-            let explained = matches!(error, FileError::Missing | FileError::Malformed | FileError::Relative);
+            let explained = matches!(
+                error,
+                FileError::Missing | FileError::Malformed | FileError::Relative
+            );
             assert!(explained, "{path:?}: {error:?}");
         }
     }
@@ -280,7 +390,13 @@ fn agree<T: PartialEq + std::fmt::Debug>(
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("it is there");
     let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("it is read").file_name().into_string().expect("it is text"))
+        .map(|entry| {
+            entry
+                .expect("it is read")
+                .file_name()
+                .into_string()
+                .expect("it is text")
+        })
         .collect();
     names.sort();
     names
@@ -288,10 +404,16 @@ fn names(folder: &Path) -> Vec<String> {
 
 /// The number of entries below a directory, without following links.
 fn count(folder: &Path) -> usize {
-    let (name, _) = GROUND.iter().find(|(path, _)| folder.ends_with(path)).expect("it is of the ground");
+    let (name, _) = GROUND
+        .iter()
+        .find(|(path, _)| folder.ends_with(path))
+        .expect("it is of the ground");
     GROUND
         .iter()
-        .filter(|(path, _)| path.strip_prefix(name).is_some_and(|rest| rest.starts_with('/')))
+        .filter(|(path, _)| {
+            path.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with('/'))
+        })
         .count()
 }
 
@@ -303,7 +425,11 @@ fn drafts(folder: &Path) -> Vec<PathBuf> {
         let kind = entry.file_type().expect("it has a type");
         if kind.is_dir() {
             found.extend(drafts(&entry.path()));
-        } else if entry.file_name().to_string_lossy().starts_with(".acp-gateway-") {
+        } else if entry
+            .file_name()
+            .to_string_lossy()
+            .starts_with(".acp-gateway-")
+        {
             found.push(entry.path());
         }
     }

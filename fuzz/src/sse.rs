@@ -28,10 +28,15 @@ const POSITION: &str = "\"type\":\"position\"";
 /// become a string.
 pub fn sse(data: &[u8]) {
     let mut input = Input::new(data);
-    let (first_seq, millis) = (input.number().clamp(1, u64::MAX - 300), input.number().cast_signed());
+    let (first_seq, millis) = (
+        input.number().clamp(1, u64::MAX - 300),
+        input.number().cast_signed(),
+    );
     let cuts: Vec<u8> = (0..input.below(6)).map(|_| input.byte()).collect();
     let epoch: Epoch = "k3".parse().expect("it is one");
-    let session: SessionId = "01938c5e-7a3b-7c4d-8e5f-0123456789ab".parse().expect("it is one");
+    let session: SessionId = "01938c5e-7a3b-7c4d-8e5f-0123456789ab"
+        .parse()
+        .expect("it is one");
     let mut framer = Framer::new(&epoch, session);
     let (mut bytes, mut sent) = (Vec::new(), Vec::new());
     while sent.len() < 64
@@ -39,7 +44,10 @@ pub fn sse(data: &[u8]) {
     {
         let (head, payload) = payload.split_at(payload.len().min(2));
         let kind = TYPES[usize::from(head.first().copied().unwrap_or(0)) % TYPES.len()].1;
-        let prompt = head.get(1).filter(|byte| **byte > 0).map(|byte| PromptId::new(u32::from(*byte)));
+        let prompt = head
+            .get(1)
+            .filter(|byte| **byte > 0)
+            .map(|byte| PromptId::new(u32::from(*byte)));
         let members = payload_members(payload);
         let event = Event {
             kind,
@@ -49,22 +57,42 @@ pub fn sse(data: &[u8]) {
         let seq = first_seq + sent.len() as u64;
         let (before, size) = (bytes.len(), framer.size(&event));
         framer.frame(&mut bytes, seq, &event, Timestamp::from_millis(millis));
-        assert!(bytes.len() - before <= size, "a frame is no longer than was said");
-        sent.push(Sent { id: format!("k3-{seq}"), kind, prompt, members });
+        assert!(
+            bytes.len() - before <= size,
+            "a frame is no longer than was said"
+        );
+        sent.push(Sent {
+            id: format!("k3-{seq}"),
+            kind,
+            prompt,
+            members,
+        });
     }
     if sent.is_empty() {
         return;
     }
     let tenant = Tenant::default();
     let last_seq = first_seq + sent.len() as u64 - 1;
-    let run = Run { tenant, session, first_seq, last_seq, last_pos: last_seq, frames: bytes.into() };
+    let run = Run {
+        tenant,
+        session,
+        first_seq,
+        last_seq,
+        last_pos: last_seq,
+        frames: bytes.into(),
+    };
     stored(&run, &sent, &cuts);
     shaped(&run, &sent, &cuts, Sse::<true>);
     shaped(&run, &sent, &cuts, Sse::<false>);
     lines(&run, &sent);
     let other = run.with_epoch(&"fresh".parse().expect("it is one"));
-    let renamed: Vec<Sent> =
-        sent.into_iter().map(|sent| Sent { id: sent.id.replace("k3-", "fresh-"), ..sent }).collect();
+    let renamed: Vec<Sent> = sent
+        .into_iter()
+        .map(|sent| Sent {
+            id: sent.id.replace("k3-", "fresh-"),
+            ..sent
+        })
+        .collect();
     stored(&other, &renamed, &cuts);
 }
 
@@ -88,14 +116,24 @@ fn stored(run: &Run, sent: &[Sent], cuts: &[u8]) {
     assert_eq!(run.events().count(), sent.len());
     let cut = run.first_seq + u64::from(cuts.first().copied().unwrap_or(0)) % run.count();
     let halves = [run.through(cut), run.after(cut)];
-    assert_eq!(halves.iter().flatten().map(Run::count).sum::<u64>(), run.count());
-    let whole: Vec<u8> = halves.iter().flatten().flat_map(|half| half.frames.to_vec()).collect();
+    assert_eq!(
+        halves.iter().flatten().map(Run::count).sum::<u64>(),
+        run.count()
+    );
+    let whole: Vec<u8> = halves
+        .iter()
+        .flatten()
+        .flat_map(|half| half.frames.to_vec())
+        .collect();
     assert_eq!(whole, run.frames);
 }
 
 fn read(stream: &[u8], cuts: &[u8]) -> Vec<whatwg::Event> {
     let mut parser = Parser::default();
-    let events = chunks(stream, cuts).into_iter().flat_map(|chunk| parser.push(chunk)).collect();
+    let events = chunks(stream, cuts)
+        .into_iter()
+        .flat_map(|chunk| parser.push(chunk))
+        .collect();
     assert_eq!(parser.retry, Some(RETRY), "the opening is read");
     events
 }
@@ -109,8 +147,10 @@ fn shaped<const NAMED: bool>(run: &Run, sent: &[Sent], cuts: &[u8], mut encoder:
         let id = format!("k3-{}", event.seq());
         encoder.event(&mut out, &|| id.clone(), &event);
         out.extend_from_slice(encoder.keep_alive());
-        encoder
-            .control(&mut out, &ControlFrame::new(&PositionFrame {}, Timestamp::from_millis(0)).with_id(id));
+        encoder.control(
+            &mut out,
+            &ControlFrame::new(&PositionFrame {}, Timestamp::from_millis(0)).with_id(id),
+        );
     }
     let mut events = read(&out, cuts);
     let all = events.len();
@@ -135,7 +175,10 @@ fn lines(run: &Run, sent: &[Sent]) {
 fn judge(got: &[whatwg::Event], sent: &[Sent], named: bool) {
     assert_eq!(got.len(), sent.len());
     for (got, sent) in got.iter().zip(sent) {
-        assert_eq!((&got.id, &*got.kind), (&sent.id, if named { sent.kind } else { "message" }));
+        assert_eq!(
+            (&got.id, &*got.kind),
+            (&sent.id, if named { sent.kind } else { "message" })
+        );
         same(&got.data, sent);
     }
 }
@@ -145,17 +188,27 @@ fn same(line: &str, sent: &Sent) {
     assert!(super::json::is_json(line), "{line}");
     let parts = members(line).expect("an event is an object");
     let value = |name: &str| {
-        let mut found = parts.iter().filter(|part| part.name.as_deref() == Some(name));
+        let mut found = parts
+            .iter()
+            .filter(|part| part.name.as_deref() == Some(name));
         let first = found.next().map(|part| line[part.at.clone()].to_owned());
         assert!(found.next().is_none(), "{name} is there once: {line}");
         first
     };
     assert_eq!(value("id"), Some(format!("\"{}\"", sent.id)));
-    assert_eq!(value("seq").as_deref(), sent.id.split_once('-').map(|(_, seq)| seq));
+    assert_eq!(
+        value("seq").as_deref(),
+        sent.id.split_once('-').map(|(_, seq)| seq)
+    );
     assert_eq!(value("type"), Some(format!("\"{}\"", sent.kind)));
-    assert_eq!(value("promptId"), sent.prompt.map(|prompt| format!("\"{prompt}\"")));
+    assert_eq!(
+        value("promptId"),
+        sent.prompt.map(|prompt| format!("\"{prompt}\""))
+    );
     // A line break between two tokens becomes a space. All other bytes are unchanged.
-    let update =
-        sent.members.as_deref().map(|members| members["\"update\":".len()..].replace(['\n', '\r'], " "));
+    let update = sent
+        .members
+        .as_deref()
+        .map(|members| members["\"update\":".len()..].replace(['\n', '\r'], " "));
     assert_eq!(value("update"), update);
 }

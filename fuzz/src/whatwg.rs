@@ -33,14 +33,19 @@ impl Parser {
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
         let mut events = Vec::new();
         for byte in bytes {
-            let second_half = std::mem::replace(&mut self.after_cr, *byte == b'\r') && *byte == b'\n';
+            let second_half =
+                std::mem::replace(&mut self.after_cr, *byte == b'\r') && *byte == b'\n';
             match byte {
                 b'\n' if second_half => {}
                 b'\r' | b'\n' => {
                     let line = std::mem::take(&mut self.line);
                     let line = String::from_utf8_lossy(&line).into_owned();
                     let first = !std::mem::replace(&mut self.begun, true);
-                    let line = if first { line.strip_prefix('\u{feff}').unwrap_or(&line) } else { &line };
+                    let line = if first {
+                        line.strip_prefix('\u{feff}').unwrap_or(&line)
+                    } else {
+                        &line
+                    };
                     events.extend(self.line(line));
                 }
                 other => self.line.push(*other),
@@ -78,12 +83,23 @@ impl Parser {
 
     fn dispatch(&mut self) -> Option<Event> {
         self.last_event_id.clone_from(&self.id_buffer);
-        let (mut data, kind) = (std::mem::take(&mut self.data), std::mem::take(&mut self.kind));
+        let (mut data, kind) = (
+            std::mem::take(&mut self.data),
+            std::mem::take(&mut self.kind),
+        );
         if data.is_empty() {
             return None;
         }
         data.pop();
-        let kind = if kind.is_empty() { "message".to_owned() } else { kind };
-        Some(Event { kind, data, id: self.last_event_id.clone() })
+        let kind = if kind.is_empty() {
+            "message".to_owned()
+        } else {
+            kind
+        };
+        Some(Event {
+            kind,
+            data,
+            id: self.last_event_id.clone(),
+        })
     }
 }

@@ -7,7 +7,11 @@ use super::to_raw;
 
 /// A content block for a file.
 #[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "type",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
 pub enum FileBlock<'a> {
     ResourceLink {
         uri: &'a str,
@@ -60,10 +64,20 @@ impl FileBlock<'_> {
 /// Appends content blocks to an array and keeps the bytes of the existing blocks. `None` if the value is not
 /// an array.
 pub fn append_blocks(array: &RawValue, more: &[Box<RawValue>]) -> Option<Box<RawValue>> {
-    let blocks = array.get().strip_suffix(']').filter(|blocks| blocks.starts_with('['))?;
+    let blocks = array
+        .get()
+        .strip_suffix(']')
+        .filter(|blocks| blocks.starts_with('['))?;
     let more: Vec<&str> = more.iter().map(|block| block.get()).collect();
-    let comma = if blocks[1..].trim().is_empty() || more.is_empty() { "" } else { "," };
-    Some(RawValue::from_string(format!("{blocks}{comma}{}]", more.join(","))).expect("both parts are JSON"))
+    let comma = if blocks[1..].trim().is_empty() || more.is_empty() {
+        ""
+    } else {
+        ","
+    };
+    Some(
+        RawValue::from_string(format!("{blocks}{comma}{}]", more.join(",")))
+            .expect("both parts are JSON"),
+    )
 }
 
 #[cfg(test)]
@@ -76,14 +90,39 @@ mod tests {
     fn file_blocks_match_the_schema() {
         let (uri, mime_type) = ("file:///w/a", Some("text/plain"));
         let blocks = [
-            FileBlock::ResourceLink { uri, name: "a", mime_type, size: 3 },
-            FileBlock::Resource { resource: FileContent::Text { uri, text: "a\"b", mime_type } },
-            FileBlock::Resource { resource: FileContent::Blob { uri, blob: "AA==".into(), mime_type: None } },
-            FileBlock::Image { data: "AA==".into(), mime_type: "image/png", uri },
-            FileBlock::Audio { data: "AA==".into(), mime_type: "audio/wav" },
+            FileBlock::ResourceLink {
+                uri,
+                name: "a",
+                mime_type,
+                size: 3,
+            },
+            FileBlock::Resource {
+                resource: FileContent::Text {
+                    uri,
+                    text: "a\"b",
+                    mime_type,
+                },
+            },
+            FileBlock::Resource {
+                resource: FileContent::Blob {
+                    uri,
+                    blob: "AA==".into(),
+                    mime_type: None,
+                },
+            },
+            FileBlock::Image {
+                data: "AA==".into(),
+                mime_type: "image/png",
+                uri,
+            },
+            FileBlock::Audio {
+                data: "AA==".into(),
+                mime_type: "audio/wav",
+            },
         ];
         let blocks: Vec<Box<RawValue>> = blocks.iter().map(FileBlock::to_raw).collect();
-        let array = RawValue::from_string(r#"[{"type":"text","text":"\ud800"} ]"#.to_owned()).unwrap();
+        let array =
+            RawValue::from_string(r#"[{"type":"text","text":"\ud800"} ]"#.to_owned()).unwrap();
         let array = append_blocks(&array, &blocks).unwrap();
         insta::assert_snapshot!(array.get(), @r#"[{"type":"text","text":"\ud800"} ,{"type":"resource_link","uri":"file:///w/a","name":"a","mimeType":"text/plain","size":3},{"type":"resource","resource":{"uri":"file:///w/a","text":"a\"b","mimeType":"text/plain"}},{"type":"resource","resource":{"uri":"file:///w/a","blob":"AA=="}},{"type":"image","data":"AA==","mimeType":"image/png","uri":"file:///w/a"},{"type":"audio","data":"AA==","mimeType":"audio/wav"}]"#);
         let typed: Vec<v1::ContentBlock> =
@@ -96,7 +135,10 @@ mod tests {
     fn append_blocks_handles_empty_arrays() {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         assert_eq!(append_blocks(&raw("[ ]"), &[]).unwrap().get(), "[ ]");
-        assert_eq!(append_blocks(&raw("[ ]"), &[raw("1")]).unwrap().get(), "[ 1]");
+        assert_eq!(
+            append_blocks(&raw("[ ]"), &[raw("1")]).unwrap().get(),
+            "[ 1]"
+        );
         assert_eq!(append_blocks(&raw("[1]"), &[]).unwrap().get(), "[1]");
         assert!(append_blocks(&raw("{}"), &[]).is_none());
     }

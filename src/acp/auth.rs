@@ -72,11 +72,14 @@ pub enum AuthMethodError {
 impl InitializeResult {
     /// Returns true if the agent supports signing out. In v2, every agent with a sign-in method supports it.
     pub fn can_log_out(&self) -> bool {
-        self.capabilities.auth.logout || (self.acp_version == AcpVersion::V2 && self.has_auth_methods())
+        self.capabilities.auth.logout
+            || (self.acp_version == AcpVersion::V2 && self.has_auth_methods())
     }
 
     pub fn has_auth_methods(&self) -> bool {
-        self.auth_methods.as_deref().is_some_and(|methods| methods.get() != "[]")
+        self.auth_methods
+            .as_deref()
+            .is_some_and(|methods| methods.get() != "[]")
     }
 
     fn auth_method_objects(&self) -> impl Iterator<Item = RawObject<'_>> {
@@ -90,7 +93,10 @@ impl InitializeResult {
         let key = self.acp_version.auth_method_id_key();
         let offered = |method: RawObject<'_>| {
             let terminal = is_terminal(&method);
-            method.text(key).map(|id| OfferedMethod { id: id.into_owned(), terminal })
+            method.text(key).map(|id| OfferedMethod {
+                id: id.into_owned(),
+                terminal,
+            })
         };
         self.auth_method_objects().filter_map(offered).collect()
     }
@@ -100,7 +106,8 @@ impl InitializeResult {
     pub fn client_auth_methods(&self) -> Box<RawValue> {
         let methods = self.auth_methods.as_deref().map_or("[]", RawValue::get);
         let methods: Vec<&RawValue> = serde_json::from_str(methods).unwrap_or_default();
-        let is_callable = |raw: &&RawValue| RawObject::parse(raw).is_some_and(|method| !is_terminal(&method));
+        let is_callable =
+            |raw: &&RawValue| RawObject::parse(raw).is_some_and(|method| !is_terminal(&method));
         to_raw(&methods.into_iter().filter(is_callable).collect::<Vec<_>>())
     }
 
@@ -115,7 +122,9 @@ impl InitializeResult {
                 return Some(raw.to_owned());
             }
             let kept = ["type", "id", "name", "description"];
-            let kept = kept.into_iter().filter_map(|name| Some((name, method.get(name)?)));
+            let kept = kept
+                .into_iter()
+                .filter_map(|name| Some((name, method.get(name)?)));
             Some(to_raw(&kept.collect::<BTreeMap<_, _>>()))
         });
         to_raw(&bridged.collect::<Vec<_>>())
@@ -125,13 +134,17 @@ impl InitializeResult {
     pub fn auth_method(&self, id: &str) -> Result<AuthMethod, AuthMethodError> {
         let key = self.acp_version.auth_method_id_key();
         let named = |method: &RawObject<'_>| method.text(key).is_some_and(|name| name == id);
-        let method = self.auth_method_objects().find(named).ok_or(AuthMethodError::Unknown)?;
+        let method = self
+            .auth_method_objects()
+            .find(named)
+            .ok_or(AuthMethodError::Unknown)?;
         if !is_terminal(&method) {
             return Ok(AuthMethod::Agent);
         }
         let malformed = AuthMethodError::Malformed;
         let member = |key| method.get(key).filter(|raw| raw.get() != "null");
-        let args = member("args").map_or(Some(Vec::new()), |raw| serde_json::from_str(raw.get()).ok());
+        let args =
+            member("args").map_or(Some(Vec::new()), |raw| serde_json::from_str(raw.get()).ok());
         let env = member("env").map_or(Some(Vec::new()), parse_env);
         let terminal = TerminalAuth {
             args: args.ok_or(malformed("args is not a list of strings"))?,
@@ -140,8 +153,11 @@ impl InitializeResult {
         let variable = |(name, value): &(String, String)| {
             !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
         };
-        if !terminal.env.iter().all(variable) || terminal.args.iter().any(|arg| arg.contains('\0')) {
-            return Err(malformed("a value contains NUL, or a variable has an invalid name"));
+        if !terminal.env.iter().all(variable) || terminal.args.iter().any(|arg| arg.contains('\0'))
+        {
+            return Err(malformed(
+                "a value contains NUL, or a variable has an invalid name",
+            ));
         }
         Ok(AuthMethod::Terminal(terminal))
     }
@@ -155,7 +171,12 @@ fn is_terminal(method: &RawObject<'_>) -> bool {
 fn parse_env(raw: &RawValue) -> Option<Vec<(String, String)>> {
     if raw.get().starts_with('[') {
         let pairs: Vec<NameValue> = serde_json::from_str(raw.get()).ok()?;
-        return Some(pairs.into_iter().map(|NameValue { name, value }| (name, value)).collect());
+        return Some(
+            pairs
+                .into_iter()
+                .map(|NameValue { name, value }| (name, value))
+                .collect(),
+        );
     }
     let object = RawObject::parse(raw)?;
     let value = |(name, _): (&str, _)| Some((name.to_owned(), object.text(name)?.into_owned()));
@@ -196,8 +217,9 @@ mod tests {
     use super::*;
 
     fn initialized(methods: &str, capabilities: &str) -> InitializeResult {
-        let text =
-            format!(r#"{{"protocolVersion":1,"agentCapabilities":{capabilities},"authMethods":{methods}}}"#);
+        let text = format!(
+            r#"{{"protocolVersion":1,"agentCapabilities":{capabilities},"authMethods":{methods}}}"#
+        );
         InitializeResult::parse(serde_json::from_str(&text).unwrap(), AcpVersion::V1).unwrap()
     }
 
@@ -217,7 +239,10 @@ mod tests {
         assert_eq!(result.auth_method("d"), terminal(args, env.clone()));
         assert_eq!(result.auth_method("e"), terminal(Vec::new(), env));
         assert_eq!(result.auth_method("f"), Err(AuthMethodError::Unknown));
-        assert_eq!(initialized("null", "{}").auth_method("a"), Err(AuthMethodError::Unknown));
+        assert_eq!(
+            initialized("null", "{}").auth_method("a"),
+            Err(AuthMethodError::Unknown)
+        );
         for odd in [
             r#""args":"login""#,
             r#""args":[1]"#,
@@ -227,7 +252,10 @@ mod tests {
             r#""env":{"":"1"}"#,
         ] {
             let result = initialized(&format!(r#"[{{"id":"x","type":"terminal",{odd}}}]"#), "{}");
-            assert!(matches!(result.auth_method("x"), Err(AuthMethodError::Malformed(_))), "{odd}");
+            assert!(
+                matches!(result.auth_method("x"), Err(AuthMethodError::Malformed(_))),
+                "{odd}"
+            );
         }
     }
 
@@ -241,7 +269,8 @@ mod tests {
 
     #[test]
     fn logout_is_advertised_by_an_object() {
-        let can = |methods: &str, capabilities: &str| initialized(methods, capabilities).can_log_out();
+        let can =
+            |methods: &str, capabilities: &str| initialized(methods, capabilities).can_log_out();
         assert!(can("[]", r#"{"auth":{"logout":{}}}"#));
         assert!(!can("[]", r#"{"auth":{"logout":true}}"#) && !can("[]", "{}"));
     }
@@ -253,7 +282,11 @@ mod tests {
         assert_eq!(params.get(), r#"{"methodId":"a\"","_meta":{"x": 1.10}}"#);
         let typed: v1::AuthenticateRequest = serde_json::from_str(params.get()).unwrap();
         assert_eq!(typed.method_id.0.as_ref(), "a\"");
-        let status: &RawValue = serde_json::from_str(r#"{"state":"authenticated","accounts":[]}"#).unwrap();
-        assert_eq!(auth_state(status).unwrap(), AuthState::Authenticated.as_str());
+        let status: &RawValue =
+            serde_json::from_str(r#"{"state":"authenticated","accounts":[]}"#).unwrap();
+        assert_eq!(
+            auth_state(status).unwrap(),
+            AuthState::Authenticated.as_str()
+        );
     }
 }

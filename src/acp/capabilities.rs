@@ -55,13 +55,20 @@ pub struct McpCapabilities {
 
 impl Default for McpCapabilities {
     fn default() -> Self {
-        Self { stdio: true, http: false, sse: false }
+        Self {
+            stdio: true,
+            http: false,
+            sse: false,
+        }
     }
 }
 
 /// Supported methods `session/<name>` beyond the baseline, and `additionalDirectories`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each field is a separate capability in the protocol")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each field is a separate capability in the protocol"
+)]
 pub struct SessionCapabilities {
     pub list: bool,
     pub resume: bool,
@@ -75,17 +82,28 @@ impl AgentCapabilities {
     /// Parses the capabilities of an agent with this version. v1 uses flags for prompts and MCP servers, v2 uses
     /// objects. In v2, `session` includes all methods of the baseline: new, list, resume, close, prompt, cancel.
     pub fn parse(version: AcpVersion, raw: &RawValue) -> Self {
-        let Some(all) = RawObject::parse(raw) else { return Self::default() };
+        let Some(all) = RawObject::parse(raw) else {
+            return Self::default();
+        };
         let v2 = version == AcpVersion::V2;
-        let (session, auth) =
-            (all.object(if v2 { "session" } else { "sessionCapabilities" }), all.object("auth"));
+        let (session, auth) = (
+            all.object(if v2 { "session" } else { "sessionCapabilities" }),
+            all.object("auth"),
+        );
         let (prompt, mcp, has): (_, _, fn(_, &_) -> _) = if v2 {
             let member = |key| session.as_ref().and_then(|session| session.object(key));
             (member("prompt"), member("mcp"), has_object)
         } else {
-            (all.object("promptCapabilities"), all.object("mcpCapabilities"), has_flag)
+            (
+                all.object("promptCapabilities"),
+                all.object("mcpCapabilities"),
+                has_flag,
+            )
         };
-        let (baseline, load_session) = (v2 && session.is_some(), !v2 && has_flag(Some(&all), "loadSession"));
+        let (baseline, load_session) = (
+            v2 && session.is_some(),
+            !v2 && has_flag(Some(&all), "loadSession"),
+        );
         let in_session = |key| has_object(session.as_ref(), key);
         Self {
             load_session,
@@ -121,17 +139,25 @@ impl PromptCapabilities {
     }
 
     fn new(has: impl Fn(&str) -> bool) -> Self {
-        Self { image: has("image"), audio: has("audio"), embedded_context: has("embeddedContext") }
+        Self {
+            image: has("image"),
+            audio: has("audio"),
+            embedded_context: has("embeddedContext"),
+        }
     }
 }
 
 fn has_flag(object: Option<&RawObject<'_>>, key: &str) -> bool {
-    object.and_then(|object| object.get(key)).is_some_and(|value| value.get() == "true")
+    object
+        .and_then(|object| object.get(key))
+        .is_some_and(|value| value.get() == "true")
 }
 
 /// Returns true if the member is an object. Most agents advertise such a capability with an empty object.
 pub(super) fn has_object(object: Option<&RawObject<'_>>, key: &str) -> bool {
-    object.and_then(|object| object.get(key)).is_some_and(|value| value.get().starts_with('{'))
+    object
+        .and_then(|object| object.get(key))
+        .is_some_and(|value| value.get().starts_with('{'))
 }
 
 #[cfg(test)]
@@ -145,12 +171,20 @@ mod tests {
         let in_session = |member: &str| read(&format!(r#"{{"session":{{{member}}}}}"#));
         assert!(in_session(r#""prompt":{"image":{}}"#).prompt.image);
         assert!(in_session(r#""prompt":{"audio":{}}"#).prompt.audio);
-        assert!(in_session(r#""prompt":{"embeddedContext":{}}"#).prompt.embedded_context);
+        assert!(
+            in_session(r#""prompt":{"embeddedContext":{}}"#)
+                .prompt
+                .embedded_context
+        );
         assert!(in_session(r#""mcp":{"stdio":{}}"#).mcp.stdio);
         assert!(in_session(r#""mcp":{"http":{}}"#).mcp.http);
         assert!(in_session(r#""delete":{}"#).session.delete);
         assert!(in_session(r#""fork":{}"#).session.fork);
-        assert!(in_session(r#""additionalDirectories":{}"#).session.additional_directories);
+        assert!(
+            in_session(r#""additionalDirectories":{}"#)
+                .session
+                .additional_directories
+        );
         assert!(read(r#"{"auth":{"status":{}}}"#).auth.status);
         assert_eq!(read(r#"{"session":null,"auth":[]}"#), read("{}"));
     }

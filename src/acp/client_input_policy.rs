@@ -40,22 +40,31 @@ pub fn check_method(settings: &AgentSettings, method: &str) -> Result<(), Client
     check_name(method).map_err(ClientInputError::UnsafeMethod)?;
     let method_owned = || method.to_owned();
     match route_of(method) {
-        Some(route) => Err(ClientInputError::HasRoute { method: method_owned(), route }),
+        Some(route) => Err(ClientInputError::HasRoute {
+            method: method_owned(),
+            route,
+        }),
         None if is_listed(&settings.allowed_rpc_methods, method) => {
             permit_mode(settings.denied_modes.find(method))
         }
-        None => Err(ClientInputError::NotListed { method: method_owned() }),
+        None => Err(ClientInputError::NotListed {
+            method: method_owned(),
+        }),
     }
 }
 
 /// Checks that a client's params contain only the keys of `_meta` in the agent's entry, no MCP servers and no denied mode.
 pub fn check_params(settings: &AgentSettings, params: &RawValue) -> Result<(), ClientInputError> {
     let params = RawObject::parse(params).ok_or(ClientInputError::NotAnObject { at: "" })?;
-    if params.get("mcpServers").is_some_and(|servers| serde_json::from_str::<[(); 0]>(servers.get()).is_err())
+    if params
+        .get("mcpServers")
+        .is_some_and(|servers| serde_json::from_str::<[(); 0]>(servers.get()).is_err())
     {
         return Err(ClientInputError::McpServers);
     }
-    params.get("_meta").map_or(Ok(()), |meta| check_meta(settings, meta))?;
+    params
+        .get("_meta")
+        .map_or(Ok(()), |meta| check_meta(settings, meta))?;
     for (name, value) in params.iter() {
         // A model can have the name of a mode.
         if name != "modelId" {
@@ -75,17 +84,27 @@ pub fn check_meta(settings: &AgentSettings, meta: &RawValue) -> Result<(), Clien
     let object = RawObject::parse(meta).ok_or(ClientInputError::NotAnObject { at: "/_meta" })?;
     let refused = object.iter().map(|(key, _)| key).find(|key| {
         let reserved = TRACE_KEYS.contains(key);
-        !reserved && !settings.allowed_meta_keys.iter().any(|listed| listed == key)
+        !reserved
+            && !settings
+                .allowed_meta_keys
+                .iter()
+                .any(|listed| listed == key)
     });
     if let Some(key) = refused {
-        return Err(ClientInputError::MetaKeyNotListed { key: key.to_owned() });
+        return Err(ClientInputError::MetaKeyNotListed {
+            key: key.to_owned(),
+        });
     }
     permit_mode(find_in_value(&settings.denied_modes, meta))
 }
 
 /// `denying`: the entry of `modes.deny` that was found in the input of a client.
 pub fn permit_mode(denying: Option<&str>) -> Result<(), ClientInputError> {
-    denying.map_or(Ok(()), |mode| Err(ClientInputError::ModeDenied { mode: mode.to_owned() }))
+    denying.map_or(Ok(()), |mode| {
+        Err(ClientInputError::ModeDenied {
+            mode: mode.to_owned(),
+        })
+    })
 }
 
 impl ClientInputError {
@@ -93,9 +112,10 @@ impl ClientInputError {
     pub fn pointer(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::UnsafeMethod(_) => Some("".into()),
-            Self::NotListed { .. } | Self::HasRoute { .. } | Self::McpServers | Self::ModeDenied { .. } => {
-                None
-            }
+            Self::NotListed { .. }
+            | Self::HasRoute { .. }
+            | Self::McpServers
+            | Self::ModeDenied { .. } => None,
             Self::MetaKeyNotListed { key } => {
                 Some(format!("/_meta/{}", key.replace('~', "~0").replace('/', "~1")).into())
             }
@@ -123,9 +143,18 @@ mod tests {
         let listed = settings(&["_vendor/*", "session/prompt", "session/*"], &[]);
         assert_eq!(check_method(&listed, "_vendor/a"), Ok(()));
         assert_eq!(check_method(&listed, "session/set_model"), Ok(()));
-        assert!(matches!(check_method(&listed, "session/prompt"), Err(ClientInputError::HasRoute { .. })));
-        assert!(matches!(check_method(&listed, "$/cancel_request"), Err(ClientInputError::HasRoute { .. })));
-        assert!(matches!(check_method(&listed, "other"), Err(ClientInputError::NotListed { .. })));
+        assert!(matches!(
+            check_method(&listed, "session/prompt"),
+            Err(ClientInputError::HasRoute { .. })
+        ));
+        assert!(matches!(
+            check_method(&listed, "$/cancel_request"),
+            Err(ClientInputError::HasRoute { .. })
+        ));
+        assert!(matches!(
+            check_method(&listed, "other"),
+            Err(ClientInputError::NotListed { .. })
+        ));
         let error = check_method(&listed, "_vendor/a\nb").unwrap_err();
         assert_eq!(error.pointer().as_deref(), Some(""), "{error}");
     }
@@ -142,15 +171,32 @@ mod tests {
         ] {
             assert_eq!(check_params(&meta, raw(passes)), Ok(()), "{passes}");
         }
-        for servers in [r#"{"mcpServers":[{}]}"#, r#"{"mcpServers":{}}"#, r#"{"mcpServers":null}"#] {
-            assert_eq!(check_params(&meta, raw(servers)), Err(ClientInputError::McpServers), "{servers}");
+        for servers in [
+            r#"{"mcpServers":[{}]}"#,
+            r#"{"mcpServers":{}}"#,
+            r#"{"mcpServers":null}"#,
+        ] {
+            assert_eq!(
+                check_params(&meta, raw(servers)),
+                Err(ClientInputError::McpServers),
+                "{servers}"
+            );
         }
         let gated = check_params(&meta, raw(r#"{"_meta":{"a/b":1}}"#)).unwrap_err();
         assert_eq!(gated.pointer().unwrap(), "/_meta/a~1b");
-        for shape in ["[]", "1", "null", r#"{"a":1,"a":2}"#, r#"{"_meta":[]}"#, r#"{"_meta":{"a":1,"a":1}}"#]
-        {
+        for shape in [
+            "[]",
+            "1",
+            "null",
+            r#"{"a":1,"a":2}"#,
+            r#"{"_meta":[]}"#,
+            r#"{"_meta":{"a":1,"a":1}}"#,
+        ] {
             assert!(
-                matches!(check_params(&meta, raw(shape)), Err(ClientInputError::NotAnObject { .. })),
+                matches!(
+                    check_params(&meta, raw(shape)),
+                    Err(ClientInputError::NotAnObject { .. })
+                ),
                 "{shape}"
             );
         }
@@ -159,21 +205,35 @@ mod tests {
     #[test]
     fn denied_modes_are_rejected_at_any_depth() {
         let settings = settings(&["_vendor/*", "session/set_model"], &["claudeCode"]);
-        let denied = |mode: &str| Err(ClientInputError::ModeDenied { mode: mode.to_owned() });
+        let denied = |mode: &str| {
+            Err(ClientInputError::ModeDenied {
+                mode: mode.to_owned(),
+            })
+        };
         assert_eq!(check_method(&settings, "_vendor/yolo"), denied("yolo"));
         for (params, mode) in [
             (r#"{"modeId":"yolo"}"#, "yolo"),
-            (r#"{"a":[{"b":{"c":"Bypass-Permissions"}}]}"#, "bypassPermissions"),
+            (
+                r#"{"a":[{"b":{"c":"Bypass-Permissions"}}]}"#,
+                "bypassPermissions",
+            ),
             (r#"{"a":"\\","b":"y\u006flo"}"#, "yolo"),
             (r#"{"a":"\"","yolo":true}"#, "yolo"),
             (r#"{"a":{"yolo":true}}"#, "yolo"),
-            (r#"{"args":["--dangerously-skip-permissions"]}"#, "dangerously-skip-permissions"),
+            (
+                r#"{"args":["--dangerously-skip-permissions"]}"#,
+                "dangerously-skip-permissions",
+            ),
             (
                 r#"{"_meta":{"claudeCode":{"options":{"extraArgs":{"permission-mode":"bypassPermissions"}}}}}"#,
                 "bypassPermissions",
             ),
         ] {
-            assert_eq!(check_params(&settings, raw(params)), denied(mode), "{params}");
+            assert_eq!(
+                check_params(&settings, raw(params)),
+                denied(mode),
+                "{params}"
+            );
         }
         for params in [
             r#"{"modelId":"yolo"}"#,

@@ -29,24 +29,45 @@ impl McpServer {
     /// Parses the server of a client. The error names no value, because values can be secrets.
     pub fn parse_client(raw: &RawValue) -> Result<Self, &'static str> {
         const SHAPE: &str = "expected an MCP server of ACP: name, command, args and env, or type (http or sse), name, url and headers";
-        let Members { transport, name, command, args, env, url, headers } =
-            serde_json::from_str(raw.get()).map_err(|_| SHAPE)?;
+        let Members {
+            transport,
+            name,
+            command,
+            args,
+            env,
+            url,
+            headers,
+        } = serde_json::from_str(raw.get()).map_err(|_| SHAPE)?;
         if name.is_empty() || name.len() > MAX_NAME_BYTES || check_name(&name).is_err() {
             return Err("the name of an MCP server has 1 to 128 bytes and no control characters");
         }
         let transport = match (transport.as_deref(), command, url) {
             (None | Some("stdio"), Some(command), None) if !command.is_empty() => {
-                return Ok(Self::Stdio { transport: None, name, command, args, env });
+                return Ok(Self::Stdio {
+                    transport: None,
+                    name,
+                    command,
+                    args,
+                    env,
+                });
             }
             (Some("http"), None, Some(url)) => (McpTransport::Http, url),
             (Some("sse"), None, Some(url)) => (McpTransport::Sse, url),
             _ => return Err(SHAPE),
         };
         let (transport, url) = transport;
-        if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
+        if !["http://", "https://"]
+            .iter()
+            .any(|scheme| url.starts_with(scheme))
+        {
             return Err("the url of an MCP server begins with https:// or http://");
         }
-        Ok(Self::Remote { transport, name, url, headers })
+        Ok(Self::Remote {
+            transport,
+            name,
+            url,
+            headers,
+        })
     }
 }
 

@@ -16,7 +16,8 @@ fn name(agent_info: Option<&RawValue>) -> Option<Cow<'_, str>> {
 /// Codex ACP 2.6 stores a session with its first turn. If the process that created a session closes and
 /// resumes it before the first turn, that turn never ends.
 pub fn restores_empty_sessions(agent_info: Option<&RawValue>) -> bool {
-    !name(agent_info).is_some_and(|name| matches!(&*name, "@agentclientprotocol/codex-acp" | "claude-code"))
+    !name(agent_info)
+        .is_some_and(|name| matches!(&*name, "@agentclientprotocol/codex-acp" | "claude-code"))
 }
 
 /// Returns the time before which the agent must not load a session that was created at `began`.
@@ -36,8 +37,12 @@ mod tests {
     #[test]
     fn gemini_load_waits_for_the_next_minute() {
         let began = Timestamp::from_millis(59_999);
-        let earliest =
-            |info: &str| earliest_load(Some(&RawValue::from_string(info.to_owned()).unwrap()), began);
+        let earliest = |info: &str| {
+            earliest_load(
+                Some(&RawValue::from_string(info.to_owned()).unwrap()),
+                began,
+            )
+        };
         assert_eq!(
             earliest(r#"{"name":"gemini-cli","version":"0.61.0"}"#),
             Some(Timestamp::from_millis(60_000))
@@ -49,9 +54,12 @@ mod tests {
 
     #[test]
     fn codex_does_not_restore_empty_sessions() {
-        let restores =
-            |info: &str| restores_empty_sessions(Some(&RawValue::from_string(info.to_owned()).unwrap()));
-        assert!(!restores(r#"{"name":"@agentclientprotocol/codex-acp","version":"2.6.0"}"#));
+        let restores = |info: &str| {
+            restores_empty_sessions(Some(&RawValue::from_string(info.to_owned()).unwrap()))
+        };
+        assert!(!restores(
+            r#"{"name":"@agentclientprotocol/codex-acp","version":"2.6.0"}"#
+        ));
         assert!(restores(r#"{"name":"another"}"#) && restores_empty_sessions(None));
     }
 }

@@ -48,16 +48,24 @@ pub enum ElicitationError {
 
 pub fn parse_elicitation(params: &RawValue) -> Result<Elicitation<'_>, ElicitationError> {
     let params = RawObject::parse(params).ok_or(ElicitationError::Malformed)?;
-    if !params.get("message").is_some_and(|message| message.get().starts_with('"')) {
+    if !params
+        .get("message")
+        .is_some_and(|message| message.get().starts_with('"'))
+    {
         return Err(ElicitationError::Malformed);
     }
     let mode = match params.text("mode").as_deref() {
-        Some("form") => {
-            ElicitationMode::Form { schema: params.get("requestedSchema").ok_or(ElicitationError::NoSchema)? }
-        }
+        Some("form") => ElicitationMode::Form {
+            schema: params
+                .get("requestedSchema")
+                .ok_or(ElicitationError::NoSchema)?,
+        },
         Some("url") => {
             let fits = |id: &Cow<'_, str>| (1..=ELICITATION_ID_BYTES).contains(&id.len());
-            let elicitation_id = params.text("elicitationId").filter(fits).ok_or(ElicitationError::Id)?;
+            let elicitation_id = params
+                .text("elicitationId")
+                .filter(fits)
+                .ok_or(ElicitationError::Id)?;
             if !params.text("url").is_some_and(|url| is_web_url(&url)) {
                 return Err(ElicitationError::Url);
             }
@@ -65,17 +73,24 @@ pub fn parse_elicitation(params: &RawValue) -> Result<Elicitation<'_>, Elicitati
         }
         _ => return Err(ElicitationError::Mode),
     };
-    Ok(Elicitation { mode, request_id: params.get("requestId") })
+    Ok(Elicitation {
+        mode,
+        request_id: params.get("requestId"),
+    })
 }
 
 /// Returns true for `http` and `https` URLs with a host. Other schemes could run code in the page or read
 /// files.
 fn is_web_url(url: &str) -> bool {
-    let Some((scheme, rest)) = url.split_once("://") else { return false };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return false;
+    };
     let http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
     let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
-    http && !host.is_empty() && !host.starts_with(':') && !url.contains(|c: char| c.is_control() || c == ' ')
+    http && !host.is_empty()
+        && !host.starts_with(':')
+        && !url.contains(|c: char| c.is_control() || c == ' ')
 }
 
 /// Checks that a form can be shown and its answers can be validated. The check may take long for large
@@ -92,22 +107,32 @@ fn parse_form(params: &RawValue) -> Result<Option<Form>, ElicitationError> {
 }
 
 /// Validates a client's answer to this elicitation. The validation may take long for large schemas.
-pub(super) fn validate_answer(params: &RawValue, result: &RawValue) -> Result<(), Vec<ValidationError>> {
+pub(super) fn validate_answer(
+    params: &RawValue,
+    result: &RawValue,
+) -> Result<(), Vec<ValidationError>> {
     let one = |pointer: &str, detail: &str| Err(vec![ValidationError::new(pointer, detail)]);
     let Some(object) = RawObject::parse(result) else {
         return one("", "expected an object without repeated members");
     };
-    let content = object.get("content").filter(|content| content.get() != "null");
+    let content = object
+        .get("content")
+        .filter(|content| content.get() != "null");
     let action = object.text("action");
     match (action.as_deref(), parse_form(params)) {
         (_, Err(error)) => one("", &error.to_string()),
         (Some("accept"), Ok(Some(form))) => {
             let violations = form.validate(content);
-            if violations.is_empty() { Ok(()) } else { Err(violations) }
+            if violations.is_empty() {
+                Ok(())
+            } else {
+                Err(violations)
+            }
         }
-        (Some("accept"), Ok(None)) if content.is_some() => {
-            one("/content", "content is only allowed in the answer to a form")
-        }
+        (Some("accept"), Ok(None)) if content.is_some() => one(
+            "/content",
+            "content is only allowed in the answer to a form",
+        ),
         (Some("decline" | "cancel"), Ok(_)) if content.is_some() => {
             one("/content", "content is only allowed with the action accept")
         }
@@ -118,13 +143,18 @@ pub(super) fn validate_answer(params: &RawValue, result: &RawValue) -> Result<()
 
 /// The answer that cancels the elicitation, if no client decides.
 pub(super) fn cancelled_result() -> Box<RawValue> {
-    to_raw(&v1::CreateElicitationResponse::new(v1::ElicitationAction::Cancel))
+    to_raw(&v1::CreateElicitationResponse::new(
+        v1::ElicitationAction::Cancel,
+    ))
 }
 
 /// Returns the `elicitationId` of `elicitation/complete`, and the other members if there are any.
 pub fn completed_elicitation(params: &RawValue) -> Option<(Cow<'_, str>, Option<Box<RawValue>>)> {
     let params = RawObject::parse(params)?;
-    Some((params.text("elicitationId")?, params.without(&["elicitationId"])))
+    Some((
+        params.text("elicitationId")?,
+        params.without(&["elicitationId"]),
+    ))
 }
 
 #[cfg(test)]
@@ -134,37 +164,61 @@ mod tests {
 
     const FORM: &str = r#"{"sessionId":"s","mode":"form","message":"\ud800?","requestedSchema":{"type":"object",
         "properties":{"n":{"type":"integer"}},"required":["n"]}}"#;
-    const URL: &str =
-        r#"{"requestId":7,"mode":"url","message":"m","elicitationId":"e","url":"https://a.example"}"#;
+    const URL: &str = r#"{"requestId":7,"mode":"url","message":"m","elicitationId":"e","url":"https://a.example"}"#;
 
     #[test]
     fn only_the_modes_form_and_url_are_parsed() {
         let form = parse_elicitation(raw(FORM)).unwrap();
         assert!(matches!(form.mode, ElicitationMode::Form { .. }) && form.request_id.is_none());
         let url = parse_elicitation(raw(URL)).unwrap();
-        assert!(matches!(&url.mode, ElicitationMode::Url { elicitation_id } if elicitation_id == "e"));
+        assert!(
+            matches!(&url.mode, ElicitationMode::Url { elicitation_id } if elicitation_id == "e")
+        );
         assert_eq!(url.request_id.unwrap().get(), "7");
         for (wrong, why) in [
             ("null", ElicitationError::Malformed),
             (r#"{"mode":"form"}"#, ElicitationError::Malformed),
             (r#"{"message":"m"}"#, ElicitationError::Mode),
             (r#"{"message":"m","mode":"_mine"}"#, ElicitationError::Mode),
-            (r#"{"message":"m","mode":"form"}"#, ElicitationError::NoSchema),
-            (r#"{"message":"m","mode":"url","url":"https://a"}"#, ElicitationError::Id),
-            (r#"{"message":"m","mode":"url","elicitationId":"","url":"https://a"}"#, ElicitationError::Id),
-            (r#"{"message":"m","mode":"url","elicitationId":"e"}"#, ElicitationError::Url),
-            (r#"{"message":"m","mode":"form","mode":"url"}"#, ElicitationError::Malformed),
+            (
+                r#"{"message":"m","mode":"form"}"#,
+                ElicitationError::NoSchema,
+            ),
+            (
+                r#"{"message":"m","mode":"url","url":"https://a"}"#,
+                ElicitationError::Id,
+            ),
+            (
+                r#"{"message":"m","mode":"url","elicitationId":"","url":"https://a"}"#,
+                ElicitationError::Id,
+            ),
+            (
+                r#"{"message":"m","mode":"url","elicitationId":"e"}"#,
+                ElicitationError::Url,
+            ),
+            (
+                r#"{"message":"m","mode":"form","mode":"url"}"#,
+                ElicitationError::Malformed,
+            ),
         ] {
             assert_eq!(parse_elicitation(raw(wrong)).map(drop), Err(why), "{wrong}");
         }
         assert_eq!(check_form(raw(FORM)), Ok(()));
         let unusable = r#"{"message":"m","mode":"form","requestedSchema":{"properties":[]}}"#;
-        assert_eq!(check_form(raw(unusable)), Err(ElicitationError::Form(FormError::Malformed)));
+        assert_eq!(
+            check_form(raw(unusable)),
+            Err(ElicitationError::Form(FormError::Malformed))
+        );
     }
 
     #[test]
     fn only_http_urls_are_accepted() {
-        for good in ["https://a.example/x?y#z", "HTTP://a", "http://[::1]:80/", "https://u:p@a.example"] {
+        for good in [
+            "https://a.example/x?y#z",
+            "HTTP://a",
+            "http://[::1]:80/",
+            "https://u:p@a.example",
+        ] {
             assert!(is_web_url(good), "{good}");
         }
         for bad in [
@@ -190,21 +244,46 @@ mod tests {
     fn answers_are_validated_by_action_and_form() {
         let violations = |params: &str, result: &str| -> Vec<String> {
             let checked = validate_answer(raw(params), raw(result));
-            checked.err().unwrap_or_default().into_iter().map(|violation| violation.pointer).collect()
+            checked
+                .err()
+                .unwrap_or_default()
+                .into_iter()
+                .map(|violation| violation.pointer)
+                .collect()
         };
         for (result, form, url) in [
-            (r#"{"action":"accept","content":{"n":1},"x":1}"#, None, Some("/content")),
+            (
+                r#"{"action":"accept","content":{"n":1},"x":1}"#,
+                None,
+                Some("/content"),
+            ),
             (r#"{"action":"accept"}"#, Some("/content/n"), None),
-            (r#"{"action":"accept","content":null}"#, Some("/content/n"), None),
-            (r#"{"action":"accept","content":{"n":"1"}}"#, Some("/content/n"), Some("/content")),
+            (
+                r#"{"action":"accept","content":null}"#,
+                Some("/content/n"),
+                None,
+            ),
+            (
+                r#"{"action":"accept","content":{"n":"1"}}"#,
+                Some("/content/n"),
+                Some("/content"),
+            ),
             (r#"{"action":"decline"}"#, None, None),
             (r#"{"action":"cancel","_meta":{}}"#, None, None),
-            (r#"{"action":"cancel","content":{}}"#, Some("/content"), Some("/content")),
+            (
+                r#"{"action":"cancel","content":{}}"#,
+                Some("/content"),
+                Some("/content"),
+            ),
             (r#"{"action":"_later"}"#, Some("/action"), Some("/action")),
             (r#"{"action":1}"#, Some("/action"), Some("/action")),
             ("{}", Some("/action"), Some("/action")),
             ("null", Some(""), Some("")),
-            (r#"{"action":"cancel","action":"accept"}"#, Some(""), Some("")),
+            (
+                r#"{"action":"cancel","action":"accept"}"#,
+                Some(""),
+                Some(""),
+            ),
         ] {
             assert_eq!(violations(FORM, result), Vec::from_iter(form), "{result}");
             assert_eq!(violations(URL, result), Vec::from_iter(url), "{result}");

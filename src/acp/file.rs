@@ -76,13 +76,18 @@ mod tests {
         let read = v1::ReadTextFileRequest::new("s", "/w/a").line(2).limit(3);
         let read = serde_json::value::to_raw_value(&read).unwrap();
         let view = parse::<ReadTextFile<'_>>(&read).unwrap();
-        assert_eq!((&*view.path, view.line, view.limit), ("/w/a", Some(2), Some(3)));
+        assert_eq!(
+            (&*view.path, view.line, view.limit),
+            ("/w/a", Some(2), Some(3))
+        );
         let write = v1::WriteTextFileRequest::new("s", "/w/a", "é\n");
         let write = serde_json::value::to_raw_value(&write).unwrap();
         let view = parse::<WriteTextFile<'_>>(&write).unwrap();
         assert_eq!((&*view.path, &*view.content), ("/w/a", "é\n"));
-        let null = parse::<ReadTextFile<'_>>(raw(r#"{"sessionId":"s","path":"/a","line":null,"_meta":{}}"#))
-            .unwrap();
+        let null = parse::<ReadTextFile<'_>>(raw(
+            r#"{"sessionId":"s","path":"/a","line":null,"_meta":{}}"#,
+        ))
+        .unwrap();
         assert_eq!(null.line, None);
         for wrong in [
             r#"{"sessionId":"s"}"#,
@@ -107,9 +112,13 @@ mod tests {
         assert_eq!(result.content, "a\"\n");
         let _: v1::WriteTextFileResponse = serde_json::from_str(empty_result().get()).unwrap();
         let _: v1::KillTerminalResponse = serde_json::from_str(empty_result().get()).unwrap();
-        let error: v1::Error = serde_json::from_str(resource_not_found(&file_uri("/w/a b%é")).get()).unwrap();
+        let error: v1::Error =
+            serde_json::from_str(resource_not_found(&file_uri("/w/a b%é")).get()).unwrap();
         assert_eq!(i32::from(error.code), -32002);
-        assert_eq!(error.message, "Resource not found: file:///w/a%20b%25%C3%A9");
+        assert_eq!(
+            error.message,
+            "Resource not found: file:///w/a%20b%25%C3%A9"
+        );
         assert_eq!(error.data.unwrap()["uri"], "file:///w/a%20b%25%C3%A9");
     }
 }

@@ -51,7 +51,10 @@ pub struct ValidationError {
 
 impl ValidationError {
     pub(super) fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { pointer: pointer.into(), detail: detail.into() }
+        Self {
+            pointer: pointer.into(),
+            detail: detail.into(),
+        }
     }
 }
 
@@ -66,20 +69,29 @@ impl Form {
             return Err(FormError::TooLarge);
         }
         let schema = RawObject::parse(schema).ok_or(FormError::Malformed)?;
-        let properties = schema.get("properties").map_or(Some(RawObject::empty()), RawObject::parse);
+        let properties = schema
+            .get("properties")
+            .map_or(Some(RawObject::empty()), RawObject::parse);
         let properties = properties.ok_or(FormError::Malformed)?;
         if properties.iter().count() > FORM_FIELDS {
             return Err(FormError::TooLarge);
         }
         let required: Vec<String> = match schema.get("required").filter(|raw| raw.get() != "null") {
-            Some(required) => serde_json::from_str(required.get()).map_err(|_| FormError::Malformed)?,
+            Some(required) => {
+                serde_json::from_str(required.get()).map_err(|_| FormError::Malformed)?
+            }
             None => Vec::new(),
         };
         if let Some(unknown) = required.iter().find(|name| properties.get(name).is_none()) {
             return Err(FormError::Required(unknown.clone()));
         }
-        let fields = properties.iter().map(|(name, property)| Field::parse(name, property));
-        Ok(Self { fields: fields.collect::<Result<_, _>>()?, required })
+        let fields = properties
+            .iter()
+            .map(|(name, property)| Field::parse(name, property));
+        Ok(Self {
+            fields: fields.collect::<Result<_, _>>()?,
+            required,
+        })
     }
 
     /// Validates the content of an answer and returns its errors, with pointers into the answer. The errors
@@ -90,16 +102,25 @@ impl Form {
             return vec![ValidationError::new("/content", detail)];
         }
         let Some(content) = content.map_or(Some(RawObject::empty()), RawObject::parse) else {
-            return vec![ValidationError::new("/content", "expected an object without repeated members")];
+            return vec![ValidationError::new(
+                "/content",
+                "expected an object without repeated members",
+            )];
         };
         let at = |name: &str| format!("/content/{}", name.replace('~', "~0").replace('/', "~1"));
-        let missing = self.required.iter().filter(|name| content.get(name).is_none());
-        let mut violations: Vec<ValidationError> =
-            missing.map(|name| ValidationError::new(at(name), "the form requires a value")).collect();
+        let missing = self
+            .required
+            .iter()
+            .filter(|name| content.get(name).is_none());
+        let mut violations: Vec<ValidationError> = missing
+            .map(|name| ValidationError::new(at(name), "the form requires a value"))
+            .collect();
         for (name, value) in content.iter() {
             match self.fields.iter().find(|field| field.name == name) {
                 Some(field) => field.validate(value, &at(name), &mut violations),
-                None => violations.push(ValidationError::new(at(name), "the form has no such field")),
+                None => {
+                    violations.push(ValidationError::new(at(name), "the form has no such field"))
+                }
             }
             if violations.len() >= MAX_REPORTED_ERRORS {
                 violations.truncate(MAX_REPORTED_ERRORS);
@@ -114,18 +135,31 @@ impl Field {
     fn parse(name: &str, property: &RawValue) -> Result<Self, FormError> {
         let property = RawObject::parse(property).ok_or(FormError::Malformed)?;
         let kind = property.text("type").ok_or(FormError::Malformed)?;
-        let keywords = Keywords { name, property: &property };
+        let keywords = Keywords {
+            name,
+            property: &property,
+        };
         let Some(reduced) = keywords.supported_schema(&kind)? else {
-            return Ok(Self { name: name.to_owned(), validator: None });
+            return Ok(Self {
+                name: name.to_owned(),
+                validator: None,
+            });
         };
         let options = jsonschema::options()
             .with_draft(jsonschema::Draft::Draft202012)
             .should_validate_formats(true)
             .offline();
-        let pattern = reduced.get("pattern").and_then(Value::as_str).unwrap_or_default();
+        let pattern = reduced
+            .get("pattern")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let bytes = FORM_PATTERN_BYTES;
         let options = if !needs_backtracking(pattern) {
-            options.with_pattern_options(PatternOptions::regex().size_limit(bytes).dfa_size_limit(bytes))
+            options.with_pattern_options(
+                PatternOptions::regex()
+                    .size_limit(bytes)
+                    .dfa_size_limit(bytes),
+            )
         } else if is_backtracking_bounded(pattern) {
             let steps = PatternOptions::fancy_regex().backtrack_limit(FORM_PATTERN_BACKTRACKS);
             options.with_pattern_options(steps.size_limit(bytes).dfa_size_limit(bytes))
@@ -133,12 +167,19 @@ impl Field {
             return Err(keywords.invalid_keyword("pattern"));
         };
         // `supported_schema` has already checked every other keyword.
-        let validator = options.build(&reduced).map_err(|_| keywords.invalid_keyword("pattern"))?;
-        Ok(Self { name: name.to_owned(), validator: Some(validator) })
+        let validator = options
+            .build(&reduced)
+            .map_err(|_| keywords.invalid_keyword("pattern"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            validator: Some(validator),
+        })
     }
 
     fn validate(&self, value: &RawValue, at: &str, violations: &mut Vec<ValidationError>) {
-        let Some(validator) = &self.validator else { return };
+        let Some(validator) = &self.validator else {
+            return;
+        };
         let Ok(value) = serde_json::from_str::<Value>(value.get()) else {
             let detail = "a string with a lone surrogate, or a number out of range";
             return violations.push(ValidationError::new(at, detail));
@@ -146,7 +187,10 @@ impl Field {
         for error in validator.iter_errors(&value).take(MAX_REPORTED_ERRORS) {
             let mut detail = error.masked_with("the value").to_string();
             detail.truncate(detail.floor_char_boundary(MAX_ERROR_BYTES));
-            violations.push(ValidationError::new(format!("{at}{}", error.instance_path()), detail));
+            violations.push(ValidationError::new(
+                format!("{at}{}", error.instance_path()),
+                detail,
+            ));
         }
     }
 }
@@ -154,7 +198,9 @@ impl Field {
 /// Returns true if the pattern requires a backtracking engine. All other patterns match in linear time.
 fn needs_backtracking(pattern: &str) -> bool {
     let back = |pair: &[u8]| pair[0] == b'\\' && matches!(pair[1], b'1'..=b'9' | b'k');
-    ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| pattern.contains(look))
+    ["(?=", "(?!", "(?<=", "(?<!"]
+        .iter()
+        .any(|look| pattern.contains(look))
         || pattern.as_bytes().windows(2).any(back)
 }
 
@@ -162,12 +208,18 @@ fn needs_backtracking(pattern: &str) -> bool {
 /// check for overflow.
 fn is_backtracking_bounded(pattern: &str) -> bool {
     const MOST: u64 = 1 << 40;
-    let counts = pattern.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(counts, _)| counts);
+    let counts = pattern
+        .split('{')
+        .skip(1)
+        .filter_map(|rest| rest.split_once('}'))
+        .map(|(counts, _)| counts);
     let product = counts
         .flat_map(|counts| counts.split(','))
         .filter(|count| !count.trim().is_empty())
         .try_fold(1_u64, |product, count| match count.trim().parse::<u64>() {
-            Ok(count) => product.checked_mul(count.max(1)).filter(|product| *product <= MOST),
+            Ok(count) => product
+                .checked_mul(count.max(1))
+                .filter(|product| *product <= MOST),
             // A name of a character class, or a number that is too large.
             Err(_) if count.bytes().any(|byte| byte.is_ascii_alphabetic()) => Some(product),
             Err(_) => None,
@@ -188,46 +240,76 @@ impl Keywords<'_> {
 
     /// Returns the schema of the property, reduced to the keywords of ACP. `None` if the type is unknown.
     fn supported_schema(&self, kind: &str) -> Result<Option<Value>, FormError> {
-        let Some((_, keywords)) = KEYWORDS.iter().find(|(known, _)| *known == kind) else { return Ok(None) };
+        let Some((_, keywords)) = KEYWORDS.iter().find(|(known, _)| *known == kind) else {
+            return Ok(None);
+        };
         let mut schema = Map::from_iter([("type".to_owned(), Value::from(kind))]);
         for (keyword, fits) in *keywords {
             if let Some(raw) = self.property.get(keyword).filter(|raw| raw.get() != "null") {
-                schema.insert((*keyword).to_owned(), self.keyword_value(raw, keyword, *fits)?);
+                schema.insert(
+                    (*keyword).to_owned(),
+                    self.keyword_value(raw, keyword, *fits)?,
+                );
             }
         }
-        if !schema.get("format").is_none_or(|format| FORMATS.iter().any(|known| format == known)) {
+        if !schema
+            .get("format")
+            .is_none_or(|format| FORMATS.iter().any(|known| format == known))
+        {
             schema.remove("format");
         }
         if kind == "string" {
             let consts = self.option_values(self.property, "oneOf")?;
             schema.extend(consts.map(|consts| ("allOf".to_owned(), json!([{ "enum": consts }]))));
         } else if kind == "array" {
-            schema.extend(self.items_schema()?.map(|items| ("items".to_owned(), items)));
+            schema.extend(
+                self.items_schema()?
+                    .map(|items| ("items".to_owned(), items)),
+            );
         }
         Ok(Some(Value::Object(schema)))
     }
 
     /// Returns the schema of an array's items. `None` if their type is unknown.
     fn items_schema(&self) -> Result<Option<Value>, FormError> {
-        let items = self.property.object("items").ok_or_else(|| self.invalid_keyword("items"))?;
+        let items = self
+            .property
+            .object("items")
+            .ok_or_else(|| self.invalid_keyword("items"))?;
         match items.text("type") {
             Some(kind) if kind != "string" => return Ok(None),
             _ => {}
         }
         let values = match items.get("enum") {
             Some(raw) => self.keyword_value(raw, "items", is_string_array)?,
-            None => self.option_values(&items, "anyOf")?.ok_or_else(|| self.invalid_keyword("items"))?,
+            None => self
+                .option_values(&items, "anyOf")?
+                .ok_or_else(|| self.invalid_keyword("items"))?,
         };
         Ok(Some(json!({ "type": "string", "enum": values })))
     }
 
     /// Returns the values of titled options.
-    fn option_values(&self, of: &RawObject<'_>, keyword: &'static str) -> Result<Option<Value>, FormError> {
-        let Some(options) = of.get(keyword).filter(|raw| raw.get() != "null") else { return Ok(None) };
+    fn option_values(
+        &self,
+        of: &RawObject<'_>,
+        keyword: &'static str,
+    ) -> Result<Option<Value>, FormError> {
+        let Some(options) = of.get(keyword).filter(|raw| raw.get() != "null") else {
+            return Ok(None);
+        };
         let options = self.keyword_value(options, keyword, Value::is_array)?;
-        let consts = options.as_array().into_iter().flatten().map(|option| option["const"].clone());
+        let consts = options
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|option| option["const"].clone());
         let consts = Value::Array(consts.collect());
-        if is_string_array(&consts) { Ok(Some(consts)) } else { Err(self.invalid_keyword(keyword)) }
+        if is_string_array(&consts) {
+            Ok(Some(consts))
+        } else {
+            Err(self.invalid_keyword(keyword))
+        }
     }
 
     fn keyword_value(
@@ -256,17 +338,28 @@ const KEYWORDS: [(&str, &[Keyword]); 5] = [
             ("enum", is_string_array),
         ],
     ),
-    ("number", &[("minimum", Value::is_number), ("maximum", Value::is_number)]),
-    ("integer", &[("minimum", Value::is_number), ("maximum", Value::is_number)]),
+    (
+        "number",
+        &[("minimum", Value::is_number), ("maximum", Value::is_number)],
+    ),
+    (
+        "integer",
+        &[("minimum", Value::is_number), ("maximum", Value::is_number)],
+    ),
     ("boolean", &[]),
-    ("array", &[("minItems", Value::is_u64), ("maxItems", Value::is_u64)]),
+    (
+        "array",
+        &[("minItems", Value::is_u64), ("maxItems", Value::is_u64)],
+    ),
 ];
 
 /// The formats of ACP. Other formats are not validated.
 const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
 
 fn is_string_array(value: &Value) -> bool {
-    value.as_array().is_some_and(|values| values.iter().all(Value::is_string))
+    value
+        .as_array()
+        .is_some_and(|values| values.iter().all(Value::is_string))
 }
 
 #[cfg(test)]

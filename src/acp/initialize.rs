@@ -34,7 +34,9 @@ pub struct InitializeResult {
 pub enum InitializeError {
     #[error("the result of initialize must be an object with protocolVersion")]
     Malformed,
-    #[error("the agent answered with protocol version {answered}, but the gateway requested version {asked}")]
+    #[error(
+        "the agent answered with protocol version {answered}, but the gateway requested version {asked}"
+    )]
     Version { answered: u64, asked: u64 },
 }
 
@@ -43,15 +45,23 @@ impl InitializeResult {
     /// example, the echo agent of the Python SDK sends only the version.
     pub fn parse(result: &RawValue, asked: AcpVersion) -> Result<Self, InitializeError> {
         let answer = RawObject::parse(result).ok_or(InitializeError::Malformed)?;
-        let version = answer.get("protocolVersion").and_then(|version| version.get().parse().ok());
+        let version = answer
+            .get("protocolVersion")
+            .and_then(|version| version.get().parse().ok());
         let answered = version.ok_or(InitializeError::Malformed)?;
         let negotiated =
             AcpVersion::from_number(answered).filter(|version| version.number() <= asked.number());
         let Some(acp_version) = negotiated else {
-            return Err(InitializeError::Version { answered, asked: asked.number() });
+            return Err(InitializeError::Version {
+                answered,
+                asked: asked.number(),
+            });
         };
         let member = |key, start: char| {
-            answer.get(key).filter(|value| value.get().starts_with(start)).map(ToOwned::to_owned)
+            answer
+                .get(key)
+                .filter(|value| value.get().starts_with(start))
+                .map(ToOwned::to_owned)
         };
         let (capabilities, info) = match acp_version {
             AcpVersion::V1 => ("agentCapabilities", "agentInfo"),
@@ -96,12 +106,20 @@ impl ClientCapabilities {
     /// The agent only learns whether files and terminals are served, and not by which provider.
     pub fn new(files: ServedBy, terminals: ServedBy) -> Self {
         let (files, terminals) = (files != ServedBy::Off, terminals != ServedBy::Off);
-        Self { files, terminals, ..Self::default() }
+        Self {
+            files,
+            terminals,
+            ..Self::default()
+        }
     }
 }
 
 /// Params of `initialize`: the gateway's version and capabilities.
-pub fn initialize(acp_version: AcpVersion, version: &str, offer: ClientCapabilities) -> Box<RawValue> {
+pub fn initialize(
+    acp_version: AcpVersion,
+    version: &str,
+    offer: ClientCapabilities,
+) -> Box<RawValue> {
     match acp_version {
         AcpVersion::V1 => to_raw(&initialize_v1(version, offer)),
         AcpVersion::V2 => to_raw(&initialize_v2(version, offer)),
@@ -109,7 +127,9 @@ pub fn initialize(acp_version: AcpVersion, version: &str, offer: ClientCapabilit
 }
 
 fn initialize_v1(version: &str, offer: ClientCapabilities) -> v1::InitializeRequest {
-    let files = v1::FileSystemCapabilities::new().read_text_file(offer.files).write_text_file(offer.files);
+    let files = v1::FileSystemCapabilities::new()
+        .read_text_file(offer.files)
+        .write_text_file(offer.files);
     let options = v1::SessionConfigOptionsCapabilities::new();
     let session = v1::ClientSessionCapabilities::new()
         .compaction(v1::CompactionCapabilities::new())
@@ -177,10 +197,16 @@ mod tests {
         assert_eq!(result.agent_info.unwrap().get(), r#"{"name":"a"}"#);
         let capabilities = result.capabilities;
         assert!(
-            capabilities.load_session && capabilities.prompt.image && capabilities.prompt.embedded_context
+            capabilities.load_session
+                && capabilities.prompt.image
+                && capabilities.prompt.embedded_context
         );
         assert!(!capabilities.prompt.audio && capabilities.mcp.http && !capabilities.mcp.sse);
-        assert!(capabilities.session.close && capabilities.session.resume && !capabilities.session.delete);
+        assert!(
+            capabilities.session.close
+                && capabilities.session.resume
+                && !capabilities.session.delete
+        );
         assert!(capabilities.auth.logout && !capabilities.auth.status);
     }
 
@@ -195,7 +221,10 @@ mod tests {
         ] {
             let result = parse(odd).unwrap();
             assert_eq!(result.capabilities, AgentCapabilities::default(), "{odd}");
-            assert!(result.auth_methods.is_none() && result.agent_info.is_none(), "{odd}");
+            assert!(
+                result.auth_methods.is_none() && result.agent_info.is_none(),
+                "{odd}"
+            );
         }
     }
 
@@ -203,42 +232,76 @@ mod tests {
     fn other_versions_and_non_objects_are_rejected() {
         assert!(matches!(
             parse(r#"{"protocolVersion":2,"info":{}}"#),
-            Err(InitializeError::Version { answered: 2, asked: 1 })
+            Err(InitializeError::Version {
+                answered: 2,
+                asked: 1
+            })
         ));
-        for wrong in
-            ["null", "[]", "{}", r#"{"protocolVersion":"1"}"#, r#"{"protocolVersion":1,"protocolVersion":1}"#]
-        {
-            assert!(matches!(parse(wrong), Err(InitializeError::Malformed)), "{wrong}");
+        for wrong in [
+            "null",
+            "[]",
+            "{}",
+            r#"{"protocolVersion":"1"}"#,
+            r#"{"protocolVersion":1,"protocolVersion":1}"#,
+        ] {
+            assert!(
+                matches!(parse(wrong), Err(InitializeError::Malformed)),
+                "{wrong}"
+            );
         }
     }
 
     #[test]
     fn older_versions_are_accepted_and_newer_ones_rejected() {
-        let parse = |text: &str, asked| InitializeResult::parse(serde_json::from_str(text).unwrap(), asked);
-        let caps = r#"{"session":{"prompt":{"image":{}},"mcp":{"http":{}},"delete":{},"future":1.10}}"#;
+        let parse =
+            |text: &str, asked| InitializeResult::parse(serde_json::from_str(text).unwrap(), asked);
+        let caps =
+            r#"{"session":{"prompt":{"image":{}},"mcp":{"http":{}},"delete":{},"future":1.10}}"#;
         let methods = r#"[{"type":"agent","methodId":"login","name":"Log in"}]"#;
         let answer = format!(
             r#"{{"protocolVersion":2,"info":{{"name":"a"}},"capabilities":{caps},"authMethods":{methods}}}"#
         );
         let result = parse(&answer, AcpVersion::V2).unwrap();
-        assert_eq!((result.acp_version, result.raw_capabilities.get()), (AcpVersion::V2, caps));
+        assert_eq!(
+            (result.acp_version, result.raw_capabilities.get()),
+            (AcpVersion::V2, caps)
+        );
         assert_eq!(result.agent_info.as_ref().unwrap().get(), r#"{"name":"a"}"#);
         assert_eq!(result.auth_methods.as_ref().unwrap().get(), methods);
-        assert_eq!(result.prompt_capabilities().unwrap().get(), r#"{"image":{}}"#);
+        assert_eq!(
+            result.prompt_capabilities().unwrap().get(),
+            r#"{"image":{}}"#
+        );
         let capabilities = result.capabilities;
-        assert!(capabilities.prompt.image && !capabilities.prompt.audio && !capabilities.load_session);
+        assert!(
+            capabilities.prompt.image && !capabilities.prompt.audio && !capabilities.load_session
+        );
         assert!(capabilities.mcp.http && !capabilities.mcp.stdio && !capabilities.mcp.sse);
         let session = capabilities.session;
         assert!(session.resume && session.list && session.close && session.delete && !session.fork);
 
-        let old = parse(r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}"#, AcpVersion::V2);
+        let old = parse(
+            r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}"#,
+            AcpVersion::V2,
+        );
         let old = old.unwrap();
         assert!(old.acp_version == AcpVersion::V1 && old.capabilities.load_session);
-        let nothing = parse(r#"{"protocolVersion":2,"capabilities":null}"#, AcpVersion::V2).unwrap();
+        let nothing = parse(
+            r#"{"protocolVersion":2,"capabilities":null}"#,
+            AcpVersion::V2,
+        )
+        .unwrap();
         assert!(!nothing.capabilities.session.resume && nothing.prompt_capabilities().is_none());
-        for (answered, asked) in [(2, AcpVersion::V1), (3, AcpVersion::V2), (0, AcpVersion::V2)] {
+        for (answered, asked) in [
+            (2, AcpVersion::V1),
+            (3, AcpVersion::V2),
+            (0, AcpVersion::V2),
+        ] {
             let refused = parse(&format!(r#"{{"protocolVersion":{answered}}}"#), asked);
-            assert!(matches!(refused, Err(InitializeError::Version { .. })), "{answered}");
+            assert!(
+                matches!(refused, Err(InitializeError::Version { .. })),
+                "{answered}"
+            );
         }
     }
 
@@ -247,7 +310,11 @@ mod tests {
         let params = initialize(
             AcpVersion::V2,
             "1.2.3",
-            ClientCapabilities { files: true, terminals: true, terminal_auth: true },
+            ClientCapabilities {
+                files: true,
+                terminals: true,
+                terminal_auth: true,
+            },
         );
         insta::assert_snapshot!(params.get(), @r#"{"protocolVersion":2,"info":{"name":"acp-gateway","title":"ACP Gateway","version":"1.2.3"},"capabilities":{"auth":{"terminal":{}},"elicitation":{"form":{},"url":{}}}}"#);
         let typed: v2::InitializeRequest = serde_json::from_str(params.get()).unwrap();
@@ -263,11 +330,17 @@ mod tests {
         let typed: v1::InitializeRequest = serde_json::from_str(params.get()).unwrap();
         assert_eq!(typed.client_info.unwrap().name, "acp-gateway");
         assert!(!typed.client_capabilities.auth.terminal);
-        let offer = ClientCapabilities { terminal_auth: true, ..ClientCapabilities::default() };
+        let offer = ClientCapabilities {
+            terminal_auth: true,
+            ..ClientCapabilities::default()
+        };
         let typed: v1::InitializeRequest =
             serde_json::from_str(initialize(AcpVersion::V1, "1", offer).get()).unwrap();
         assert!(typed.client_capabilities.auth.terminal);
         assert!(!typed.client_capabilities.terminal);
-        assert!(typed.client_capabilities.subagents.is_some() && typed.client_capabilities.plan.is_some());
+        assert!(
+            typed.client_capabilities.subagents.is_some()
+                && typed.client_capabilities.plan.is_some()
+        );
     }
 }

@@ -10,9 +10,18 @@ use super::raw_object::RawObject;
 use super::trace::{TraceContext, traced};
 
 /// Params of `session/list`.
-pub fn list_sessions(cwd: Option<&str>, cursor: Option<&str>, trace: Option<&TraceContext>) -> Box<RawValue> {
+pub fn list_sessions(
+    cwd: Option<&str>,
+    cursor: Option<&str>,
+    trace: Option<&TraceContext>,
+) -> Box<RawValue> {
     let cwd = cwd.map(PathBuf::from);
-    traced(&v1::ListSessionsRequest::new().cwd(cwd).cursor(cursor.map(str::to_owned)), trace)
+    traced(
+        &v1::ListSessionsRequest::new()
+            .cwd(cwd)
+            .cursor(cursor.map(str::to_owned)),
+        trace,
+    )
 }
 
 /// The result of `session/list`.
@@ -37,10 +46,17 @@ impl<'a> SessionListing<'a> {
         let entries: Vec<&RawValue> = serde_json::from_str(result.get("sessions")?.get()).ok()?;
         let listed = |entry| {
             let object = RawObject::parse(entry)?;
-            Some(ListedSession { session_id: object.text("sessionId")?, cwd: object.text("cwd")?, entry })
+            Some(ListedSession {
+                session_id: object.text("sessionId")?,
+                cwd: object.text("cwd")?,
+                entry,
+            })
         };
         let sessions = entries.into_iter().filter_map(listed).collect();
-        Some(Self { sessions, next_cursor: result.text("nextCursor") })
+        Some(Self {
+            sessions,
+            next_cursor: result.text("nextCursor"),
+        })
     }
 }
 
@@ -62,11 +78,16 @@ mod tests {
             {"sessionId":"c","cwd":"/w","cwd":"/x"}],"nextCursor":"n"}"#;
         let listing = SessionListing::parse(serde_json::from_str(text).unwrap()).unwrap();
         assert_eq!(listing.next_cursor.unwrap(), "n");
-        let [only] = &listing.sessions[..] else { panic!("{:?}", listing.sessions) };
+        let [only] = &listing.sessions[..] else {
+            panic!("{:?}", listing.sessions)
+        };
         assert_eq!((&*only.session_id, &*only.cwd), ("a", "/w"));
         assert_eq!(only.entry.get(), r#"{"sessionId":"a","cwd":"/w","x":1.10}"#);
         for odd in ["null", "[]", "{}", r#"{"sessions":{}}"#] {
-            assert!(SessionListing::parse(serde_json::from_str(odd).unwrap()).is_none(), "{odd}");
+            assert!(
+                SessionListing::parse(serde_json::from_str(odd).unwrap()).is_none(),
+                "{odd}"
+            );
         }
     }
 }

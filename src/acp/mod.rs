@@ -39,12 +39,15 @@ mod update_line;
 mod v2;
 
 pub use attachment::{FileBlock, FileContent, append_blocks};
-pub use capabilities::{AgentCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities};
+pub use capabilities::{
+    AgentCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities,
+};
 pub use content::{ContentError, validate_prompt};
 pub use defects::{earliest_load, restores_empty_sessions};
 pub use elicitation::{ElicitationMode, check_form, completed_elicitation, parse_elicitation};
 pub use file::{
-    FilePath, ReadTextFile, WriteTextFile, empty_result, file_uri, percent_encode_path, read_text_file_result,
+    FilePath, ReadTextFile, WriteTextFile, empty_result, file_uri, percent_encode_path,
+    read_text_file_result,
 };
 pub use form::ValidationError;
 pub use initialize::{ClientCapabilities, InitializeError, InitializeResult, initialize};
@@ -61,15 +64,17 @@ pub use setup::{
     McpServer, McpTransport, NameValue, SessionSetup, new_session, replay_session, resume_session,
 };
 pub use terminal::{
-    CreateTerminal, TerminalParams, create_terminal_result, terminal_output_result, wait_for_exit_result,
+    CreateTerminal, TerminalParams, create_terminal_result, terminal_output_result,
+    wait_for_exit_result,
 };
 pub use trace::{TraceContext, split_meta, with_trace};
 pub use update_line::UpdateLine;
 pub use v2::{CancelTarget, WorkEnd, WorkState, cancel_target, mode_option, parse_cancel_target};
 pub use version::AcpVersion;
 pub use view::{
-    CancelRequest, NewSessionResult, PromptResult, config_options_of, has_session_id, null_to_empty, parse,
-    parse_update, replace_request_id, replace_session_id, session_id_of, with_session_id,
+    CancelRequest, NewSessionResult, PromptResult, config_options_of, has_session_id,
+    null_to_empty, parse, parse_update, replace_request_id, replace_session_id, session_id_of,
+    with_session_id,
 };
 
 use serde::Serialize;

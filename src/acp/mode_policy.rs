@@ -33,7 +33,9 @@ impl<'a> ModePolicy<'a> {
         // In ACP v2 the modes are values of an option.
         let values = || options(self.config_options).flat_map(|option| option.values);
         let by_name = || {
-            let mut named = named_modes(self.modes).chain(values()).filter(|named| named.id == id);
+            let mut named = named_modes(self.modes)
+                .chain(values())
+                .filter(|named| named.id == id);
             named.find_map(|named| self.denied.find(named.name.as_deref()?))
         };
         self.denied.find(id).or_else(by_name)
@@ -51,9 +53,13 @@ impl<'a> ModePolicy<'a> {
 
     /// Returns the denied mode that the session has now.
     pub fn current(&self) -> Option<ModeSelection> {
-        let mode = self.modes.and_then(RawObject::parse).and_then(|modes| modes.text("currentModeId"));
+        let mode = self
+            .modes
+            .and_then(RawObject::parse)
+            .and_then(|modes| modes.text("currentModeId"));
         let mode = mode.filter(|id| self.find_mode(id).is_some());
-        mode.map(|id| ModeSelection::mode(&id)).or_else(|| self.current_option())
+        mode.map(|id| ModeSelection::mode(&id))
+            .or_else(|| self.current_option())
     }
 
     /// Returns the denied mode that an update of the agent selects.
@@ -64,9 +70,11 @@ impl<'a> ModePolicy<'a> {
                 let id = text_of(member("currentModeId")?).ok()?;
                 self.find_mode(&id).map(|_| ModeSelection::mode(&id))
             }
-            update::CONFIG_OPTION => {
-                Self { config_options: member("configOptions"), ..*self }.current_option()
+            update::CONFIG_OPTION => Self {
+                config_options: member("configOptions"),
+                ..*self
             }
+            .current_option(),
             _ => None,
         }
     }
@@ -79,12 +87,20 @@ impl<'a> ModePolicy<'a> {
         let modes: Vec<_> = named_modes(self.modes).collect();
         let offered: Vec<_> = options(self.config_options).collect();
         // As in `find_mode`, a name denies its id wherever the agent shows the name.
-        let named = modes.iter().chain(offered.iter().flat_map(|option| &option.values));
-        let ids: HashSet<&str> = named.filter(|named| self.denies(named)).map(|named| &*named.id).collect();
+        let named = modes
+            .iter()
+            .chain(offered.iter().flat_map(|option| &option.values));
+        let ids: HashSet<&str> = named
+            .filter(|named| self.denies(named))
+            .map(|named| &*named.id)
+            .collect();
         let modes = modes.iter().filter(|mode| ids.contains(&*mode.id));
         let mut denied: Vec<_> = modes.map(|mode| ModeSelection::mode(&mode.id)).collect();
         for option in offered {
-            let values = option.values.iter().filter(|value| self.denied_value(&option, &value.id).is_some());
+            let values = option
+                .values
+                .iter()
+                .filter(|value| self.denied_value(&option, &value.id).is_some());
             denied.extend(values.map(|value| ModeSelection::option(&option.id, Some(&value.id))));
             if option.is_switch && self.denied_switch(&option).is_some() {
                 denied.push(ModeSelection::option(&option.id, None));
@@ -103,10 +119,13 @@ impl<'a> ModePolicy<'a> {
         options(self.config_options).find_map(|option| {
             let now = option.now?;
             if now.get() == "true" {
-                return self.denied_switch(&option).map(|_| ModeSelection::option(&option.id, None));
+                return self
+                    .denied_switch(&option)
+                    .map(|_| ModeSelection::option(&option.id, None));
             }
             let value = text_of(now).ok()?;
-            self.denied_value(&option, &value).map(|_| ModeSelection::option(&option.id, Some(&value)))
+            self.denied_value(&option, &value)
+                .map(|_| ModeSelection::option(&option.id, Some(&value)))
         })
     }
 
@@ -115,15 +134,33 @@ impl<'a> ModePolicy<'a> {
         if option.is_other {
             return None;
         }
-        let named = || option.values.iter().find(|known| known.id == value)?.name.as_deref();
-        let by_value = self.denied.find(value).or_else(|| self.denied.find(named()?));
-        let is_off = || matches!(&*value.to_ascii_lowercase(), "off" | "false" | "no" | "disabled");
+        let named = || {
+            option
+                .values
+                .iter()
+                .find(|known| known.id == value)?
+                .name
+                .as_deref()
+        };
+        let by_value = self
+            .denied
+            .find(value)
+            .or_else(|| self.denied.find(named()?));
+        let is_off = || {
+            matches!(
+                &*value.to_ascii_lowercase(),
+                "off" | "false" | "no" | "disabled"
+            )
+        };
         by_value.or_else(|| self.denied_switch(option).filter(|_| !is_off()))
     }
 
     fn denied_switch(&self, option: &ConfigOption<'_>) -> Option<&'a str> {
         let by_name = || self.denied.find(option.name.as_deref()?);
-        self.denied.find(&option.id).or_else(by_name).filter(|_| !option.is_other)
+        self.denied
+            .find(&option.id)
+            .or_else(by_name)
+            .filter(|_| !option.is_other)
     }
 }
 
@@ -137,7 +174,10 @@ struct Named<'a> {
 impl<'a> Named<'a> {
     fn parse(raw: &'a RawValue, id: &str) -> Option<Self> {
         let object = RawObject::parse(raw)?;
-        Some(Self { id: object.text(id)?, name: object.text("name") })
+        Some(Self {
+            id: object.text(id)?,
+            name: object.text("name"),
+        })
     }
 }
 
@@ -156,39 +196,60 @@ struct ConfigOption<'a> {
 impl<'a> ConfigOption<'a> {
     /// An option that the agent has not reported.
     fn unknown(id: &'a str) -> Self {
-        Self { id: id.into(), name: None, is_other: false, is_switch: false, now: None, values: Vec::new() }
+        Self {
+            id: id.into(),
+            name: None,
+            is_other: false,
+            is_switch: false,
+            now: None,
+            values: Vec::new(),
+        }
     }
 
     fn parse(raw: &'a RawValue) -> Option<Self> {
         let object = RawObject::parse(raw)?;
         let id = object.text("id").or_else(|| object.text("configId"))?;
-        let values = elements(object.get("options")).into_iter().flat_map(|value| {
-            // A group has options of its own.
-            let group = RawObject::parse(value).and_then(|group| group.get("options"));
-            group.map_or_else(|| vec![value], |group| elements(Some(group)))
-        });
+        let values = elements(object.get("options"))
+            .into_iter()
+            .flat_map(|value| {
+                // A group has options of its own.
+                let group = RawObject::parse(value).and_then(|group| group.get("options"));
+                group.map_or_else(|| vec![value], |group| elements(Some(group)))
+            });
         Some(Self {
             id,
             name: object.text("name"),
-            is_other: object.text("category").is_some_and(|category| OTHER_CATEGORIES.contains(&&*category)),
+            is_other: object
+                .text("category")
+                .is_some_and(|category| OTHER_CATEGORIES.contains(&&*category)),
             is_switch: object.text("type").is_some_and(|kind| kind == "boolean"),
             now: object.get("currentValue"),
-            values: values.filter_map(|value| Named::parse(value, "value")).collect(),
+            values: values
+                .filter_map(|value| Named::parse(value, "value"))
+                .collect(),
         })
     }
 }
 
 fn elements(array: Option<&RawValue>) -> Vec<&RawValue> {
-    array.and_then(|array| serde_json::from_str(array.get()).ok()).unwrap_or_default()
+    array
+        .and_then(|array| serde_json::from_str(array.get()).ok())
+        .unwrap_or_default()
 }
 
 fn named_modes(modes: Option<&RawValue>) -> impl Iterator<Item = Named<'_>> {
-    let listed = modes.and_then(RawObject::parse).and_then(|modes| modes.get("availableModes"));
-    elements(listed).into_iter().filter_map(|mode| Named::parse(mode, "id"))
+    let listed = modes
+        .and_then(RawObject::parse)
+        .and_then(|modes| modes.get("availableModes"));
+    elements(listed)
+        .into_iter()
+        .filter_map(|mode| Named::parse(mode, "id"))
 }
 
 fn options(config_options: Option<&RawValue>) -> impl Iterator<Item = ConfigOption<'_>> {
-    elements(config_options).into_iter().filter_map(ConfigOption::parse)
+    elements(config_options)
+        .into_iter()
+        .filter_map(ConfigOption::parse)
 }
 
 /// Returns the entry that equals a string in the value, at any depth, also a member's name.
@@ -232,8 +293,14 @@ pub enum ModeCommand<'d> {
 
 /// Returns the slash command in a prompt that changes the mode. Agents read a command at the start of a text block, and
 /// some agents join the blocks first.
-pub fn find_mode_command<'d>(denied: &'d DeniedModes, blocks: &[RawObject<'_>]) -> Option<ModeCommand<'d>> {
-    let texts: Vec<&RawValue> = blocks.iter().filter_map(|block| block.get("text")).collect();
+pub fn find_mode_command<'d>(
+    denied: &'d DeniedModes,
+    blocks: &[RawObject<'_>],
+) -> Option<ModeCommand<'d>> {
+    let texts: Vec<&RawValue> = blocks
+        .iter()
+        .filter_map(|block| block.get("text"))
+        .collect();
     let starts = (0..texts.len()).filter(|at| may_be_command(texts[*at].get()));
     let mut found = None;
     for at in starts {
@@ -264,7 +331,9 @@ fn may_be_command(literal: &str) -> bool {
 }
 
 fn is_blank(c: char) -> bool {
-    c.is_whitespace() || c.is_control() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{2060}')
+    c.is_whitespace()
+        || c.is_control()
+        || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{2060}')
 }
 
 fn mode_command<'d>(denied: &'d DeniedModes, text: &str) -> Option<ModeCommand<'d>> {
@@ -278,7 +347,12 @@ fn mode_command<'d>(denied: &'d DeniedModes, text: &str) -> Option<ModeCommand<'
         return None;
     }
     let entry = denied.find_in(arguments);
-    Some(entry.map_or_else(|| ModeCommand::Changes { name: name.to_owned() }, ModeCommand::Denied))
+    Some(entry.map_or_else(
+        || ModeCommand::Changes {
+            name: name.to_owned(),
+        },
+        ModeCommand::Denied,
+    ))
 }
 
 #[cfg(test)]

@@ -43,8 +43,14 @@ impl PermissionOption<'_> {
     /// option that rejects may mention a mode.
     fn find_denied<'d>(&self, denied: &'d DeniedModes) -> Option<&'d str> {
         let rejects = self.kind.starts_with("reject");
-        let name = || self.name.and_then(|name| text_of(name).ok()).filter(|_| !rejects);
-        denied.find(&self.option_id).or_else(|| denied.find_in(&name()?))
+        let name = || {
+            self.name
+                .and_then(|name| text_of(name).ok())
+                .filter(|_| !rejects)
+        };
+        denied
+            .find(&self.option_id)
+            .or_else(|| denied.find_in(&name()?))
     }
 }
 
@@ -62,12 +68,23 @@ pub fn parse_permission(params: &RawValue) -> Result<PermissionView<'_>, ViewErr
         #[serde(borrow, default)]
         subject: Option<&'a RawValue>,
     }
-    let Params { session_id, options, tool_call, subject } = serde_json::from_str(params.get())?;
+    let Params {
+        session_id,
+        options,
+        tool_call,
+        subject,
+    } = serde_json::from_str(params.get())?;
     let tool_call = tool_call.or_else(|| subject_tool_call(subject?));
     let call = tool_call.and_then(RawObject::parse);
     let member = |key| call.as_ref().and_then(|call| call.text(key));
     let (tool_call_id, tool_kind) = (member("toolCallId"), member("kind"));
-    Ok(PermissionView { session_id, options, tool_call_id, tool_call, tool_kind })
+    Ok(PermissionView {
+        session_id,
+        options,
+        tool_call_id,
+        tool_call,
+        tool_kind,
+    })
 }
 
 /// Returns the tool call in the subject of a v2 permission request.
@@ -83,12 +100,15 @@ impl PermissionView<'_> {
 
     /// The option with this id.
     pub fn option(&self, option_id: &str) -> Option<&PermissionOption<'_>> {
-        self.options.iter().find(|option| option.option_id == option_id)
+        self.options
+            .iter()
+            .find(|option| option.option_id == option_id)
     }
 
     /// The rejecting answer of a policy: once, if the agent offers it. It never approves.
     pub fn reject(&self) -> Box<RawValue> {
-        self.select_by_kind(&["reject_once", "reject_always"]).unwrap_or_else(cancelled)
+        self.select_by_kind(&["reject_once", "reject_always"])
+            .unwrap_or_else(cancelled)
     }
 
     /// The approving answer of a policy, only for this request; `None` if the agent does not offer it. It selects no
@@ -97,7 +117,10 @@ impl PermissionView<'_> {
         let once = |option: &&PermissionOption<'_>| {
             option.kind == "allow_once" && option.find_denied(denied).is_none()
         };
-        self.options.iter().find(once).map(|option| selected(&option.option_id))
+        self.options
+            .iter()
+            .find(once)
+            .map(|option| selected(&option.option_id))
     }
 
     /// Returns the entry of `denied` whose mode this answer selects.
@@ -110,7 +133,9 @@ impl PermissionView<'_> {
 
     /// Selects the first option whose kind comes first in `kinds`.
     fn select_by_kind(&self, kinds: &[&str]) -> Option<Box<RawValue>> {
-        let option = kinds.iter().find_map(|kind| self.options.iter().find(|option| option.kind == *kind))?;
+        let option = kinds
+            .iter()
+            .find_map(|kind| self.options.iter().find(|option| option.kind == *kind))?;
         Some(selected(&option.option_id))
     }
 
@@ -144,7 +169,9 @@ impl<'a> AnswerOutcome<'a> {
             #[serde(borrow)]
             outcome: AnswerOutcome<'a>,
         }
-        serde_json::from_str(result.get()).ok().map(|Answer { outcome }| outcome)
+        serde_json::from_str(result.get())
+            .ok()
+            .map(|Answer { outcome }| outcome)
     }
 }
 
@@ -168,12 +195,16 @@ pub enum AnswerError {
 /// The result that selects an option.
 pub fn selected(option_id: &str) -> Box<RawValue> {
     let outcome = v1::SelectedPermissionOutcome::new(option_id.to_owned());
-    to_raw(&v1::RequestPermissionResponse::new(v1::RequestPermissionOutcome::Selected(outcome)))
+    to_raw(&v1::RequestPermissionResponse::new(
+        v1::RequestPermissionOutcome::Selected(outcome),
+    ))
 }
 
 /// The result for a cancelled turn, or if no client decides.
 pub fn cancelled() -> Box<RawValue> {
-    to_raw(&v1::RequestPermissionResponse::new(v1::RequestPermissionOutcome::Cancelled))
+    to_raw(&v1::RequestPermissionResponse::new(
+        v1::RequestPermissionOutcome::Cancelled,
+    ))
 }
 
 #[cfg(test)]
@@ -195,9 +226,21 @@ mod tests {
         assert_eq!(view.tool_kind.as_deref(), Some("execute"));
         assert_eq!(view.validate(&selected("yes")), Ok(()));
         assert_eq!(view.validate(&cancelled()), Ok(()));
-        assert_eq!(view.validate(&selected("allow")), Err(AnswerError::NotOffered));
-        for wrong in ["null", "{}", r#"{"outcome":"selected"}"#, r#"{"outcome":{"outcome":"selected"}}"#] {
-            assert_eq!(view.validate(raw(wrong)), Err(AnswerError::Malformed), "{wrong}");
+        assert_eq!(
+            view.validate(&selected("allow")),
+            Err(AnswerError::NotOffered)
+        );
+        for wrong in [
+            "null",
+            "{}",
+            r#"{"outcome":"selected"}"#,
+            r#"{"outcome":{"outcome":"selected"}}"#,
+        ] {
+            assert_eq!(
+                view.validate(raw(wrong)),
+                Err(AnswerError::Malformed),
+                "{wrong}"
+            );
         }
         let twice = r#"{"outcome":{"outcome":"cancelled","outcome":"selected","optionId":"yes"}}"#;
         assert_eq!(view.validate(raw(twice)), Err(AnswerError::Malformed));
@@ -206,12 +249,21 @@ mod tests {
     #[test]
     fn policies_select_by_kind_and_never_approve_unasked() {
         let view = parse_permission(raw(PARAMS)).unwrap();
-        assert_eq!(view.reject().get(), r#"{"outcome":{"outcome":"selected","optionId":"no"}}"#);
+        assert_eq!(
+            view.reject().get(),
+            r#"{"outcome":{"outcome":"selected","optionId":"no"}}"#
+        );
         let denied = DeniedModes::default();
-        assert_eq!(view.allow_once(&denied).unwrap().get(), selected("yes").get());
+        assert_eq!(
+            view.allow_once(&denied).unwrap().get(),
+            selected("yes").get()
+        );
         let one = r#"{"sessionId":"s","options":[{"optionId":"a","kind":"allow_always"},{"optionId":"b"}]}"#;
         let view = parse_permission(raw(one)).unwrap();
-        assert_eq!(view.reject().get(), r#"{"outcome":{"outcome":"cancelled"}}"#);
+        assert_eq!(
+            view.reject().get(),
+            r#"{"outcome":{"outcome":"cancelled"}}"#
+        );
         assert!(view.allow_once(&denied).is_none());
         assert!(view.tool_kind.is_none());
     }
@@ -226,7 +278,10 @@ mod tests {
         let params = ask(r#"{"type":"tool_call","toolCall":{"toolCallId":"c","kind":"edit"}}"#);
         let _: v2::RequestPermissionRequest = serde_json::from_str(&params).unwrap();
         let view = parse_permission(raw(&params)).unwrap();
-        assert_eq!((view.tool_call_id.as_deref(), view.tool_kind.as_deref()), (Some("c"), Some("edit")));
+        assert_eq!(
+            (view.tool_call_id.as_deref(), view.tool_kind.as_deref()),
+            (Some("c"), Some("edit"))
+        );
         for other in [
             r#"{"type":"command","command":"ls","cwd":"/","toolCall":{"kind":"edit"}}"#,
             r#"{"type":"_mine","toolCall":{"kind":"edit"}}"#,
@@ -239,7 +294,10 @@ mod tests {
         }
         for answer in [selected("y"), cancelled()] {
             let typed: v2::RequestPermissionResponse = serde_json::from_str(answer.get()).unwrap();
-            assert!(!matches!(typed.outcome, v2::RequestPermissionOutcome::Other(_)));
+            assert!(!matches!(
+                typed.outcome,
+                v2::RequestPermissionOutcome::Other(_)
+            ));
         }
     }
 

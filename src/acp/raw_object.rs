@@ -37,13 +37,21 @@ impl<'a> RawObject<'a> {
 
     /// `None` if a key is repeated.
     pub(super) fn new(Members(members): Members<'a>) -> Option<Self> {
-        let unique =
-            |(at, (key, _)): (usize, &(Cow<'_, str>, _))| members[..at].iter().all(|(name, _)| name != key);
-        members.iter().enumerate().all(unique).then_some(Self(members))
+        let unique = |(at, (key, _)): (usize, &(Cow<'_, str>, _))| {
+            members[..at].iter().all(|(name, _)| name != key)
+        };
+        members
+            .iter()
+            .enumerate()
+            .all(unique)
+            .then_some(Self(members))
     }
 
     pub fn get(&self, key: &str) -> Option<&'a RawValue> {
-        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| *value)
+        self.0
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| *value)
     }
 
     /// Returns a string member; `None` if the member is absent or has another type.
@@ -58,7 +66,12 @@ impl<'a> RawObject<'a> {
 
     /// Returns the other members as an object; `None` if there are none.
     pub fn without(&self, keys: &[&str]) -> Option<Box<RawValue>> {
-        let others = self.0.iter().filter(|(name, _)| !keys.contains(&&**name)).cloned().collect();
+        let others = self
+            .0
+            .iter()
+            .filter(|(name, _)| !keys.contains(&&**name))
+            .cloned()
+            .collect();
         Members(others).to_raw()
     }
 
@@ -117,21 +130,49 @@ mod tests {
 
     #[test]
     fn members_keep_bytes_and_order() {
-        let object = RawObject::parse(raw(r#"{"b": 1e400, "a":"\ud800", "n":{"x":"\u0041"}}"#)).unwrap();
-        assert_eq!(object.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["b", "a", "n"]);
+        let object =
+            RawObject::parse(raw(r#"{"b": 1e400, "a":"\ud800", "n":{"x":"\u0041"}}"#)).unwrap();
+        assert_eq!(
+            object.iter().map(|(key, _)| key).collect::<Vec<_>>(),
+            ["b", "a", "n"]
+        );
         assert_eq!(object.get("b").unwrap().get(), "1e400");
-        assert_eq!(object.text("a"), None, "a lone surrogate is not a valid string");
+        assert_eq!(
+            object.text("a"),
+            None,
+            "a lone surrogate is not a valid string"
+        );
         assert_eq!(object.object("n").unwrap().text("x").unwrap(), "A");
-        assert_eq!(object.without(&["a"]).unwrap().get(), r#"{"b":1e400,"n":{"x":"\u0041"}}"#);
-        assert!(RawObject::parse(raw(r#"{"a":1}"#)).unwrap().without(&["a"]).is_none());
+        assert_eq!(
+            object.without(&["a"]).unwrap().get(),
+            r#"{"b":1e400,"n":{"x":"\u0041"}}"#
+        );
+        assert!(
+            RawObject::parse(raw(r#"{"a":1}"#))
+                .unwrap()
+                .without(&["a"])
+                .is_none()
+        );
     }
 
     #[test]
     fn non_objects_and_repeated_keys_are_rejected() {
-        for wrong in ["null", "[]", "1", r#"{"a":1,"a":2}"#, r#"{"a":1,"\u0061":2}"#, r#"{"\ud800":1}"#] {
+        for wrong in [
+            "null",
+            "[]",
+            "1",
+            r#"{"a":1,"a":2}"#,
+            r#"{"a":1,"\u0061":2}"#,
+            r#"{"\ud800":1}"#,
+        ] {
             assert!(RawObject::parse(raw(wrong)).is_none(), "{wrong}");
         }
-        let many = |n: usize| (0..n).map(|i| format!("\"{i}\":0")).collect::<Vec<_>>().join(",");
+        let many = |n: usize| {
+            (0..n)
+                .map(|i| format!("\"{i}\":0"))
+                .collect::<Vec<_>>()
+                .join(",")
+        };
         assert!(RawObject::parse(raw(&format!("{{{}}}", many(MAX_MEMBERS)))).is_some());
         assert!(RawObject::parse(raw(&format!("{{{}}}", many(MAX_MEMBERS + 1)))).is_none());
     }

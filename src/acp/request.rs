@@ -26,12 +26,19 @@ pub fn prompt(session_id: &str, blocks: &RawValue, trace: Option<&TraceContext>)
         #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
         meta: Option<&'a TraceContext>,
     }
-    to_one_line(to_raw(&Params { session_id, prompt: blocks, meta: trace }))
+    to_one_line(to_raw(&Params {
+        session_id,
+        prompt: blocks,
+        meta: trace,
+    }))
 }
 
 /// Params of `session/set_mode`.
 pub fn set_mode(session_id: &str, mode_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
-    traced(&v1::SetSessionModeRequest::new(session_id.to_owned(), mode_id.to_owned()), trace)
+    traced(
+        &v1::SetSessionModeRequest::new(session_id.to_owned(), mode_id.to_owned()),
+        trace,
+    )
 }
 
 /// A value that a client sets for a configuration option.
@@ -65,7 +72,15 @@ pub fn set_config_option(
         (AcpVersion::V1, ConfigValue::Id(_)) => None,
         (AcpVersion::V2, ConfigValue::Id(_)) => Some("id"),
     };
-    traced(&Params { session_id, config_id, kind, value }, trace)
+    traced(
+        &Params {
+            session_id,
+            config_id,
+            kind,
+            value,
+        },
+        trace,
+    )
 }
 
 #[cfg(test)]
@@ -81,17 +96,36 @@ mod tests {
         assert_eq!(params.get(), r#"{"sessionId":"s","modeId":"ask"}"#);
         let _: v1::SetSessionModeRequest = serde_json::from_str(params.get()).unwrap();
 
-        let params = set_config_option(AcpVersion::V1, "s", "model", &ConfigValue::Id("fast".into()), None);
-        assert_eq!(params.get(), r#"{"sessionId":"s","configId":"model","value":"fast"}"#);
+        let params = set_config_option(
+            AcpVersion::V1,
+            "s",
+            "model",
+            &ConfigValue::Id("fast".into()),
+            None,
+        );
+        assert_eq!(
+            params.get(),
+            r#"{"sessionId":"s","configId":"model","value":"fast"}"#
+        );
         let _: v1::SetSessionConfigOptionRequest = serde_json::from_str(params.get()).unwrap();
 
-        let params = set_config_option(AcpVersion::V1, "s", "web", &ConfigValue::Boolean(false), None);
-        assert_eq!(params.get(), r#"{"sessionId":"s","configId":"web","type":"boolean","value":false}"#);
+        let params = set_config_option(
+            AcpVersion::V1,
+            "s",
+            "web",
+            &ConfigValue::Boolean(false),
+            None,
+        );
+        assert_eq!(
+            params.get(),
+            r#"{"sessionId":"s","configId":"web","type":"boolean","value":false}"#
+        );
         let _: v1::SetSessionConfigOptionRequest = serde_json::from_str(params.get()).unwrap();
 
         for value in [ConfigValue::Id("fast".into()), ConfigValue::Boolean(true)] {
             let params = set_config_option(AcpVersion::V2, "s", "model", &value, None);
-            let typed: v2::SetSessionConfigOptionRequest = serde_json::from_str(params.get()).unwrap();
+            let typed: v2::SetSessionConfigOptionRequest =
+                serde_json::from_str(params.get()).unwrap();
             let known = typed.value.as_id().is_some() || typed.value.as_bool().is_some();
             assert!(known, "{}", params.get());
         }
@@ -107,15 +141,24 @@ mod tests {
 
     #[test]
     fn a_prompt_is_one_line_and_keeps_its_bytes() {
-        let trace = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None);
+        let trace = TraceContext::parse(
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            None,
+        );
         let blocks = raw("[\n{\"type\":\"text\",\r\n\"text\":\"a\\n\\ud83d\",\"x\":1.10}]");
         insta::assert_snapshot!(prompt("s", blocks, trace.as_ref()).get(), @r#"{"sessionId":"s","prompt":[ {"type":"text",  "text":"a\n\ud83d","x":1.10}],"_meta":{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}"#);
     }
 
     #[test]
     fn config_values_are_ids_or_booleans() {
-        assert_eq!(parse::<ConfigValue<'_>>(raw("\"a\"")).unwrap(), ConfigValue::Id("a".into()));
-        assert_eq!(parse::<ConfigValue<'_>>(raw("true")).unwrap(), ConfigValue::Boolean(true));
+        assert_eq!(
+            parse::<ConfigValue<'_>>(raw("\"a\"")).unwrap(),
+            ConfigValue::Id("a".into())
+        );
+        assert_eq!(
+            parse::<ConfigValue<'_>>(raw("true")).unwrap(),
+            ConfigValue::Boolean(true)
+        );
         for wrong in ["1", "null", "[]", "{}", "\"\\ud800\""] {
             assert!(parse::<ConfigValue<'_>>(raw(wrong)).is_err(), "{wrong}");
         }

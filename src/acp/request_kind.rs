@@ -75,15 +75,24 @@ impl RequestKind {
             Self::Permission => Ok(permission::parse_permission(params)
                 .map_or_else(|_| permission::cancelled(), |view| view.reject())),
             Self::Elicitation => Ok(elicitation::cancelled_result()),
-            Self::Extension => Err(error(error_code::METHOD_NOT_FOUND, "no client answered in time")),
+            Self::Extension => Err(error(
+                error_code::METHOD_NOT_FOUND,
+                "no client answered in time",
+            )),
             _ => Err(error(error_code::INTERNAL, "no client answered in time")),
         }
     }
 
     /// Validates the members of a client's result that the agent reads. Other members pass unchanged.
-    pub fn validate(self, params: &RawValue, result: &RawValue) -> Result<(), Vec<ValidationError>> {
+    pub fn validate(
+        self,
+        params: &RawValue,
+        result: &RawValue,
+    ) -> Result<(), Vec<ValidationError>> {
         match self {
-            Self::Permission => validate_permission(params, result).map_err(|violation| vec![violation]),
+            Self::Permission => {
+                validate_permission(params, result).map_err(|violation| vec![violation])
+            }
             Self::Elicitation => elicitation::validate_answer(params, result),
             Self::Extension => Ok(()),
             Self::WriteFile | Self::EndTerminal if result.get() == "null" => Ok(()),
@@ -93,7 +102,11 @@ impl RequestKind {
                     return Err(vec![ValidationError::new("", detail)]);
                 };
                 let violations = self.invalid_members(&object);
-                if violations.is_empty() { Ok(()) } else { Err(violations) }
+                if violations.is_empty() {
+                    Ok(())
+                } else {
+                    Err(violations)
+                }
             }
         }
     }
@@ -104,17 +117,28 @@ impl RequestKind {
             Self::CreateTerminal => &[("terminalId", is_text, "expected a string")],
             Self::TerminalOutput => &[
                 ("output", is_text, "expected a string"),
-                ("truncated", |raw| matches!(raw, "true" | "false"), "expected true or false"),
+                (
+                    "truncated",
+                    |raw| matches!(raw, "true" | "false"),
+                    "expected true or false",
+                ),
             ],
             Self::WaitForExit => &EXIT_MEMBERS,
             _ => &[],
         };
         let mut violations = find_invalid(object, "", members);
-        let status = object.get("exitStatus").filter(|status| status.get() != "null");
+        let status = object
+            .get("exitStatus")
+            .filter(|status| status.get() != "null");
         if let Some(status) = status.filter(|_| self == Self::TerminalOutput) {
             match RawObject::parse(status) {
-                Some(status) => violations.extend(find_invalid(&status, "/exitStatus", &EXIT_MEMBERS)),
-                None => violations.push(ValidationError::new("/exitStatus", "expected an object or null")),
+                Some(status) => {
+                    violations.extend(find_invalid(&status, "/exitStatus", &EXIT_MEMBERS))
+                }
+                None => violations.push(ValidationError::new(
+                    "/exitStatus",
+                    "expected an object or null",
+                )),
             }
         }
         violations
@@ -131,7 +155,11 @@ const EXIT_MEMBERS: [Member; 2] = [
         |raw| raw == "null" || raw.parse::<u32>().is_ok(),
         "expected a whole number of at least 0, or null",
     ),
-    ("signal", |raw| raw == "null" || is_text(raw), "expected a string, or null"),
+    (
+        "signal",
+        |raw| raw == "null" || is_text(raw),
+        "expected a string, or null",
+    ),
 ];
 
 fn is_text(raw: &str) -> bool {
@@ -140,9 +168,12 @@ fn is_text(raw: &str) -> bool {
 
 /// Returns an error for each member that does not pass its check. `at` is the pointer to the object.
 fn find_invalid(object: &RawObject<'_>, at: &str, members: &[Member]) -> Vec<ValidationError> {
-    let invalid =
-        members.iter().filter(|(key, fits, _)| !fits(object.get(key).map_or("null", RawValue::get)));
-    invalid.map(|(key, _, detail)| ValidationError::new(format!("{at}/{key}"), *detail)).collect()
+    let invalid = members
+        .iter()
+        .filter(|(key, fits, _)| !fits(object.get(key).map_or("null", RawValue::get)));
+    invalid
+        .map(|(key, _, detail)| ValidationError::new(format!("{at}/{key}"), *detail))
+        .collect()
 }
 
 fn validate_permission(params: &RawValue, result: &RawValue) -> Result<(), ValidationError> {
@@ -166,12 +197,16 @@ pub fn error(code: i64, detail: &str) -> Box<RawValue> {
 pub fn method_not_found(method: &str) -> Box<RawValue> {
     let message = format!("\"Method not found\": {method}");
     let data = serde_json::json!({ "method": method });
-    to_raw(&serde_json::json!({ "code": error_code::METHOD_NOT_FOUND, "message": message, "data": data }))
+    to_raw(
+        &serde_json::json!({ "code": error_code::METHOD_NOT_FOUND, "message": message, "data": data }),
+    )
 }
 
 /// The error for a missing file or terminal.
 pub fn resource_not_found(uri: &str) -> Box<RawValue> {
     let message = format!("Resource not found: {uri}");
     let data = serde_json::json!({ "uri": uri });
-    to_raw(&serde_json::json!({ "code": error_code::RESOURCE_NOT_FOUND, "message": message, "data": data }))
+    to_raw(
+        &serde_json::json!({ "code": error_code::RESOURCE_NOT_FOUND, "message": message, "data": data }),
+    )
 }

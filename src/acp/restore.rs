@@ -32,7 +32,10 @@ impl RestoreFailure {
             _ => {}
         }
         let text = normalize(error, session_id);
-        if IN_USE.lines().any(|phrase| text.contains(&format!(" {phrase} "))) {
+        if IN_USE
+            .lines()
+            .any(|phrase| text.contains(&format!(" {phrase} ")))
+        {
             Self::InUse
         } else if mentions_missing_session(&text)
             || is_missing_resource(error, session_id)
@@ -60,7 +63,10 @@ fn is_missing_resource(error: &RpcError, session_id: &str) -> bool {
 
 /// Returns true for "invalid params" that mentions the member `sessionId`.
 fn rejects_param(error: &RpcError, session_id: &str) -> bool {
-    let named = error.data.as_deref().and_then(|data| super::session_id_of(data).ok().flatten());
+    let named = error
+        .data
+        .as_deref()
+        .and_then(|data| super::session_id_of(data).ok().flatten());
     let message = error.message.to_lowercase();
     error.code == error_code::INVALID_PARAMS
         && (named.is_some_and(|id| *id == *session_id)
@@ -74,8 +80,13 @@ const NOUNS: [&str; 4] = ["session", "conversation", "thread", "chat"];
 const MISSING: &str = include_str!("missing_session_phrases.txt");
 /// Texts that report a missing session only if no text except the id follows. For example, "unknown session
 /// mode" refers to a mode.
-const MISSING_SUFFIXES: [&str; 5] =
-    ["unknown %", "no such %", "cannot find %", "could not find %", "invalid % identifier"];
+const MISSING_SUFFIXES: [&str; 5] = [
+    "unknown %",
+    "no such %",
+    "cannot find %",
+    "could not find %",
+    "invalid % identifier",
+];
 /// Texts that report a session in use.
 const IN_USE: &str = include_str!("session_in_use_phrases.txt");
 
@@ -83,7 +94,11 @@ const IN_USE: &str = include_str!("session_in_use_phrases.txt");
 /// removed.
 fn normalize(error: &RpcError, session_id: &str) -> String {
     let data = error.data.as_deref().map_or("", RawValue::get);
-    format!(" {} | {} | ", normalize_words(&error.message, session_id), normalize_words(data, session_id))
+    format!(
+        " {} | {} | ",
+        normalize_words(&error.message, session_id),
+        normalize_words(data, session_id)
+    )
 }
 
 fn mentions_missing_session(text: &str) -> bool {
@@ -91,15 +106,29 @@ fn mentions_missing_session(text: &str) -> bool {
     NOUNS.iter().any(|noun| {
         let ends_with =
             |phrase: String| contains(format!("{phrase} |")) || contains(format!("{phrase} id |"));
-        MISSING.lines().any(|phrase| contains(phrase.replace('%', noun)))
-            || MISSING_SUFFIXES.iter().any(|phrase| ends_with(phrase.replace('%', noun)))
+        MISSING
+            .lines()
+            .any(|phrase| contains(phrase.replace('%', noun)))
+            || MISSING_SUFFIXES
+                .iter()
+                .any(|phrase| ends_with(phrase.replace('%', noun)))
     })
 }
 
 fn normalize_words(text: &str, session_id: &str) -> String {
-    let text = if session_id.is_empty() { text.to_owned() } else { text.replace(session_id, " ") };
-    let text: String = text.chars().map(|char| if char.is_alphanumeric() { char } else { ' ' }).collect();
-    text.to_lowercase().split_ascii_whitespace().collect::<Vec<_>>().join(" ")
+    let text = if session_id.is_empty() {
+        text.to_owned()
+    } else {
+        text.replace(session_id, " ")
+    };
+    let text: String = text
+        .chars()
+        .map(|char| if char.is_alphanumeric() { char } else { ' ' })
+        .collect();
+    text.to_lowercase()
+        .split_ascii_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]
@@ -109,8 +138,13 @@ mod tests {
     const ID: &str = "01a206b0-7c76-70c0-ac5f-edde1c4e36ea";
 
     fn error(code: i64, message: &str, data: &str) -> RpcError {
-        let data = (!data.is_empty()).then(|| RawValue::from_string(data.replace("$ID", ID)).unwrap());
-        RpcError { code, message: message.replace("$ID", ID), data }
+        let data =
+            (!data.is_empty()).then(|| RawValue::from_string(data.replace("$ID", ID)).unwrap());
+        RpcError {
+            code,
+            message: message.replace("$ID", ID),
+            data,
+        }
     }
 
     fn class(code: i64, message: &str, data: &str) -> RestoreFailure {
@@ -123,10 +157,26 @@ mod tests {
             (-32002, "Resource not found", r#"{"sessionId":"$ID"}"#),
             (-32002, "Resource not found: $ID", r#"{"uri":"$ID"}"#),
             (-32002, "Resource not found", ""),
-            (-32603, "Internal error", r#"{"details":"No previous sessions found for this project."}"#),
-            (-32603, "Internal error", r#"{"details":"Invalid session identifier \"$ID\"."}"#),
-            (-32603, "Internal error", r#"{"details":"no rollout found for thread id $ID"}"#),
-            (-32603, "Internal error", r#"{"message":"Session not found: $ID"}"#),
+            (
+                -32603,
+                "Internal error",
+                r#"{"details":"No previous sessions found for this project."}"#,
+            ),
+            (
+                -32603,
+                "Internal error",
+                r#"{"details":"Invalid session identifier \"$ID\"."}"#,
+            ),
+            (
+                -32603,
+                "Internal error",
+                r#"{"details":"no rollout found for thread id $ID"}"#,
+            ),
+            (
+                -32603,
+                "Internal error",
+                r#"{"message":"Session not found: $ID"}"#,
+            ),
             (-32603, "No conversation found with session ID: $ID", ""),
             (-32603, "Session $ID not found", ""),
             (-32602, "Session with id '$ID' does not exist.", ""),
@@ -135,7 +185,11 @@ mod tests {
             (-32602, "Invalid params", r#"{"sessionId":"$ID"}"#),
             (-32000 - 1, "Could not find session \"$ID\"", ""),
         ] {
-            assert_eq!(class(code, message, data), RestoreFailure::NotFound, "{message} {data}");
+            assert_eq!(
+                class(code, message, data),
+                RestoreFailure::NotFound,
+                "{message} {data}"
+            );
             assert!(rejects_session(&error(code, message, data), ID));
         }
     }
@@ -146,28 +200,52 @@ mod tests {
                      an IDE extension). Close the session there or quit that client, then try again.";
         let data = r#"{"reason":"thread_active_writer","details":"thread $ID already has an active writer"}"#;
         assert_eq!(class(-32600, codex, data), RestoreFailure::InUse);
-        assert_eq!(class(-32603, "Session $ID is locked", ""), RestoreFailure::InUse);
-        assert_eq!(class(-32002, "session is already open elsewhere", ""), RestoreFailure::InUse);
+        assert_eq!(
+            class(-32603, "Session $ID is locked", ""),
+            RestoreFailure::InUse
+        );
+        assert_eq!(
+            class(-32002, "session is already open elsewhere", ""),
+            RestoreFailure::InUse
+        );
     }
 
     #[test]
     fn unknown_errors_are_classified_as_other() {
         for (code, message, data) in [
             (-32603, "Internal error", ""),
-            (-32603, "Internal error", r#"{"details":"The model is experiencing high demand."}"#),
+            (
+                -32603,
+                "Internal error",
+                r#"{"details":"The model is experiencing high demand."}"#,
+            ),
             (-32603, "MCP server not found", r#"{"sessionId":"$ID"}"#),
             (-32603, "Session storage not found", ""),
             (-32602, "unknown session mode", ""),
             (-32602, "Invalid params", r#"{"mcpServers":"not found"}"#),
             (-32602, "Invalid params", r#"{"sessionId":"another"}"#),
-            (-32002, "Resource not found: file:///w/a.txt", r#"{"uri":"file:///w/a.txt"}"#),
+            (
+                -32002,
+                "Resource not found: file:///w/a.txt",
+                r#"{"uri":"file:///w/a.txt"}"#,
+            ),
             (-32600, "file not found", ""),
             (429, "Too many requests", ""),
         ] {
-            assert_eq!(class(code, message, data), RestoreFailure::Other, "{message} {data}");
+            assert_eq!(
+                class(code, message, data),
+                RestoreFailure::Other,
+                "{message} {data}"
+            );
             assert!(!rejects_session(&error(code, message, data), ID));
         }
-        assert_eq!(class(-32000, "Session not found", ""), RestoreFailure::AuthRequired);
-        assert_eq!(class(-32601, "Session not found", ""), RestoreFailure::Unsupported);
+        assert_eq!(
+            class(-32000, "Session not found", ""),
+            RestoreFailure::AuthRequired
+        );
+        assert_eq!(
+            class(-32601, "Session not found", ""),
+            RestoreFailure::Unsupported
+        );
     }
 }

@@ -120,8 +120,17 @@ struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
-    fn new(session_id: Option<&'a str>, setup: SessionSetup<'a>, trace: Option<&TraceContext>) -> Self {
-        Self { session_id, setup, meta: setup_meta(setup.meta, trace), replay_from: None }
+    fn new(
+        session_id: Option<&'a str>,
+        setup: SessionSetup<'a>,
+        trace: Option<&TraceContext>,
+    ) -> Self {
+        Self {
+            session_id,
+            setup,
+            meta: setup_meta(setup.meta, trace),
+            replay_from: None,
+        }
     }
 }
 
@@ -149,7 +158,10 @@ pub fn replay_session(
 ) -> Box<RawValue> {
     let start = v2::ReplayFrom::Start(v2::ReplayFromStart::new());
     let replay_from = (version == AcpVersion::V2).then_some(start);
-    to_raw(&Params { replay_from, ..Params::new(Some(session_id), setup, trace) })
+    to_raw(&Params {
+        replay_from,
+        ..Params::new(Some(session_id), setup, trace)
+    })
 }
 
 #[cfg(test)]
@@ -160,7 +172,10 @@ mod tests {
     use crate::acp::McpCapabilities;
 
     fn pair(name: &str, value: &str) -> NameValue {
-        NameValue { name: name.into(), value: value.into() }
+        NameValue {
+            name: name.into(),
+            value: value.into(),
+        }
     }
 
     fn servers() -> [McpServer; 2] {
@@ -185,24 +200,47 @@ mod tests {
     fn setup_params_match_the_schema() {
         let servers = servers();
         let dirs = ["/more".to_owned()];
-        let setup =
-            SessionSetup { cwd: "/w", mcp_servers: &servers, additional_directories: &dirs, meta: None };
-        let trace = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None);
+        let setup = SessionSetup {
+            cwd: "/w",
+            mcp_servers: &servers,
+            additional_directories: &dirs,
+            meta: None,
+        };
+        let trace = TraceContext::parse(
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            None,
+        );
         let params = new_session(setup, trace.as_ref());
         insta::assert_snapshot!(params.get(), @r#"{"cwd":"/w","mcpServers":[{"type":"http","name":"docs","url":"https://mcp.example/docs","headers":[{"name":"Authorization","value":"Bearer s3cret"}]},{"name":"files","command":"/bin/mcp","args":["-v"],"env":[{"name":"TOKEN","value":"s3cret"}]}],"additionalDirectories":["/more"],"_meta":{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}"#);
         let typed: v1::NewSessionRequest = serde_json::from_str(params.get()).unwrap();
-        assert_eq!(typed.mcp_servers.len(), 2, "the schema skips servers that it cannot read");
-        let plain = SessionSetup { cwd: "/w", mcp_servers: &[], additional_directories: &[], meta: None };
+        assert_eq!(
+            typed.mcp_servers.len(),
+            2,
+            "the schema skips servers that it cannot read"
+        );
+        let plain = SessionSetup {
+            cwd: "/w",
+            mcp_servers: &[],
+            additional_directories: &[],
+            meta: None,
+        };
         let params = replay_session(AcpVersion::V1, "s", plain, None);
-        assert_eq!(params.get(), r#"{"sessionId":"s","cwd":"/w","mcpServers":[]}"#);
+        assert_eq!(
+            params.get(),
+            r#"{"sessionId":"s","cwd":"/w","mcpServers":[]}"#
+        );
         let _: v1::LoadSessionRequest = serde_json::from_str(params.get()).unwrap();
     }
 
     #[test]
     fn v2_names_every_transport_and_replays_from_the_start() {
         let servers = servers().map(|server| server.for_version(AcpVersion::V2));
-        let setup =
-            SessionSetup { cwd: "/w", mcp_servers: &servers, additional_directories: &[], meta: None };
+        let setup = SessionSetup {
+            cwd: "/w",
+            mcp_servers: &servers,
+            additional_directories: &[],
+            meta: None,
+        };
         let params = replay_session(AcpVersion::V2, "s", setup, None);
         insta::assert_snapshot!(params.get(), @r#"{"sessionId":"s","cwd":"/w","mcpServers":[{"type":"http","name":"docs","url":"https://mcp.example/docs","headers":[{"name":"Authorization","value":"Bearer s3cret"}]},{"type":"stdio","name":"files","command":"/bin/mcp","args":["-v"],"env":[{"name":"TOKEN","value":"s3cret"}]}],"replayFrom":{"type":"start"}}"#);
         let typed: v2::ResumeSessionRequest = serde_json::from_str(params.get()).unwrap();
@@ -211,7 +249,8 @@ mod tests {
             [v2::McpServer::Http(_), v2::McpServer::Stdio(stdio)] if stdio.name == "files"
         ));
         assert!(matches!(typed.replay_from, Some(v2::ReplayFrom::Start(_))));
-        let typed: v2::NewSessionRequest = serde_json::from_str(new_session(setup, None).get()).unwrap();
+        let typed: v2::NewSessionRequest =
+            serde_json::from_str(new_session(setup, None).get()).unwrap();
         assert_eq!(typed.mcp_servers.len(), 2);
         let params = resume_session("s", setup, None);
         let typed: v2::ResumeSessionRequest = serde_json::from_str(params.get()).unwrap();
@@ -228,10 +267,20 @@ mod tests {
     fn remote_servers_need_a_capability() {
         let [http, stdio] = servers();
         let mut capabilities = AgentCapabilities::default();
-        assert_eq!(http.missing_capability(&capabilities), Some("mcpCapabilities.http"));
+        assert_eq!(
+            http.missing_capability(&capabilities),
+            Some("mcpCapabilities.http")
+        );
         assert_eq!(stdio.missing_capability(&capabilities), None);
-        capabilities.mcp = McpCapabilities { stdio: false, http: true, sse: false };
+        capabilities.mcp = McpCapabilities {
+            stdio: false,
+            http: true,
+            sse: false,
+        };
         assert_eq!(http.missing_capability(&capabilities), None);
-        assert_eq!(stdio.missing_capability(&capabilities), Some("session.mcp.stdio"));
+        assert_eq!(
+            stdio.missing_capability(&capabilities),
+            Some("session.mcp.stdio")
+        );
     }
 }

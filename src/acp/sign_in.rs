@@ -37,8 +37,13 @@ pub fn is_required(error: &RpcError) -> bool {
         | error_code::REQUEST_CANCELLED => false,
         _ => {
             let text = error.searchable();
-            let kind = |name: &str| error.data_text(name).is_some_and(|kind| KINDS.contains(&&*kind));
-            PHRASES.lines().any(|phrase| text.contains(phrase)) || KIND_MEMBERS.into_iter().any(kind)
+            let kind = |name: &str| {
+                error
+                    .data_text(name)
+                    .is_some_and(|kind| KINDS.contains(&&*kind))
+            };
+            PHRASES.lines().any(|phrase| text.contains(phrase))
+                || KIND_MEMBERS.into_iter().any(kind)
         }
     }
 }
@@ -46,8 +51,8 @@ pub fn is_required(error: &RpcError) -> bool {
 /// Collects the secrets in the params of `authenticate`: every longer text in `_meta`.
 pub fn secrets_of(params: &RawValue) -> Vec<String> {
     let mut texts = Vec::new();
-    let meta =
-        RawObject::parse(params).and_then(|params| serde_json::from_str(params.get("_meta")?.get()).ok());
+    let meta = RawObject::parse(params)
+        .and_then(|params| serde_json::from_str(params.get("_meta")?.get()).ok());
     collect_strings(&meta.unwrap_or_default(), &mut texts);
     texts
 }
@@ -56,7 +61,9 @@ fn collect_strings(value: &Value, texts: &mut Vec<String>) {
     match value {
         Value::String(text) if text.len() >= MIN_SECRET_LEN => texts.push(text.clone()),
         Value::Array(items) => items.iter().for_each(|item| collect_strings(item, texts)),
-        Value::Object(members) => members.values().for_each(|item| collect_strings(item, texts)),
+        Value::Object(members) => members
+            .values()
+            .for_each(|item| collect_strings(item, texts)),
         _ => {}
     }
 }
@@ -71,21 +78,45 @@ mod tests {
     fn a_missing_sign_in_is_recognized_by_code_text_and_kind() {
         let required = |code: i64, message: &str, data: &str| {
             let data = (!data.is_empty()).then(|| RawValue::from_string(data.to_owned()).unwrap());
-            is_required(&RpcError { code, message: message.to_owned(), data })
+            is_required(&RpcError {
+                code,
+                message: message.to_owned(),
+                data,
+            })
         };
         assert!(required(-32000, "anything", ""));
         assert!(required(401, "no", ""));
-        assert!(required(-32603, "Internal error", r#"{"details":"Missing API key for mistral"}"#));
+        assert!(required(
+            -32603,
+            "Internal error",
+            r#"{"details":"Missing API key for mistral"}"#
+        ));
         assert!(required(-32603, "Invalid API key · Please run /login", ""));
-        assert!(required(-32603, "Internal error: no", r#"{"errorKind":"authentication_failed"}"#));
+        assert!(required(
+            -32603,
+            "Internal error: no",
+            r#"{"errorKind":"authentication_failed"}"#
+        ));
         assert!(!required(-32603, "Internal error", ""));
-        assert!(!required(-32602, "missing api key", ""), "the error refers to the call");
-        assert!(!required(-32603, "Internal error", r#"{"details":"overloaded"}"#));
+        assert!(
+            !required(-32602, "missing api key", ""),
+            "the error refers to the call"
+        );
+        assert!(!required(
+            -32603,
+            "Internal error",
+            r#"{"details":"overloaded"}"#
+        ));
     }
 
     #[test]
     fn every_longer_text_in_meta_is_a_secret() {
-        let secrets = |format| secrets_of(&authenticate("a", Some(&api_key_meta(format, "K-12345678\""))));
+        let secrets = |format| {
+            secrets_of(&authenticate(
+                "a",
+                Some(&api_key_meta(format, "K-12345678\"")),
+            ))
+        };
         assert_eq!(secrets(ApiKeyFormat::String), ["K-12345678\""]);
         assert_eq!(secrets(ApiKeyFormat::Object), ["K-12345678\""]);
         assert!(secrets_of(&authenticate("a-long-method-id", None)).is_empty());

@@ -64,7 +64,11 @@ pub fn terminal_output_result(
         exit_status: Option<ExitStatus<'a>>,
     }
     let exit_status = exit.map(|(exit_code, signal)| ExitStatus { exit_code, signal });
-    to_raw(&TerminalOutputResult { output, truncated, exit_status })
+    to_raw(&TerminalOutputResult {
+        output,
+        truncated,
+        exit_status,
+    })
 }
 
 /// The result of `terminal/wait_for_exit`.
@@ -102,7 +106,13 @@ mod tests {
         let full = parse::<CreateTerminal>(&full).unwrap();
         assert_eq!(
             (full.env, full.output_byte_limit),
-            (vec![NameValue { name: "C".to_owned(), value: "d".to_owned() }], Some(5))
+            (
+                vec![NameValue {
+                    name: "C".to_owned(),
+                    value: "d".to_owned()
+                }],
+                Some(5)
+            )
         );
         for wrong in [
             r#"{"command":1}"#,
@@ -125,7 +135,10 @@ mod tests {
         assert_eq!(running.get(), r#"{"output":"a","truncated":true}"#);
         let ended = terminal_output_result("a", false, Some((None, Some("SIGKILL"))));
         let ended: v1::TerminalOutputResponse = serde_json::from_str(ended.get()).unwrap();
-        assert_eq!(ended.exit_status.unwrap().signal.as_deref(), Some("SIGKILL"));
+        assert_eq!(
+            ended.exit_status.unwrap().signal.as_deref(),
+            Some("SIGKILL")
+        );
         let exit: v1::WaitForTerminalExitResponse =
             serde_json::from_str(wait_for_exit_result(Some(3), None).get()).unwrap();
         assert_eq!(exit.exit_status.exit_code, Some(3));

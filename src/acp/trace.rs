@@ -27,21 +27,29 @@ impl TraceContext {
     /// Parses a trace context. `None` if `traceparent` is malformed; the specification then requires to
     /// ignore it. A `tracestate` that is too long or not printable ASCII is omitted.
     pub fn parse(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
-        let printable = |text: &&str| text.len() <= 512 && text.bytes().all(|b| (b' '..=b'~').contains(&b));
+        let printable =
+            |text: &&str| text.len() <= 512 && text.bytes().all(|b| (b' '..=b'~').contains(&b));
         let tracestate = tracestate.filter(printable).filter(|text| !text.is_empty());
-        is_valid_traceparent(traceparent)
-            .then(|| Self { traceparent: traceparent.to_owned(), tracestate: tracestate.map(str::to_owned) })
+        is_valid_traceparent(traceparent).then(|| Self {
+            traceparent: traceparent.to_owned(),
+            tracestate: tracestate.map(str::to_owned),
+        })
     }
 }
 
 fn is_valid_traceparent(traceparent: &str) -> bool {
     let hex = |text: &str, len| {
-        text.len() == len && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        text.len() == len
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
     };
     let set = |text: &str| text.bytes().any(|b| b != b'0');
     let parts: Vec<&str> = traceparent.split('-').collect();
     // A later version may append parts. Version 00 has exactly four.
-    let [version, trace, parent, flags, rest @ ..] = &*parts else { return false };
+    let [version, trace, parent, flags, rest @ ..] = &*parts else {
+        return false;
+    };
     hex(version, 2)
         && *version != "ff"
         && (rest.is_empty() || *version != "00")
@@ -57,7 +65,9 @@ fn is_valid_traceparent(traceparent: &str) -> bool {
 /// Adds the trace context to `_meta` of params, unless it already has one. All other bytes remain unchanged,
 /// and so do params that are not an object.
 pub fn with_trace(params: &RawValue, trace: Option<&TraceContext>) -> Box<RawValue> {
-    let (Some(trace), Some(object)) = (trace, RawObject::parse(params)) else { return params.to_owned() };
+    let (Some(trace), Some(object)) = (trace, RawObject::parse(params)) else {
+        return params.to_owned();
+    };
     let trace = to_raw(trace);
     let Some(meta) = object.get("_meta") else {
         return join_objects(params.get(), &format!("{{\"_meta\":{trace}}}"));
@@ -67,7 +77,8 @@ pub fn with_trace(params: &RawValue, trace: Option<&TraceContext>) -> Box<RawVal
         None if meta.get() == "null" => trace,
         _ => return params.to_owned(),
     };
-    RawValue::from_string(replace_part(params, meta, joined.get())).expect("one value replaces another")
+    RawValue::from_string(replace_part(params, meta, joined.get()))
+        .expect("one value replaces another")
 }
 
 /// Encodes one of the gateway's own messages with the trace context.
@@ -78,13 +89,20 @@ pub(super) fn traced(message: &impl Serialize, trace: Option<&TraceContext>) -> 
 /// Joins the members of two objects, and keeps their bytes.
 fn join_objects(first: &str, second: &str) -> Box<RawValue> {
     let (first, second) = (&first[..first.len() - 1], &second[1..]);
-    let comma = if first[1..].trim().is_empty() || second.trim_start() == "}" { "" } else { "," };
+    let comma = if first[1..].trim().is_empty() || second.trim_start() == "}" {
+        ""
+    } else {
+        ","
+    };
     RawValue::from_string(format!("{first}{comma}{second}"))
         .expect("the members of two objects are an object")
 }
 
 /// The `_meta` at the set-up of a session: the members from the client, then the trace context.
-pub(super) fn setup_meta(client: Option<&RawValue>, trace: Option<&TraceContext>) -> Option<Box<RawValue>> {
+pub(super) fn setup_meta(
+    client: Option<&RawValue>,
+    trace: Option<&TraceContext>,
+) -> Option<Box<RawValue>> {
     match (client.map(ToOwned::to_owned), trace.map(to_raw)) {
         (Some(client), Some(trace)) => Some(join_objects(client.get(), trace.get())),
         (client, trace) => client.or(trace),
@@ -94,9 +112,13 @@ pub(super) fn setup_meta(client: Option<&RawValue>, trace: Option<&TraceContext>
 /// Splits a client's `_meta` into the part that belongs to the session, and the trace context of this
 /// request.
 pub fn split_meta(meta: &RawValue) -> (Option<Box<RawValue>>, Option<TraceContext>) {
-    let Some(object) = RawObject::parse(meta) else { return (None, None) };
+    let Some(object) = RawObject::parse(meta) else {
+        return (None, None);
+    };
     let state = object.text(TRACESTATE);
-    let trace = object.text(TRACEPARENT).and_then(|parent| TraceContext::parse(&parent, state.as_deref()));
+    let trace = object
+        .text(TRACEPARENT)
+        .and_then(|parent| TraceContext::parse(&parent, state.as_deref()));
     (object.without(&[TRACEPARENT, TRACESTATE]), trace)
 }
 
@@ -113,11 +135,26 @@ mod tests {
         let members = format!(r#""traceparent":"{PARENT}""#);
         for (params, expected) in [
             ("{}", format!(r#"{{"_meta":{{{members}}}}}"#)),
-            (r#"{"a": 1.10 }"#, format!(r#"{{"a": 1.10 ,"_meta":{{{members}}}}}"#)),
-            (r#"{"_meta":null,"a":1}"#, format!(r#"{{"_meta":{{{members}}},"a":1}}"#)),
-            (r#"{"_meta": { },"a":1}"#, format!(r#"{{"_meta": {{{members} }},"a":1}}"#)),
-            (r#"{"a":1,"_meta":{"x":[]}}"#, format!(r#"{{"a":1,"_meta":{{{members},"x":[]}}}}"#)),
-            (r#"{"_meta":{"traceparent":"own"}}"#, r#"{"_meta":{"traceparent":"own"}}"#.to_owned()),
+            (
+                r#"{"a": 1.10 }"#,
+                format!(r#"{{"a": 1.10 ,"_meta":{{{members}}}}}"#),
+            ),
+            (
+                r#"{"_meta":null,"a":1}"#,
+                format!(r#"{{"_meta":{{{members}}},"a":1}}"#),
+            ),
+            (
+                r#"{"_meta": { },"a":1}"#,
+                format!(r#"{{"_meta": {{{members} }},"a":1}}"#),
+            ),
+            (
+                r#"{"a":1,"_meta":{"x":[]}}"#,
+                format!(r#"{{"a":1,"_meta":{{{members},"x":[]}}}}"#),
+            ),
+            (
+                r#"{"_meta":{"traceparent":"own"}}"#,
+                r#"{"_meta":{"traceparent":"own"}}"#.to_owned(),
+            ),
             (r#"{"_meta":1}"#, r#"{"_meta":1}"#.to_owned()),
             ("[1]", "[1]".to_owned()),
         ] {
@@ -134,7 +171,12 @@ mod tests {
             serde_json::to_string(&context).unwrap(),
             format!(r#"{{"traceparent":"{PARENT}","tracestate":"vendor=1"}}"#)
         );
-        assert_eq!(TraceContext::parse(PARENT, Some("a\nb")).unwrap().tracestate, None);
+        assert_eq!(
+            TraceContext::parse(PARENT, Some("a\nb"))
+                .unwrap()
+                .tracestate,
+            None
+        );
         for wrong in [
             "",
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
@@ -152,15 +194,18 @@ mod tests {
     fn session_meta_excludes_the_trace_context() {
         let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let trace = TraceContext::parse(parent, Some("v=1"));
-        let given =
-            format!(r#"{{"a":{{"n":1.10}},"traceparent":"{parent}","b":"\ud800","tracestate":"v=1"}}"#);
+        let given = format!(
+            r#"{{"a":{{"n":1.10}},"traceparent":"{parent}","b":"\ud800","tracestate":"v=1"}}"#
+        );
         let (lasting, parted) = split_meta(raw(&given));
         let lasting = lasting.unwrap();
         assert_eq!(lasting.get(), r#"{"a":{"n":1.10},"b":"\ud800"}"#);
         assert_eq!(parted, trace);
         assert_eq!(
             setup_meta(Some(&lasting), trace.as_ref()).unwrap().get(),
-            format!(r#"{{"a":{{"n":1.10}},"b":"\ud800","traceparent":"{parent}","tracestate":"v=1"}}"#)
+            format!(
+                r#"{{"a":{{"n":1.10}},"b":"\ud800","traceparent":"{parent}","tracestate":"v=1"}}"#
+            )
         );
         for nothing in ["{}", "null", r#"{"traceparent":"x"}"#] {
             let (lasting, trace) = split_meta(raw(nothing));

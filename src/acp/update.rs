@@ -52,7 +52,10 @@ pub fn is_v2(kind: &str) -> bool {
 
 /// Returns true if the kind reports the current state of the session. Such an update belongs to no turn.
 pub fn is_session_state(kind: &str) -> bool {
-    matches!(kind, AVAILABLE_COMMANDS | CURRENT_MODE | CONFIG_OPTION | STATE)
+    matches!(
+        kind,
+        AVAILABLE_COMMANDS | CURRENT_MODE | CONFIG_OPTION | STATE
+    )
 }
 
 /// Returns true if the kind can select a mode, also as the value of an option.
@@ -89,9 +92,14 @@ pub fn is_history(kind: &str) -> bool {
 /// Returns true if the kind, as bytes, only contains output. It changes no state that the gateway keeps for
 /// the session.
 pub fn is_chunk(kind: &[u8]) -> bool {
-    [AGENT_MESSAGE_CHUNK, AGENT_THOUGHT_CHUNK, TOOL_CALL_CONTENT_CHUNK, TERMINAL_OUTPUT_CHUNK]
-        .iter()
-        .any(|chunk| chunk.as_bytes() == kind)
+    [
+        AGENT_MESSAGE_CHUNK,
+        AGENT_THOUGHT_CHUNK,
+        TOOL_CALL_CONTENT_CHUNK,
+        TERMINAL_OUTPUT_CHUNK,
+    ]
+    .iter()
+    .any(|chunk| chunk.as_bytes() == kind)
 }
 
 /// Returns the kind of an update.

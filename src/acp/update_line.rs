@@ -83,7 +83,10 @@ impl UpdateLine {
         let mut kind = None;
         let update = scan.object(|scan, name| {
             if name == b"sessionUpdate" {
-                return kind.replace(scan.unescaped_string()?).is_none().then_some(());
+                return kind
+                    .replace(scan.unescaped_string()?)
+                    .is_none()
+                    .then_some(());
             }
             // The name may be `sessionUpdate` with an escape.
             if name.contains(&b'\\') {
@@ -108,26 +111,52 @@ mod tests {
 
     fn scan(line: &str) -> Option<UpdateLine> {
         // The line has a prefix, because ranges refer to all of the bytes.
-        UpdateLine::scan(format!("{{}}\n{line}\n").as_bytes(), 3..3 + line.len(), DEPTH)
+        UpdateLine::scan(
+            format!("{{}}\n{line}\n").as_bytes(),
+            3..3 + line.len(),
+            DEPTH,
+        )
     }
 
     /// The parts that the parser finds in the line.
     fn parsed_parts(line: &str) -> Option<[Option<String>; 5]> {
-        let Ok(Message::Notification { method, params }) = jsonrpc::parse(line.as_bytes(), DEPTH) else {
+        let Ok(Message::Notification { method, params }) = jsonrpc::parse(line.as_bytes(), DEPTH)
+        else {
             return None;
         };
-        let view = parse_update(&params).ok().filter(|_| &*method == method::SESSION_UPDATE)?;
+        let view = parse_update(&params)
+            .ok()
+            .filter(|_| &*method == method::SESSION_UPDATE)?;
         let own = |text: &str| Some(text.to_owned());
         let meta = view.meta.map(|meta| meta.get().to_owned());
         view.more.is_none().then(|| {
-            [own(params.get()), own(&view.session_id), own(view.update.get()), own(&view.kind), meta]
+            [
+                own(params.get()),
+                own(&view.session_id),
+                own(view.update.get()),
+                own(&view.kind),
+                meta,
+            ]
         })
     }
 
     fn part_texts(line: &str, parts: &UpdateLine) -> [Option<String>; 5] {
         let text = |at: &Range<usize>| Some(line[at.start - 3..at.end - 3].to_owned());
-        let UpdateLine { params, session_id, update, kind, meta, .. } = parts;
-        [text(params), text(session_id), text(update), text(kind), meta.as_ref().and_then(text)]
+        let UpdateLine {
+            params,
+            session_id,
+            update,
+            kind,
+            meta,
+            ..
+        } = parts;
+        [
+            text(params),
+            text(session_id),
+            text(update),
+            text(kind),
+            meta.as_ref().and_then(text),
+        ]
     }
 
     #[test]
@@ -164,8 +193,10 @@ mod tests {
             format!(r#""sessionId":"s",{update},{update}"#),
             format!(r#""sessionId":"s",{update},"later":1"#),
             format!(r#""sessionId":1,{update}"#),
-            r#""sessionId":"s","update":{"sessionUpdate":"plan","sessionUpdate":"plan"}"#.to_owned(),
-            r#""sessionId":"s","update":{"sessionUpdate":"plan","session\u0055pdate":"plan"}"#.to_owned(),
+            r#""sessionId":"s","update":{"sessionUpdate":"plan","sessionUpdate":"plan"}"#
+                .to_owned(),
+            r#""sessionId":"s","update":{"sessionUpdate":"plan","session\u0055pdate":"plan"}"#
+                .to_owned(),
             r#""sessionId":"s","update":{"sessionUpdate":"pl\u0061n"}"#.to_owned(),
             r#""sessionId":"s","update":["plan"]"#.to_owned(),
             r#""sessionId":"s","update":{"sessionUpdate":"plan","x":[[[[1]]]]}"#.to_owned(),
@@ -177,15 +208,25 @@ mod tests {
         let params = format!(r#""params":{{"sessionId":"s",{update}}}"#);
         for (before, after) in [
             (r#""id":1,"method":"session/update","#, ""),
-            (r#""method":"session/update","method":"session/update","#, ""),
+            (
+                r#""method":"session/update","method":"session/update","#,
+                "",
+            ),
             (r#""method":"session/request_permission","#, ""),
             ("", ""),
             (r#""method":"session/update","#, r#","result":1"#),
             (r#""method":"session/update","#, r#","\u0069d":1"#),
         ] {
-            assert_eq!(scan(&format!("{{{before}{params}{after}}}")), None, "{before} {after}");
+            assert_eq!(
+                scan(&format!("{{{before}{params}{after}}}")),
+                None,
+                "{before} {after}"
+            );
         }
-        assert_eq!(scan(&format!(r#"{{"method":"session/update",{params}}} x"#)), None);
+        assert_eq!(
+            scan(&format!(r#"{{"method":"session/update",{params}}} x"#)),
+            None
+        );
     }
 
     /// Lines that resemble updates: members in any order, some repeated, missing or unusually spelled, with
@@ -194,11 +235,15 @@ mod tests {
         let space = || prop::sample::select(vec!["", "", "", " ", "\t", "\r "]);
         let member = move |names: Vec<&'static str>, values: BoxedStrategy<String>| {
             (prop::sample::select(names), space(), values, space()).prop_map(
-                |(name, before, value, after)| format!("{after}\"{name}\"{before}:{before}{value}{after}"),
+                |(name, before, value, after)| {
+                    format!("{after}\"{name}\"{before}:{before}{value}{after}")
+                },
             )
         };
         let texts = |texts: Vec<&'static str>| {
-            prop::sample::select(texts).prop_map(|text| format!("\"{text}\"")).boxed()
+            prop::sample::select(texts)
+                .prop_map(|text| format!("\"{text}\""))
+                .boxed()
         };
         let odd = || {
             let values = vec![
@@ -237,7 +282,11 @@ mod tests {
         };
         let kinds = texts(vec!["agent_message_chunk", "plan", "pl\\u0061n", ""]);
         let update = object(vec![
-            member(vec!["sessionUpdate", "sessionUpdate", "session\\u0055pdate"], kinds).boxed(),
+            member(
+                vec!["sessionUpdate", "sessionUpdate", "session\\u0055pdate"],
+                kinds,
+            )
+            .boxed(),
             member(vec!["content", "sessionId", "\\ud800"], odd()).boxed(),
         ]);
         let params = object(vec![
@@ -247,8 +296,16 @@ mod tests {
         ]);
         object(vec![
             member(vec!["jsonrpc", "jsonrpc", "id"], texts(vec!["2.0"])).boxed(),
-            member(vec!["method"], texts(vec!["session/update", "session/update", "session\\/update", "x"]))
-                .boxed(),
+            member(
+                vec!["method"],
+                texts(vec![
+                    "session/update",
+                    "session/update",
+                    "session\\/update",
+                    "x",
+                ]),
+            )
+            .boxed(),
             member(vec!["params"], prop_oneof![8 => params, 1 => odd()].boxed()).boxed(),
         ])
     }

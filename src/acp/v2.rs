@@ -38,10 +38,18 @@ impl<'a> WorkState<'a> {
         if object.text("state")? != "idle" {
             return Some(Self::Busy);
         }
-        let usage = object.get("usage").filter(|usage| usage.get().starts_with('{'));
-        let error =
-            object.get("error").filter(|error| error.get().starts_with('{')).map(jsonrpc::parse_error);
-        Some(Self::Idle(WorkEnd { stop_reason: object.text("stopReason"), error, usage }))
+        let usage = object
+            .get("usage")
+            .filter(|usage| usage.get().starts_with('{'));
+        let error = object
+            .get("error")
+            .filter(|error| error.get().starts_with('{'))
+            .map(jsonrpc::parse_error);
+        Some(Self::Idle(WorkEnd {
+            stop_reason: object.text("stopReason"),
+            error,
+            usage,
+        }))
     }
 }
 
@@ -78,11 +86,21 @@ pub fn parse_cancel_target(kind: &str, update: &RawValue) -> Option<(CancelTarge
 }
 
 /// Params of `tool_call/cancel` or `terminal/cancel`.
-pub fn cancel_target(session_id: &str, part: &CancelTarget, trace: Option<&TraceContext>) -> Box<RawValue> {
+pub fn cancel_target(
+    session_id: &str,
+    part: &CancelTarget,
+    trace: Option<&TraceContext>,
+) -> Box<RawValue> {
     let session_id = session_id.to_owned();
     match part {
-        CancelTarget::ToolCall(id) => traced(&v2::CancelToolCallRequest::new(session_id, id.clone()), trace),
-        CancelTarget::Terminal(id) => traced(&v2::CancelTerminalRequest::new(session_id, id.clone()), trace),
+        CancelTarget::ToolCall(id) => traced(
+            &v2::CancelToolCallRequest::new(session_id, id.clone()),
+            trace,
+        ),
+        CancelTarget::Terminal(id) => traced(
+            &v2::CancelTerminalRequest::new(session_id, id.clone()),
+            trace,
+        ),
     }
 }
 
@@ -91,8 +109,13 @@ pub fn cancel_target(session_id: &str, part: &CancelTarget, trace: Option<&Trace
 pub fn mode_option(config_options: &RawValue) -> Option<String> {
     let options: Vec<&RawValue> = serde_json::from_str(config_options.get()).ok()?;
     let objects = options.into_iter().filter_map(RawObject::parse);
-    let mut modes = objects.filter(|option| option.text("category").is_some_and(|kind| kind == "mode"));
-    modes.find_map(|option| option.text(AcpVersion::V2.config_option_id_key()).map(Cow::into_owned))
+    let mut modes =
+        objects.filter(|option| option.text("category").is_some_and(|kind| kind == "mode"));
+    modes.find_map(|option| {
+        option
+            .text(AcpVersion::V2.config_option_id_key())
+            .map(Cow::into_owned)
+    })
 }
 
 #[cfg(test)]
@@ -103,19 +126,31 @@ mod tests {
     #[test]
     fn only_idle_ends_the_work() {
         for busy in ["running", "requires_action", "unknown", "open", "_mine"] {
-            let update =
-                format!(r#"{{"sessionUpdate":"state_update","state":"{busy}","stopReason":"end_turn"}}"#);
-            assert!(matches!(WorkState::parse(raw(&update)), Some(WorkState::Busy)), "{busy}");
+            let update = format!(
+                r#"{{"sessionUpdate":"state_update","state":"{busy}","stopReason":"end_turn"}}"#
+            );
+            assert!(
+                matches!(WorkState::parse(raw(&update)), Some(WorkState::Busy)),
+                "{busy}"
+            );
         }
-        for odd in ["{}", r#"{"state":1}"#, r#"{"state":"idle","state":"running"}"#, "null"] {
+        for odd in [
+            "{}",
+            r#"{"state":1}"#,
+            r#"{"state":"idle","state":"running"}"#,
+            "null",
+        ] {
             assert!(WorkState::parse(raw(odd)).is_none(), "{odd}");
         }
         let idle = r#"{"state":"idle","stopReason":"error","error":{"code":-32603,"message":"m","data":1.10},"usage":{"totalTokens":3}}"#;
-        let Some(WorkState::Idle(end)) = WorkState::parse(raw(idle)) else { panic!("the state is idle") };
+        let Some(WorkState::Idle(end)) = WorkState::parse(raw(idle)) else {
+            panic!("the state is idle")
+        };
         assert_eq!(end.stop_reason.as_deref(), Some("error"));
         assert_eq!(end.error.unwrap().data.unwrap().get(), "1.10");
         assert_eq!(end.usage.unwrap().get(), r#"{"totalTokens":3}"#);
-        let Some(WorkState::Idle(end)) = WorkState::parse(raw(r#"{"state":"idle","error":null}"#)) else {
+        let Some(WorkState::Idle(end)) = WorkState::parse(raw(r#"{"state":"idle","error":null}"#))
+        else {
             panic!("the state is idle")
         };
         assert!(end.stop_reason.is_none() && end.error.is_none() && end.usage.is_none());
@@ -132,7 +167,10 @@ mod tests {
         for no in ["null", "{}", r#"{"cancel":null}"#, "[]"] {
             assert_eq!(call(no), Some((part(), false)), "{no}");
         }
-        assert_eq!(parse_cancel_target(update::TOOL_CALL_UPDATE, raw(r#"{"toolCallId":"c"}"#)), None);
+        assert_eq!(
+            parse_cancel_target(update::TOOL_CALL_UPDATE, raw(r#"{"toolCallId":"c"}"#)),
+            None
+        );
         assert_eq!(
             parse_cancel_target(
                 update::TERMINAL_UPDATE,
@@ -140,7 +178,13 @@ mod tests {
             ),
             Some((CancelTarget::Terminal("t".to_owned()), true))
         );
-        assert_eq!(parse_cancel_target(update::USAGE, raw(r#"{"toolCallId":"c","capabilities":{}}"#)), None);
+        assert_eq!(
+            parse_cancel_target(
+                update::USAGE,
+                raw(r#"{"toolCallId":"c","capabilities":{}}"#)
+            ),
+            None
+        );
     }
 
     #[test]
@@ -162,9 +206,15 @@ mod tests {
 
     #[test]
     fn mode_option_has_the_category_mode() {
-        let options = r#"[{"configId":"model","category":"model"},{"configId":"how","category":"mode"}]"#;
+        let options =
+            r#"[{"configId":"model","category":"model"},{"configId":"how","category":"mode"}]"#;
         assert_eq!(mode_option(raw(options)).as_deref(), Some("how"));
-        for none in ["[]", "null", r#"[{"id":"a","category":"mode"}]"#, r#"[1,{"configId":"a"}]"#] {
+        for none in [
+            "[]",
+            "null",
+            r#"[{"id":"a","category":"mode"}]"#,
+            r#"[1,{"configId":"a"}]"#,
+        ] {
             assert_eq!(mode_option(raw(none)), None, "{none}");
         }
     }

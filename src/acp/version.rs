@@ -52,6 +52,9 @@ mod tests {
         for version in [AcpVersion::V1, AcpVersion::V2] {
             assert_eq!(AcpVersion::from_number(version.number()), Some(version));
         }
-        assert_eq!((AcpVersion::from_number(0), AcpVersion::from_number(3)), (None, None));
+        assert_eq!(
+            (AcpVersion::from_number(0), AcpVersion::from_number(3)),
+            (None, None)
+        );
     }
 }

@@ -41,10 +41,16 @@ pub struct UpdateView<'a> {
 pub fn parse_update(params: &RawValue) -> Result<UpdateView<'_>, ViewError> {
     const KNOWN: [&str; 3] = ["sessionId", "update", "_meta"];
     let Members(members) = parse(params)?;
-    let (known, more) = members.into_iter().partition(|(name, _)| KNOWN.contains(&&**name));
-    let params =
-        RawObject::new(Members(known)).ok_or_else(|| serde_json::Error::custom("repeated member"))?;
-    let member = |name| params.get(name).ok_or_else(|| serde_json::Error::missing_field(name));
+    let (known, more) = members
+        .into_iter()
+        .partition(|(name, _)| KNOWN.contains(&&**name));
+    let params = RawObject::new(Members(known))
+        .ok_or_else(|| serde_json::Error::custom("repeated member"))?;
+    let member = |name| {
+        params
+            .get(name)
+            .ok_or_else(|| serde_json::Error::missing_field(name))
+    };
     let update = member("update")?;
     Ok(UpdateView {
         session_id: text_of(member("sessionId")?)?,
@@ -74,15 +80,22 @@ pub fn has_session_id(params: &RawValue) -> bool {
 /// Replaces the agent's `sessionId` by the id of the gateway and keeps all other bytes. Nested members with
 /// this name are unchanged.
 pub fn replace_session_id(params: &RawValue, ours: &SessionId) -> Result<Box<RawValue>, ViewError> {
-    let Some(theirs) = non_null_session_id(params)? else { return Ok(params.to_owned()) };
-    Ok(RawValue::from_string(replace_part(params, theirs, &format!("\"{ours}\"")))?)
+    let Some(theirs) = non_null_session_id(params)? else {
+        return Ok(params.to_owned());
+    };
+    Ok(RawValue::from_string(replace_part(
+        params,
+        theirs,
+        &format!("\"{ours}\""),
+    ))?)
 }
 
 /// Replaces `requestId` by the JSON value `name`, because clients do not know JSON-RPC ids.
 pub fn replace_request_id(params: &RawValue, name: &str) -> Box<RawValue> {
     let theirs = RawObject::parse(params).and_then(|object| object.get("requestId"));
     let text = theirs.map(|theirs| replace_part(params, theirs, name));
-    text.and_then(|text| RawValue::from_string(text).ok()).unwrap_or_else(|| params.to_owned())
+    text.and_then(|text| RawValue::from_string(text).ok())
+        .unwrap_or_else(|| params.to_owned())
 }
 
 /// Replaces `part`, which is borrowed from `whole`, by another text.
@@ -101,7 +114,11 @@ pub fn with_session_id(params: &RawValue, theirs: &str) -> Result<Box<RawValue>,
         replace_part(params, ours, &id)
     } else {
         let members = &params.get()[1..];
-        let comma = if members.trim_start().starts_with('}') { "" } else { "," };
+        let comma = if members.trim_start().starts_with('}') {
+            ""
+        } else {
+            ","
+        };
         format!("{{\"sessionId\":{id}{comma}{members}")
     };
     Ok(RawValue::from_string(text)?)
@@ -113,7 +130,11 @@ fn non_null_session_id(params: &RawValue) -> Result<Option<&RawValue>, ViewError
 }
 
 fn raw_session_id(params: &RawValue) -> Result<Option<&RawValue>, ViewError> {
-    if params.get().starts_with('{') { Ok(parse::<SessionIdOnly<'_>>(params)?.session_id) } else { Ok(None) }
+    if params.get().starts_with('{') {
+        Ok(parse::<SessionIdOnly<'_>>(params)?.session_id)
+    } else {
+        Ok(None)
+    }
 }
 
 /// The params of `$/cancel_request`.
@@ -147,12 +168,18 @@ pub struct PromptResult<'a> {
 
 /// Returns the complete options in the result of `session/set_config_option`; `None` if the agent sent none.
 pub fn config_options_of(result: &RawValue) -> Option<&RawValue> {
-    RawObject::parse(result)?.get("configOptions").filter(|options| options.get().starts_with('['))
+    RawObject::parse(result)?
+        .get("configOptions")
+        .filter(|options| options.get().starts_with('['))
 }
 
 /// Replaces the result `null` by `{}`, because some agents send `null` where the schema requires `{}`.
 pub fn null_to_empty(result: &RawValue) -> Box<RawValue> {
-    if result.get() == "null" { to_raw(&serde_json::Map::new()) } else { result.to_owned() }
+    if result.get() == "null" {
+        to_raw(&serde_json::Map::new())
+    } else {
+        result.to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -172,7 +199,10 @@ mod tests {
             r#"{"update":{"content":{"text":"\ud83d","n":1e400},"sessionUpdate":"agent_message_chunk"}, "sessionId":"a\u0062","_meta":{"k":1.10}}"#,
         );
         let view = parse_update(params).unwrap();
-        assert_eq!((view.session_id.as_ref(), view.kind.as_ref()), ("ab", "agent_message_chunk"));
+        assert_eq!(
+            (view.session_id.as_ref(), view.kind.as_ref()),
+            ("ab", "agent_message_chunk")
+        );
         assert_eq!(view.meta.unwrap().get(), r#"{"k":1.10}"#);
         assert!(view.update.get().contains(r"\ud83d"));
         assert!(view.more.is_none());
@@ -185,7 +215,10 @@ mod tests {
         );
         let view = parse_update(params).unwrap();
         assert!(view.meta.is_none());
-        assert_eq!(view.more.unwrap().get(), r#"{"later":[1.10],"a":{"b" :1e400},"a":2}"#);
+        assert_eq!(
+            view.more.unwrap().get(),
+            r#"{"later":[1.10],"a":{"b" :1e400},"a":2}"#
+        );
     }
 
     #[test]
@@ -215,30 +248,54 @@ mod tests {
     #[test]
     fn results_of_real_agents_are_read() {
         assert_eq!(
-            parse::<NewSessionResult<'_>>(raw(r#"{"sessionId":"0","models":{}}"#)).unwrap().session_id,
+            parse::<NewSessionResult<'_>>(raw(r#"{"sessionId":"0","models":{}}"#))
+                .unwrap()
+                .session_id,
             "0"
         );
         assert!(parse::<NewSessionResult<'_>>(raw("null")).is_err());
-        let end = parse::<PromptResult<'_>>(raw(r#"{"stopReason":"max_turn_requests","_meta":{}}"#)).unwrap();
+        let end =
+            parse::<PromptResult<'_>>(raw(r#"{"stopReason":"max_turn_requests","_meta":{}}"#))
+                .unwrap();
         assert_eq!(end.stop_reason, "max_turn_requests");
         assert!(end.usage.is_none());
         assert_eq!(null_to_empty(raw("null")).get(), "{}");
-        assert_eq!(null_to_empty(raw(r#"{"modes":null}"#)).get(), r#"{"modes":null}"#);
-        assert_eq!(parse::<CancelRequest<'_>>(raw(r#"{"requestId":0}"#)).unwrap().request_id.get(), "0");
-        assert_eq!(config_options_of(raw(r#"{"configOptions":[1]}"#)).unwrap().get(), "[1]");
+        assert_eq!(
+            null_to_empty(raw(r#"{"modes":null}"#)).get(),
+            r#"{"modes":null}"#
+        );
+        assert_eq!(
+            parse::<CancelRequest<'_>>(raw(r#"{"requestId":0}"#))
+                .unwrap()
+                .request_id
+                .get(),
+            "0"
+        );
+        assert_eq!(
+            config_options_of(raw(r#"{"configOptions":[1]}"#))
+                .unwrap()
+                .get(),
+            "[1]"
+        );
         assert!(config_options_of(raw("null")).is_none());
     }
 
     #[test]
     fn only_the_top_level_session_id_is_replaced() {
         let ours = ours();
-        let params = raw(r#"{ "a" : {"sessionId":"x"}, "sessionId" : "x" ,"b":["x","\ud800",1.10]}"#);
+        let params =
+            raw(r#"{ "a" : {"sessionId":"x"}, "sessionId" : "x" ,"b":["x","\ud800",1.10]}"#);
         assert_eq!(
             replace_session_id(params, &ours).unwrap().get(),
-            format!(r#"{{ "a" : {{"sessionId":"x"}}, "sessionId" : "{ours}" ,"b":["x","\ud800",1.10]}}"#)
+            format!(
+                r#"{{ "a" : {{"sessionId":"x"}}, "sessionId" : "{ours}" ,"b":["x","\ud800",1.10]}}"#
+            )
         );
         let params = raw(r#"{"requestId": 7 ,"x":{"requestId":7}}"#);
-        assert_eq!(replace_request_id(params, "\"p1\"").get(), r#"{"requestId": "p1" ,"x":{"requestId":7}}"#);
+        assert_eq!(
+            replace_request_id(params, "\"p1\"").get(),
+            r#"{"requestId": "p1" ,"x":{"requestId":7}}"#
+        );
         for same in ["null", "[1]", r#"{"a":1}"#, r#"{"sessionId":null}"#] {
             assert_eq!(replace_session_id(raw(same), &ours).unwrap().get(), same);
         }
@@ -256,7 +313,10 @@ mod tests {
                 r#"{"x":{"sessionId":1}, "sessionId" : "a\"b"}"#,
             ),
         ] {
-            assert_eq!(with_session_id(raw(params), "a\"b").unwrap().get(), expected);
+            assert_eq!(
+                with_session_id(raw(params), "a\"b").unwrap().get(),
+                expected
+            );
         }
         for wrong in ["[]", "1", r#"{"sessionId":"a","sessionId":"b"}"#] {
             assert!(with_session_id(raw(wrong), "a").is_err(), "{wrong}");

@@ -27,9 +27,7 @@ pub enum Inbound {
         outcome: Result<Box<RawValue>, RpcError>,
     },
     /// A line that is not a JSON-RPC message, or a response to an unknown request.
-    InvalidLine {
-        bytes: usize,
-    },
+    InvalidLine { bytes: usize },
 }
 
 /// The messages of one read, or a part of them: `max_batch_bytes` splits a large read.

@@ -68,6 +68,9 @@ mod tests {
 
     #[test]
     fn text_is_cut_at_the_end_of_a_character() {
-        assert_eq!((cut("aä", 2), cut("aä", 3), cut("aä", 9)), ("a", "aä", "aä"));
+        assert_eq!(
+            (cut("aä", 2), cut("aä", 3), cut("aä", 9)),
+            ("a", "aä", "aä")
+        );
     }
 }

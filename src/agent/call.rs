@@ -18,7 +18,8 @@ use crate::jsonrpc::{CallId, RpcError};
 impl Connection {
     /// Sends `$/cancel_request` for a call whose answer is not needed. The agent can stop its work on it.
     pub fn cancel(&self, call: CallId) {
-        let params = to_raw_value(&json!({ "requestId": call.number() })).expect("a number is JSON");
+        let params =
+            to_raw_value(&json!({ "requestId": call.number() })).expect("a number is JSON");
         // A failed send means that the agent is ending, and its work with it.
         drop(self.notify(method::CANCEL_REQUEST, &params));
     }
@@ -56,16 +57,21 @@ impl Process {
         let Ok(call) = connection.call(method, params) else {
             return Err(AgentFailure::from(self.exit().await));
         };
-        let mut open = OpenCall { connection: &connection, call: Some(call) };
+        let mut open = OpenCall {
+            connection: &connection,
+            call: Some(call),
+        };
         let answer = await_answer(&connection, &mut self.batches, &*self.transport, call);
         let Ok(answer) = timeout_at(deadline, answer).await else {
-            return Err(AgentFailure::Timeout { method: method.to_owned() });
+            return Err(AgentFailure::Timeout {
+                method: method.to_owned(),
+            });
         };
         open.call = None;
         match answer {
-            Some(outcome) => {
-                outcome.map_err(|error| AgentFailure::from_rpc_error(error, &self.spec, &self.initialized))
-            }
+            Some(outcome) => outcome.map_err(|error| {
+                AgentFailure::from_rpc_error(error, &self.spec, &self.initialized)
+            }),
             None => Err(AgentFailure::from(self.exit().await)),
         }
     }
@@ -84,11 +90,17 @@ pub(super) async fn await_answer(
         let mut answer = None;
         for message in batch.messages {
             match message {
-                Inbound::Response { call: answered, outcome } if answered == call => answer = Some(outcome),
+                Inbound::Response {
+                    call: answered,
+                    outcome,
+                } if answered == call => answer = Some(outcome),
                 Inbound::Request { id, method, .. } => {
                     let reply = reply_without_client(&method);
                     // An agent that does not read its answers would wait for ever.
-                    if connection.answer(id, reply.as_deref().map_err(|error| &**error), ()).is_err() {
+                    if connection
+                        .answer(id, reply.as_deref().map_err(|error| &**error), ())
+                        .is_err()
+                    {
                         transport.begin_close();
                     }
                 }
@@ -112,7 +124,11 @@ pub(super) async fn await_answer(
 /// The answer to a request of the agent that no client can answer.
 fn reply_without_client(method: &str) -> Outcome {
     let kind = RequestKind::from_method(method);
-    if kind.is_question() { kind.cancelled_reply() } else { Err(acp::method_not_found(method)) }
+    if kind.is_question() {
+        kind.cancelled_reply()
+    } else {
+        Err(acp::method_not_found(method))
+    }
 }
 
 #[cfg(test)]
@@ -126,7 +142,13 @@ mod tests {
 
     async fn connect() -> (Process, MemoryAgent) {
         let spec = AgentSpec::removed("a".parse().unwrap());
-        let key = ProcessKey::new(&spec, Tenant::default(), spec.client_capabilities(), Vec::new(), None);
+        let key = ProcessKey::new(
+            &spec,
+            Tenant::default(),
+            spec.client_capabilities(),
+            Vec::new(),
+            None,
+        );
         memory::connect(&Arc::new(spec), &key).await
     }
 
@@ -135,20 +157,31 @@ mod tests {
         let (mut process, mut agent) = connect().await;
         let params = RawValue::from_string("{}".to_owned()).unwrap();
         let answer = async {
-            assert_eq!(agent.next_line().await, r#"{"jsonrpc":"2.0","id":2,"method":"m","params":{}}"#);
+            assert_eq!(
+                agent.next_line().await,
+                r#"{"jsonrpc":"2.0","id":2,"method":"m","params":{}}"#
+            );
             for method in ["session/request_permission", "elicitation/create", "x"] {
-                agent.send(&format!("{{\"id\":0,\"method\":\"{method}\"}}\n")).await;
+                agent
+                    .send(&format!("{{\"id\":0,\"method\":\"{method}\"}}\n"))
+                    .await;
             }
-            agent.send("no json\n{\"id\":9,\"result\":{}}\n{\"id\":2,\"result\":7}\n").await;
+            agent
+                .send("no json\n{\"id\":9,\"result\":{}}\n{\"id\":2,\"result\":7}\n")
+                .await;
             let mut lines = Vec::new();
             for _ in 0..3 {
                 lines.push(agent.next_line().await);
             }
             lines
         };
-        let (result, lines) = tokio::join!(process.call("m", &params, Duration::from_secs(10)), answer);
+        let (result, lines) =
+            tokio::join!(process.call("m", &params, Duration::from_secs(10)), answer);
         assert_eq!(result.unwrap().get(), "7");
-        assert!(lines[0].contains(r#""result":{"outcome":{"outcome":"cancelled"}}"#), "{lines:?}");
+        assert!(
+            lines[0].contains(r#""result":{"outcome":{"outcome":"cancelled"}}"#),
+            "{lines:?}"
+        );
         assert!(
             lines[1].contains(r#""result":{"action":"cancel"}"#) && lines[2].contains("-32601"),
             "{lines:?}"
@@ -159,12 +192,23 @@ mod tests {
     async fn late_call_is_cancelled_at_the_agent() {
         let (mut process, mut agent) = connect().await;
         let params = RawValue::from_string("{}".to_owned()).unwrap();
-        let failure = process.call("m", &params, Duration::from_secs(1)).await.unwrap_err();
+        let failure = process
+            .call("m", &params, Duration::from_secs(1))
+            .await
+            .unwrap_err();
         assert!(matches!(failure, AgentFailure::Timeout { .. }), "{failure}");
         agent.next_line().await;
-        assert!(agent.next_line().await.contains(r#""method":"$/cancel_request","params":{"requestId":2}"#));
+        assert!(
+            agent
+                .next_line()
+                .await
+                .contains(r#""method":"$/cancel_request","params":{"requestId":2}"#)
+        );
         drop(agent);
-        let failure = process.call("m", &params, Duration::from_secs(1)).await.unwrap_err();
+        let failure = process
+            .call("m", &params, Duration::from_secs(1))
+            .await
+            .unwrap_err();
         assert!(matches!(failure, AgentFailure::Exited(_)), "{failure}");
     }
 }

@@ -16,7 +16,10 @@ pub struct Catalogue {
 
 impl Catalogue {
     pub fn new(agents: impl IntoIterator<Item = AgentSpec>) -> Self {
-        let agents = agents.into_iter().map(|spec| (spec.name.clone(), Arc::new(spec))).collect();
+        let agents = agents
+            .into_iter()
+            .map(|spec| (spec.name.clone(), Arc::new(spec)))
+            .collect();
         Self { agents }
     }
 
@@ -36,7 +39,9 @@ impl Catalogue {
     #[must_use]
     pub fn with_members(mut self, members: impl IntoIterator<Item = AgentSpec>) -> Self {
         for spec in members {
-            self.agents.entry(spec.name.clone()).or_insert_with(|| Arc::new(spec));
+            self.agents
+                .entry(spec.name.clone())
+                .or_insert_with(|| Arc::new(spec));
         }
         self
     }
@@ -78,8 +83,15 @@ mod tests {
 
     fn spec(name: &str, arg: &str, mcp: &Arc<BTreeMap<String, McpServer>>) -> AgentSpec {
         let mcp = Arc::clone(mcp);
-        let endpoint = Endpoint::Command { program: "a".into(), args: vec![arg.into()] };
-        AgentSpec { endpoint, mcp, ..AgentSpec::removed(name.parse().unwrap()) }
+        let endpoint = Endpoint::Command {
+            program: "a".into(),
+            args: vec![arg.into()],
+        };
+        AgentSpec {
+            endpoint,
+            mcp,
+            ..AgentSpec::removed(name.parse().unwrap())
+        }
     }
 
     fn server(command: &str) -> Arc<BTreeMap<String, McpServer>> {
@@ -98,7 +110,8 @@ mod tests {
         let x = server("x");
         let first = Catalogue::new([spec("a", "1", &x), spec("b", "1", &x), spec("c", "1", &x)]);
         let x = server("x");
-        let second = Catalogue::new([spec("a", "1", &x), spec("b", "2", &x)]).reusing_entries_of(&first);
+        let second =
+            Catalogue::new([spec("a", "1", &x), spec("b", "2", &x)]).reusing_entries_of(&first);
         let same = |one: &Catalogue, other: &Catalogue, name: &str| {
             let name: AgentName = name.parse().unwrap();
             Arc::ptr_eq(one.agent(&name).unwrap(), other.agent(&name).unwrap())
@@ -107,7 +120,8 @@ mod tests {
         assert!(!same(&first, &second, "b"));
         assert!(second.agent(&"c".parse().unwrap()).is_none());
         let y = server("y");
-        let third = Catalogue::new([spec("a", "1", &y), spec("b", "2", &y)]).reusing_entries_of(&second);
+        let third =
+            Catalogue::new([spec("a", "1", &y), spec("b", "2", &y)]).reusing_entries_of(&second);
         assert!(
             !same(&second, &third, "a") && !same(&second, &third, "b"),
             "every entry contains the server"

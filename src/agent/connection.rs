@@ -80,7 +80,18 @@ impl Connection {
             over.send_replace(Some(why));
         });
         let outlives_gateway = origin.offset.is_some();
-        (Self { tables, secrets, dialect, outgoing, replies, outlives_gateway, read_end: watch }, receiver)
+        (
+            Self {
+                tables,
+                secrets,
+                dialect,
+                outgoing,
+                replies,
+                outlives_gateway,
+                read_end: watch,
+            },
+            receiver,
+        )
     }
 
     fn tables(&self) -> MutexGuard<'_, PendingTables> {
@@ -130,7 +141,11 @@ impl Connection {
     /// Encodes a message and passes the replies of the dialect to the reader.
     fn encode(&self, message: Outgoing<'_>) -> Bytes {
         let encoded = self.dialect.encode(message);
-        if let Some(replies) = self.replies.as_deref().filter(|_| !encoded.replies.is_empty()) {
+        if let Some(replies) = self
+            .replies
+            .as_deref()
+            .filter(|_| !encoded.replies.is_empty())
+        {
             replies.push(encoded.replies);
         }
         encoded.lines
@@ -153,7 +168,11 @@ impl Connection {
     /// Sends a notification after all earlier messages, and before the answers that follow from it.
     pub fn notify(&self, method: &str, params: &RawValue) -> Result<(), Closed> {
         let lines = self.encode(Outgoing::Notification { method, params });
-        if lines.is_empty() { Ok(()) } else { self.outgoing.send_reserved(lines) }
+        if lines.is_empty() {
+            Ok(())
+        } else {
+            self.outgoing.send_reserved(lines)
+        }
     }
 
     /// Sends a notification whose delivery is reported. The receiver completes when the pipe of a child, the host of a remote
@@ -179,7 +198,9 @@ impl Connection {
         outcome: Result<&RawValue, &RawValue>,
         held: impl Send + 'static,
     ) -> Result<(), Closed> {
-        let Some(raw) = self.tables().resolve_request(id) else { return Ok(()) };
+        let Some(raw) = self.tables().resolve_request(id) else {
+            return Ok(());
+        };
         let line = self.encode(Outgoing::Answer { id: &raw, outcome });
         if line.is_empty() {
             return Ok(());

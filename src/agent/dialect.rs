@@ -66,7 +66,10 @@ pub struct Encoded {
 
 impl From<Bytes> for Encoded {
     fn from(lines: Bytes) -> Self {
-        Self { lines, replies: Vec::new() }
+        Self {
+            lines,
+            replies: Vec::new(),
+        }
     }
 }
 
@@ -85,8 +88,14 @@ pub trait Dialect: fmt::Debug + Send + Sync {
         let line = match message {
             Outgoing::Request { id, method, params } => jsonrpc::request(id, method, params),
             Outgoing::Notification { method, params } => jsonrpc::notification(method, params),
-            Outgoing::Answer { id, outcome: Ok(result) } => jsonrpc::result(id, result),
-            Outgoing::Answer { id, outcome: Err(error) } => jsonrpc::error(id, error),
+            Outgoing::Answer {
+                id,
+                outcome: Ok(result),
+            } => jsonrpc::result(id, result),
+            Outgoing::Answer {
+                id,
+                outcome: Err(error),
+            } => jsonrpc::error(id, error),
         };
         line.into()
     }
@@ -98,8 +107,17 @@ pub trait Dialect: fmt::Debug + Send + Sync {
 
     /// Decodes a line and appends its messages.
     fn decode(&self, line: Line<'_>, messages: &mut Vec<Decoded>) {
-        let Line { block, range, is_utf8, max_json_depth } = line;
-        let update = if is_utf8 { UpdateLine::scan(block, range.clone(), max_json_depth) } else { None };
+        let Line {
+            block,
+            range,
+            is_utf8,
+            max_json_depth,
+        } = line;
+        let update = if is_utf8 {
+            UpdateLine::scan(block, range.clone(), max_json_depth)
+        } else {
+            None
+        };
         messages.push(match update {
             Some(update) => Decoded::Update(update),
             None => match jsonrpc::parse(&block[range.clone()], max_json_depth) {
@@ -114,17 +132,29 @@ pub trait Dialect: fmt::Debug + Send + Sync {
 
     /// The method that signs in with one of `authMethods`. The params are `{methodId}`.
     fn login_method(&self) -> &'static str {
-        if self.is_v1() { method::AUTHENTICATE } else { method::AUTH_LOGIN }
+        if self.is_v1() {
+            method::AUTHENTICATE
+        } else {
+            method::AUTH_LOGIN
+        }
     }
 
     /// The method that signs out.
     fn logout_method(&self) -> &'static str {
-        if self.is_v1() { method::LOGOUT } else { method::AUTH_LOGOUT }
+        if self.is_v1() {
+            method::LOGOUT
+        } else {
+            method::AUTH_LOGOUT
+        }
     }
 
     /// The method that restores a session and replays its history.
     fn replay_method(&self) -> &'static str {
-        if self.is_v1() { method::SESSION_LOAD } else { method::SESSION_RESUME }
+        if self.is_v1() {
+            method::SESSION_LOAD
+        } else {
+            method::SESSION_RESUME
+        }
     }
 
     /// Returns true if sessions have modes. Otherwise, the mode is the option with the category `mode`.
@@ -178,8 +208,14 @@ mod tests {
         assert_eq!(first.replay_method(), v1::AGENT_METHOD_NAMES.session_load);
         assert_eq!(second.login_method(), v2::AGENT_METHOD_NAMES.auth_login);
         assert_eq!(second.logout_method(), v2::AGENT_METHOD_NAMES.auth_logout);
-        assert_eq!(second.replay_method(), v2::AGENT_METHOD_NAMES.session_resume);
-        assert_eq!((first.version(), second.version()), (AcpVersion::V1, AcpVersion::V2));
+        assert_eq!(
+            second.replay_method(),
+            v2::AGENT_METHOD_NAMES.session_resume
+        );
+        assert_eq!(
+            (first.version(), second.version()),
+            (AcpVersion::V1, AcpVersion::V2)
+        );
     }
 
     #[test]
@@ -188,10 +224,35 @@ mod tests {
         let id = PendingTables::default().register_call();
         let params = raw(r#"{"a":1.10}"#);
         for (message, line) in [
-            (Outgoing::Request { id, method: "m", params }, r#""id":1,"method":"m","params":{"a":1.10}"#),
-            (Outgoing::Notification { method: "m", params }, r#""method":"m","params":{"a":1.10}"#),
-            (Outgoing::Answer { id: raw("\"x\""), outcome: Ok(params) }, r#""id":"x","result":{"a":1.10}"#),
-            (Outgoing::Answer { id: raw("0"), outcome: Err(params) }, r#""id":0,"error":{"a":1.10}"#),
+            (
+                Outgoing::Request {
+                    id,
+                    method: "m",
+                    params,
+                },
+                r#""id":1,"method":"m","params":{"a":1.10}"#,
+            ),
+            (
+                Outgoing::Notification {
+                    method: "m",
+                    params,
+                },
+                r#""method":"m","params":{"a":1.10}"#,
+            ),
+            (
+                Outgoing::Answer {
+                    id: raw("\"x\""),
+                    outcome: Ok(params),
+                },
+                r#""id":"x","result":{"a":1.10}"#,
+            ),
+            (
+                Outgoing::Answer {
+                    id: raw("0"),
+                    outcome: Err(params),
+                },
+                r#""id":0,"error":{"a":1.10}"#,
+            ),
         ] {
             let line = format!("{{\"jsonrpc\":\"2.0\",{line}}}\n");
             let encoded = Acp(AcpVersion::V1).encode(message);
@@ -213,11 +274,19 @@ mod tests {
         for line in block.lines() {
             let range = start..start + line.len();
             start = range.end + 1;
-            let line = Line { block: block.as_bytes(), range, is_utf8: true, max_json_depth: 9 };
+            let line = Line {
+                block: block.as_bytes(),
+                range,
+                is_utf8: true,
+                max_json_depth: 9,
+            };
             Acp(AcpVersion::V2).decode(line, &mut messages);
         }
-        let [Decoded::Update(update), Decoded::Message(Message::Request { .. }), Decoded::Invalid] =
-            &messages[..]
+        let [
+            Decoded::Update(update),
+            Decoded::Message(Message::Request { .. }),
+            Decoded::Invalid,
+        ] = &messages[..]
         else {
             panic!("{messages:?}");
         };

@@ -13,7 +13,10 @@ use crate::types::AgentKind;
 #[derive(Clone, PartialEq, Eq)]
 pub enum Endpoint {
     /// A child process with its program resolved.
-    Command { program: PathBuf, args: Vec<OsString> },
+    Command {
+        program: PathBuf,
+        args: Vec<OsString>,
+    },
     /// A process of the member of the fleet with the name of the entry, and the roots of the member.
     Member(RemoteFolders),
     /// An agent on another host.
@@ -65,7 +68,9 @@ impl Endpoint {
 impl RemoteEndpoint {
     /// The host with its port, for texts.
     pub fn host(&self) -> &str {
-        self.url.authority().map_or("", |authority| authority.as_str())
+        self.url
+            .authority()
+            .map_or("", |authority| authority.as_str())
     }
 
     pub fn uses_tls(&self) -> bool {
@@ -82,7 +87,9 @@ impl RemoteFolders {
     /// The folder of a session: the requested one, or the first one. `None` if the requested folder is not below one of
     /// these folders. Compares names only, because the gateway cannot read the other host.
     pub fn folder(&self, requested: Option<&str>) -> Option<String> {
-        let Some(requested) = requested else { return self.0.first().cloned() };
+        let Some(requested) = requested else {
+            return self.0.first().cloned();
+        };
         let mut folder = PathBuf::new();
         for part in Path::new(requested).components() {
             match part {
@@ -91,8 +98,13 @@ impl RemoteFolders {
                 Component::ParentDir | Component::Prefix(_) => return None,
             }
         }
-        let allowed = !requested.contains('\0') && self.0.iter().any(|allowed| folder.starts_with(allowed));
-        if allowed { folder.into_os_string().into_string().ok() } else { None }
+        let allowed =
+            !requested.contains('\0') && self.0.iter().any(|allowed| folder.starts_with(allowed));
+        if allowed {
+            folder.into_os_string().into_string().ok()
+        } else {
+            None
+        }
     }
 }
 
@@ -100,9 +112,10 @@ impl fmt::Debug for Endpoint {
     /// Omits arguments and headers, because they may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Command { program, .. } => {
-                f.debug_struct("Command").field("program", program).finish_non_exhaustive()
-            }
+            Self::Command { program, .. } => f
+                .debug_struct("Command")
+                .field("program", program)
+                .finish_non_exhaustive(),
             Self::Member(roots) => f.debug_tuple("Member").field(roots).finish(),
             Self::Remote(remote) => fmt::Debug::fmt(remote, f),
         }
@@ -111,7 +124,9 @@ impl fmt::Debug for Endpoint {
 
 impl fmt::Debug for RemoteEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteEndpoint").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("RemoteEndpoint")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
     }
 }
 
@@ -133,22 +148,43 @@ mod tests {
             (Some("/srv/project/./a//b/"), "/srv/project/a/b"),
             (Some("/data"), "/data"),
         ] {
-            assert_eq!(endpoint.folders.folder(requested).as_deref(), Some(folder), "{requested:?}");
+            assert_eq!(
+                endpoint.folders.folder(requested).as_deref(),
+                Some(folder),
+                "{requested:?}"
+            );
         }
-        for outside in
-            ["/", "/srv", "/srv/project-secret", "/srv/project/../x", "srv/project", "", "a", "/data/\0"]
-        {
+        for outside in [
+            "/",
+            "/srv",
+            "/srv/project-secret",
+            "/srv/project/../x",
+            "srv/project",
+            "",
+            "a",
+            "/data/\0",
+        ] {
             assert_eq!(endpoint.folders.folder(Some(outside)), None, "{outside}");
         }
-        assert_eq!((endpoint.host(), endpoint.uses_tls()), ("agent.example", true));
+        assert_eq!(
+            (endpoint.host(), endpoint.uses_tls()),
+            ("agent.example", true)
+        );
         for (url, uses_tls, uses_http) in [
             ("wss://a/acp", true, false),
             ("ws://a/acp", false, false),
             ("https://a/acp", true, true),
             ("http://a/acp", false, true),
         ] {
-            let endpoint = RemoteEndpoint { url: Uri::from_static(url), ..endpoint.clone() };
-            assert_eq!((endpoint.uses_tls(), endpoint.uses_http()), (uses_tls, uses_http), "{url}");
+            let endpoint = RemoteEndpoint {
+                url: Uri::from_static(url),
+                ..endpoint.clone()
+            };
+            assert_eq!(
+                (endpoint.uses_tls(), endpoint.uses_http()),
+                (uses_tls, uses_http),
+                "{url}"
+            );
         }
     }
 }

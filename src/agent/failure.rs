@@ -41,7 +41,9 @@ impl fmt::Display for AgentExit {
             (Some(reason), _, _) => write!(f, "stopped by the gateway: {reason}"),
             (None, Some(signal), _) => {
                 write!(f, "ended by signal {signal}")?;
-                self.exceeded_limit.as_ref().map_or(Ok(()), |limit| write!(f, ": it exceeded {limit}"))
+                self.exceeded_limit
+                    .as_ref()
+                    .map_or(Ok(()), |limit| write!(f, ": it exceeded {limit}"))
             }
             (None, None, Some(code)) => write!(f, "exited with code {code}"),
             (None, None, None) => f.write_str("closed its stdout"),
@@ -81,14 +83,18 @@ pub enum AgentFailure {
     #[error("the agent did not answer {method} in time")]
     Timeout { method: String },
     /// The start timeout of the agent's entry expired.
-    #[error("the agent did not answer initialize within {timeout:?} (agents.{agent}.start_timeout)")]
+    #[error(
+        "the agent did not answer initialize within {timeout:?} (agents.{agent}.start_timeout)"
+    )]
     StartTimeout { agent: AgentName, timeout: Duration },
 }
 
 impl From<AgentExit> for AgentFailure {
     fn from(exit: AgentExit) -> Self {
         match exit.disconnected {
-            Some(_) => Self::Disconnected { reason: exit.to_string() },
+            Some(_) => Self::Disconnected {
+                reason: exit.to_string(),
+            },
             None => Self::Exited(exit),
         }
     }
@@ -98,7 +104,9 @@ impl From<SpawnError> for AgentFailure {
     fn from(error: SpawnError) -> Self {
         match error {
             SpawnError::Folder(error) => error.into(),
-            error => Self::Start { detail: with_cause(&error) },
+            error => Self::Start {
+                detail: with_cause(&error),
+            },
         }
     }
 }
@@ -112,15 +120,24 @@ impl AgentFailure {
     /// The failure for an entry that was removed from the configuration.
     pub fn removed() -> Self {
         let detail =
-            "it is no longer in the gateway's configuration; its sessions can still be read".to_owned();
+            "it is no longer in the gateway's configuration; its sessions can still be read"
+                .to_owned();
         Self::Start { detail }
     }
 
     /// Converts an error response. A missing sign-in has its own variant.
-    pub fn from_rpc_error(error: RpcError, spec: &AgentSpec, initialized: &InitializeResult) -> Self {
+    pub fn from_rpc_error(
+        error: RpcError,
+        spec: &AgentSpec,
+        initialized: &InitializeResult,
+    ) -> Self {
         if sign_in::is_required(&error) {
             let next_step = next_step(spec, initialized);
-            Self::AuthRequired { auth_methods: initialized.auth_methods.clone(), error, next_step }
+            Self::AuthRequired {
+                auth_methods: initialized.auth_methods.clone(),
+                error,
+                next_step,
+            }
         } else {
             Self::Rpc(error)
         }
@@ -129,5 +146,7 @@ impl AgentFailure {
 
 /// An error with its cause: the operator must see that a file is not executable, for example.
 pub(super) fn with_cause(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+    error
+        .source()
+        .map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }

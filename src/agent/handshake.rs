@@ -30,15 +30,26 @@ impl Handshake<'_> {
     /// Initializes the agent behind an open transport within `start_timeout`.
     pub(super) async fn run(
         self,
-        Channel { incoming, outgoing, transport, origin }: Channel<impl AsyncRead + Send + Unpin + 'static>,
+        Channel {
+            incoming,
+            outgoing,
+            transport,
+            origin,
+        }: Channel<impl AsyncRead + Send + Unpin + 'static>,
         limits: &Arc<Limits>,
         shutdown: &Shutdown,
     ) -> Result<Process, FailedStart> {
         let spec = self.spec;
         let masked = (spec.settings.max_line_bytes, &*spec.secrets);
         let dialect = Arc::clone(&self.dialect);
-        let (connection, mut batches) =
-            Connection::start((incoming, origin), outgoing, dialect, masked, limits, shutdown);
+        let (connection, mut batches) = Connection::start(
+            (incoming, origin),
+            outgoing,
+            dialect,
+            masked,
+            limits,
+            shutdown,
+        );
         let timeout = spec.settings.start_timeout;
         let initialized = self.initialize(&connection, &mut batches, &*transport);
         let failure = match tokio::time::timeout(timeout, initialized).await {
@@ -57,7 +68,10 @@ impl Handshake<'_> {
             }
             Ok(Err(Some(failure))) => failure,
             Ok(Err(None)) => agent_exit(&connection, &*transport).await.into(),
-            Err(_) => AgentFailure::StartTimeout { agent: spec.name.clone(), timeout },
+            Err(_) => AgentFailure::StartTimeout {
+                agent: spec.name.clone(),
+                timeout,
+            },
         };
         Err(FailedStart::of(failure, transport))
     }
@@ -76,12 +90,19 @@ impl Handshake<'_> {
         };
         let version = self.dialect.version();
         let params = acp::initialize(version, self.gateway_version, offer);
-        let call = connection.call(acp::method::INITIALIZE, &params).map_err(|_| None)?;
+        let call = connection
+            .call(acp::method::INITIALIZE, &params)
+            .map_err(|_| None)?;
         // A message before the handshake belongs to no session.
-        let answer = await_answer(connection, batches, transport, call).await.ok_or(None)?;
+        let answer = await_answer(connection, batches, transport, call)
+            .await
+            .ok_or(None)?;
         let result = answer.map_err(|error| Some(AgentFailure::Rpc(error)))?;
-        InitializeResult::parse(&result, version)
-            .map_err(|error| Some(AgentFailure::Start { detail: error.to_string() }))
+        InitializeResult::parse(&result, version).map_err(|error| {
+            Some(AgentFailure::Start {
+                detail: error.to_string(),
+            })
+        })
     }
 }
 
@@ -96,12 +117,20 @@ mod tests {
     use crate::types::Tenant;
 
     /// Runs the handshake while `play` plays the agent.
-    async fn start(play: impl AsyncFnOnce(&mut MemoryAgent)) -> (Result<Process, FailedStart>, MemoryAgent) {
+    async fn start(
+        play: impl AsyncFnOnce(&mut MemoryAgent),
+    ) -> (Result<Process, FailedStart>, MemoryAgent) {
         let (channel, mut agent) = memory::open();
         let mut spec = AgentSpec::removed("a".parse().unwrap());
         spec.secrets = vec!["hunter2-key".to_owned()];
         let spec = Arc::new(spec);
-        let key = ProcessKey::new(&spec, Tenant::default(), ClientCapabilities::default(), Vec::new(), None);
+        let key = ProcessKey::new(
+            &spec,
+            Tenant::default(),
+            ClientCapabilities::default(),
+            Vec::new(),
+            None,
+        );
         let handshake = Handshake {
             spec: &spec,
             key: &key,
@@ -109,7 +138,8 @@ mod tests {
             gateway_version: "test",
         };
         let (limits, shutdown) = (Arc::new(Limits::default()), Shutdown::new());
-        let (started, ()) = tokio::join!(handshake.run(channel, &limits, &shutdown), play(&mut agent));
+        let (started, ()) =
+            tokio::join!(handshake.run(channel, &limits, &shutdown), play(&mut agent));
         (started, agent)
     }
 
@@ -118,23 +148,32 @@ mod tests {
         let (started, mut agent) = start(async |agent| agent.initialize().await).await;
         let mut process = started.unwrap();
         assert!(process.terminals().is_none() && process.tree().is_none() && !process.has_ended());
-        agent.send("{\"jsonrpc\":\"2.0\",\"method\":\"a\",\"params\":{}}\nnoise\n").await;
+        agent
+            .send("{\"jsonrpc\":\"2.0\",\"method\":\"a\",\"params\":{}}\nnoise\n")
+            .await;
         let batch = process.batches.recv().await.unwrap();
         assert!(matches!(
             batch.messages[..],
-            [Inbound::Notification { .. }, Inbound::InvalidLine { bytes: 5 }]
+            [
+                Inbound::Notification { .. },
+                Inbound::InvalidLine { bytes: 5 }
+            ]
         ));
         drop(agent);
         assert!(process.batches.recv().await.is_none());
         let exit = process.exit().await;
-        assert_eq!((exit.exit_code, &*exit.stderr_tail), (None, "the key is [secret]"));
+        assert_eq!(
+            (exit.exit_code, &*exit.stderr_tail),
+            (None, "the key is [secret]")
+        );
         assert!(process.has_ended());
         process.stop().await;
     }
 
     #[tokio::test]
     async fn failed_handshake_closes_the_transport() {
-        let rejected = "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no\"}}\n";
+        let rejected =
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no\"}}\n";
         let (started, agent) = start(async |agent| {
             agent.next_line().await;
             agent.send(rejected).await;
@@ -149,13 +188,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn silent_agent_times_out() {
         let (started, agent) = start(async |agent| drop(agent.next_line().await)).await;
-        assert!(matches!(started.unwrap_err().failure, AgentFailure::StartTimeout { .. }));
+        assert!(matches!(
+            started.unwrap_err().failure,
+            AgentFailure::StartTimeout { .. }
+        ));
         assert!(agent.is_closing());
     }
 
     #[tokio::test]
     async fn agent_that_ends_before_its_answer_is_reported() {
         let (started, _agent) = start(async |agent| agent.end()).await;
-        assert!(matches!(started.unwrap_err().failure, AgentFailure::Exited(_)));
+        assert!(matches!(
+            started.unwrap_err().failure,
+            AgentFailure::Exited(_)
+        ));
     }
 }

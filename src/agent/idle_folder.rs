@@ -23,8 +23,14 @@ impl IdleFolders {
         let prefix = format!(".idle-{:x}-{:x}-", data.dev(), data.ino());
         for entry in std::fs::read_dir(&root)? {
             let entry = entry?;
-            if entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes()) {
-                drop(IdleFolder { path: Some(entry.path()) });
+            if entry
+                .file_name()
+                .as_encoded_bytes()
+                .starts_with(prefix.as_bytes())
+            {
+                drop(IdleFolder {
+                    path: Some(entry.path()),
+                });
             }
         }
         Ok(Self { root, prefix })
@@ -48,7 +54,9 @@ pub struct IdleFolder {
 
 impl IdleFolder {
     pub fn path(&self) -> &Path {
-        self.path.as_deref().expect("only the end of the value removes the path")
+        self.path
+            .as_deref()
+            .expect("only the end of the value removes the path")
     }
 
     /// The path of the folder after [`IdleFolder::rename`].
@@ -104,10 +112,16 @@ mod tests {
 
     #[test]
     fn start_removes_the_folders_of_an_earlier_process_of_the_same_gateway() {
-        let (root, data, other) =
-            (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (root, data, other) = (
+            tempfile::tempdir().unwrap(),
+            tempfile::tempdir().unwrap(),
+            tempfile::tempdir().unwrap(),
+        );
         let create = |data: &tempfile::TempDir| {
-            let folder = IdleFolders::new(root.path(), data.path()).unwrap().create().unwrap();
+            let folder = IdleFolders::new(root.path(), data.path())
+                .unwrap()
+                .create()
+                .unwrap();
             let path = folder.path().to_owned();
             // As a process that was killed.
             std::mem::forget(folder);
@@ -116,6 +130,9 @@ mod tests {
         let (_ours, foreign) = (create(&data), create(&other));
         std::fs::create_dir(root.path().join("session")).unwrap();
         IdleFolders::new(root.path(), data.path()).unwrap();
-        assert_eq!(names(root.path()), [foreign.file_name().unwrap().to_str().unwrap(), "session"]);
+        assert_eq!(
+            names(root.path()),
+            [foreign.file_name().unwrap().to_str().unwrap(), "session"]
+        );
     }
 }

@@ -26,8 +26,8 @@ use crate::jsonrpc::RpcError;
 use crate::process::{ChildIsolation, ChildSpec, SpawnError, Spawner, resolve};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{
-    AgentDialect, AgentName, AgentSettings, AppliedIsolation, FolderError, Isolation, Limits, Tenant,
-    random_uuid,
+    AgentDialect, AgentName, AgentSettings, AppliedIsolation, FolderError, Isolation, Limits,
+    Tenant, random_uuid,
 };
 
 /// Starts agents.
@@ -51,58 +51,113 @@ impl Launcher {
         audit: Audit,
         version: &'static str,
     ) -> Self {
-        Self { spawner, limits, shutdown, audit, version, idle_folders: None, v1_only: Arc::default() }
+        Self {
+            spawner,
+            limits,
+            shutdown,
+            audit,
+            version,
+            idle_folders: None,
+            v1_only: Arc::default(),
+        }
     }
 
     /// Lets processes start with a folder before their session exists.
     #[must_use]
     pub fn with_idle_folders(self, folders: IdleFolders) -> Self {
-        Self { idle_folders: Some(folders), ..self }
+        Self {
+            idle_folders: Some(folders),
+            ..self
+        }
     }
 
     /// A launcher whose program does not exist.
     #[cfg(test)]
-    pub(crate) fn without_programs(limits: &Arc<Limits>, shutdown: &Shutdown, audit: &Audit) -> Self {
+    pub(crate) fn without_programs(
+        limits: &Arc<Limits>,
+        shutdown: &Shutdown,
+        audit: &Audit,
+    ) -> Self {
         let nowhere = std::path::PathBuf::from("/nonexistent");
-        let spawner = Spawner::new(nowhere.clone(), nowhere, shutdown.clone(), Arc::clone(limits));
-        Self::new(spawner, Arc::clone(limits), shutdown.clone(), audit.clone(), "test")
+        let spawner = Spawner::new(
+            nowhere.clone(),
+            nowhere,
+            shutdown.clone(),
+            Arc::clone(limits),
+        );
+        Self::new(
+            spawner,
+            Arc::clone(limits),
+            shutdown.clone(),
+            audit.clone(),
+            "test",
+        )
     }
 
     /// The isolation that this machine applies for an entry.
     pub fn applied_isolation(&self, spec: &AgentSpec) -> AppliedIsolation {
         let applied = self.spawner.sandbox().applied(spec.settings.isolation);
-        AppliedIsolation { agent_sandbox_off: !self.sandbox_off(spec).is_empty(), ..applied }
+        AppliedIsolation {
+            agent_sandbox_off: !self.sandbox_off(spec).is_empty(),
+            ..applied
+        }
     }
 
     /// The variables that switch off the agent's own sandbox, because it fails with the isolation of the entry. A variable of
     /// the entry has precedence.
     fn sandbox_off(&self, spec: &AgentSpec) -> Vec<(&'static str, &'static str)> {
-        let fails = self.spawner.sandbox().forbids_mounts(spec.settings.isolation);
-        let known = spec.known.filter(|_| fails).into_iter().flat_map(|known| known.row.sandbox_off());
-        known.filter(|(name, _)| !spec.has_variable(name)).copied().collect()
+        let fails = self
+            .spawner
+            .sandbox()
+            .forbids_mounts(spec.settings.isolation);
+        let known = spec
+            .known
+            .filter(|_| fails)
+            .into_iter()
+            .flat_map(|known| known.row.sandbox_off());
+        known
+            .filter(|(name, _)| !spec.has_variable(name))
+            .copied()
+            .collect()
     }
 
     /// Creates the folder of a process that starts before its session. `None` if such a process gets folders later or
     /// needs none, and at the level `strict`: its command contains the path of the folder.
-    pub(crate) async fn create_idle_folder(&self, spec: &AgentSpec, tenant: &Tenant) -> Option<IdleFolder> {
+    pub(crate) async fn create_idle_folder(
+        &self,
+        spec: &AgentSpec,
+        tenant: &Tenant,
+    ) -> Option<IdleFolder> {
         let level = spec.settings.isolation;
-        let grants_later = level == Isolation::Strict || self.spawner.sandbox().grants_folders_later(level);
-        let folders = self.idle_folders.clone().filter(|_| level.restricts_folders() && !grants_later)?;
+        let grants_later =
+            level == Isolation::Strict || self.spawner.sandbox().grants_folders_later(level);
+        let folders = self
+            .idle_folders
+            .clone()
+            .filter(|_| level.restricts_folders() && !grants_later)?;
         let (spawner, home) = (self.spawner.clone(), spec.home_of(tenant));
         let create = move || {
             let folder = folders.create()?;
-            spawner.sandbox().own_folder(folder.path(), &home).map_err(io::Error::other)?;
+            spawner
+                .sandbox()
+                .own_folder(folder.path(), &home)
+                .map_err(io::Error::other)?;
             Ok(folder)
         };
         let created: io::Result<IdleFolder> = self.shutdown.spawn_blocking(create).await.ok()?;
-        let failed = |error: &_| tracing::warn!(%error, "could not create the folder of an idle process");
+        let failed =
+            |error: &_| tracing::warn!(%error, "could not create the folder of an idle process");
         created.inspect_err(failed).ok()
     }
 
     /// Starts the agent with the newest version that the agent and its entry support. An agent that supports
     /// only v1 is started again: it ignored the v2 fields of `initialize`, so it assumes that the client has
     /// no capabilities.
-    pub async fn launch(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<Process, FailedStart> {
+    pub async fn launch(
+        &self,
+        spec: &Arc<AgentSpec>,
+        key: &ProcessKey,
+    ) -> Result<Process, FailedStart> {
         match spec.settings.dialect {
             AgentDialect::Acp => self.launch_acp(spec, key).await,
             AgentDialect::StreamJson => self.launch_for_session(spec, key).await,
@@ -110,7 +165,11 @@ impl Launcher {
         }
     }
 
-    async fn launch_acp(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<Process, FailedStart> {
+    async fn launch_acp(
+        &self,
+        spec: &Arc<AgentSpec>,
+        key: &ProcessKey,
+    ) -> Result<Process, FailedStart> {
         let v1_only = lock_or_abort(self.v1_only.lock()).get(&spec.name).cloned();
         let known = v1_only.is_some_and(|older| Arc::ptr_eq(&older, spec));
         if known || AcpVersion::from_number(spec.settings.protocol) != Some(AcpVersion::V2) {
@@ -143,7 +202,10 @@ impl Launcher {
         spec: &Arc<AgentSpec>,
         key: &ProcessKey,
     ) -> Result<Process, FailedStart> {
-        let restore = key.session.as_ref().and_then(|session| session.restore.as_deref());
+        let restore = key
+            .session
+            .as_ref()
+            .and_then(|session| session.restore.as_deref());
         let cwd = key.session.as_ref().map(|session| session.cwd.clone());
         let new = StartedSession {
             id: cwd.is_some().then(|| random_uuid().to_string()),
@@ -155,7 +217,11 @@ impl Launcher {
             // Only a UUID is an argument.
             Some((id, Err(_))) => Some((id.to_owned(), session_not_found(id))),
             Some((id, Ok(uuid))) => {
-                let restored = StartedSession { id: Some(uuid.to_string()), restores: true, ..new.clone() };
+                let restored = StartedSession {
+                    id: Some(uuid.to_string()),
+                    restores: true,
+                    ..new.clone()
+                };
                 match self.start_stream_json(spec, key, restored).await {
                     Err(failed) => match failed.missing_session().cloned() {
                         Some(error) => {
@@ -168,7 +234,8 @@ impl Launcher {
                 }
             }
         };
-        self.start_stream_json(spec, key, StartedSession { missing, ..new }).await
+        self.start_stream_json(spec, key, StartedSession { missing, ..new })
+            .await
     }
 
     async fn start_stream_json(
@@ -178,13 +245,21 @@ impl Launcher {
         session: StartedSession,
     ) -> Result<Process, FailedStart> {
         let arguments = stream_json::arguments(&session);
-        self.start(spec, key, Arc::new(StreamJson::new(session)), &arguments).await
+        self.start(spec, key, Arc::new(StreamJson::new(session)), &arguments)
+            .await
     }
 
     /// Starts an agent with an early protocol. An agent that ends because of the version in `initialize` is started again
     /// with the other spelling.
-    async fn launch_early(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<Process, FailedStart> {
-        let start = async |opening| self.start(spec, key, Arc::new(EarlyAcp::new(opening)), &[]).await;
+    async fn launch_early(
+        &self,
+        spec: &Arc<AgentSpec>,
+        key: &ProcessKey,
+    ) -> Result<Process, FailedStart> {
+        let start = async |opening| {
+            self.start(spec, key, Arc::new(EarlyAcp::new(opening)), &[])
+                .await
+        };
         match start(Opening::Text).await {
             Err(failed) if failed.has_exited() => failed.wait_stopped().await,
             started => return started,
@@ -200,23 +275,58 @@ impl Launcher {
         dialect: Arc<dyn Dialect>,
         arguments: &[String],
     ) -> Result<Process, FailedStart> {
-        let mut child = self.child_spec(spec, &key.tenant, key.folders.clone()).await?;
+        let mut child = self
+            .child_spec(spec, &key.tenant, key.folders.clone())
+            .await?;
         child.args.extend(arguments.iter().map(OsString::from));
         child.cwd = key.session.as_ref().map(|session| session.cwd.clone());
-        let child = self.spawner.spawn(child).await.map_err(|error| failed_spawn(error, key))?;
+        let child = self
+            .spawner
+            .spawn(child)
+            .await
+            .map_err(|error| failed_spawn(error, key))?;
         let agent_sandbox_off = !self.sandbox_off(spec).is_empty();
-        let (isolation, folders) =
-            (AppliedIsolation { agent_sandbox_off, ..child.isolation() }, child.folders().cloned());
-        let AppliedIsolation { level, mechanism, .. } = isolation;
+        let (isolation, folders) = (
+            AppliedIsolation {
+                agent_sandbox_off,
+                ..child.isolation()
+            },
+            child.folders().cloned(),
+        );
+        let AppliedIsolation {
+            level, mechanism, ..
+        } = isolation;
         let (agent, process_id, user_id) = (spec.name.clone(), child.pid(), child.user());
-        let applied = IsolationApplied { agent, level, mechanism, process_id, user_id };
+        let applied = IsolationApplied {
+            agent,
+            level,
+            mechanism,
+            process_id,
+            user_id,
+        };
         self.audit.append(ActorKind::Gateway, applied);
         let (tree, terminals) = (child.tree(), child.terminals().clone());
-        let handshake = Handshake { spec, key, dialect, gateway_version: self.version };
-        let mut process = handshake.run(stdio::open(child), &self.limits, &self.shutdown).await?;
+        let handshake = Handshake {
+            spec,
+            key,
+            dialect,
+            gateway_version: self.version,
+        };
+        let mut process = handshake
+            .run(stdio::open(child), &self.limits, &self.shutdown)
+            .await?;
         let noted = tree.clone();
-        let tree = self.shutdown.spawn_blocking(move || noted.with_baseline()).await.unwrap_or(tree);
-        process.host = Some(HostAccess { terminals, tree, isolation, folders });
+        let tree = self
+            .shutdown
+            .spawn_blocking(move || noted.with_baseline())
+            .await
+            .unwrap_or(tree);
+        process.host = Some(HostAccess {
+            terminals,
+            tree,
+            isolation,
+            folders,
+        });
         Ok(process)
     }
 
@@ -229,7 +339,10 @@ impl Launcher {
     ) -> Result<ChildSpec, AgentFailure> {
         let home = spec.home_of(tenant);
         let (owner, of) = (Arc::clone(spec), tenant.clone());
-        let created = self.shutdown.spawn_blocking(move || owner.create_home(&of)).await;
+        let created = self
+            .shutdown
+            .spawn_blocking(move || owner.create_home(&of))
+            .await;
         if let Ok(Err(error)) = created {
             let detail = format!("could not create its home {}: {error}", home.display());
             return Err(AgentFailure::Start { detail });
@@ -241,10 +354,27 @@ impl Launcher {
             env.push((name.into(), value.into()));
         }
         let (program, args) = command(spec, &home, &folders)?;
-        let AgentSettings { isolation: level, folders: configured, resources: limits, .. } = &spec.settings;
-        let isolation =
-            ChildIsolation { level: *level, folders, configured: configured.clone(), limits: *limits };
-        Ok(ChildSpec { program, args, env, home, cwd: None, secrets: spec.secrets.clone(), isolation })
+        let AgentSettings {
+            isolation: level,
+            folders: configured,
+            resources: limits,
+            ..
+        } = &spec.settings;
+        let isolation = ChildIsolation {
+            level: *level,
+            folders,
+            configured: configured.clone(),
+            limits: *limits,
+        };
+        Ok(ChildSpec {
+            program,
+            args,
+            env,
+            home,
+            cwd: None,
+            secrets: spec.secrets.clone(),
+            isolation,
+        })
     }
 }
 
@@ -258,7 +388,11 @@ fn failed_spawn(error: SpawnError, key: &ProcessKey) -> AgentFailure {
             let folder = cwd.clone();
             match source.kind() {
                 io::ErrorKind::NotFound => FolderError::Missing { folder }.into(),
-                _ => FolderError::Unusable { folder, cause: source.to_string() }.into(),
+                _ => FolderError::Unusable {
+                    folder,
+                    cause: source.to_string(),
+                }
+                .into(),
             }
         }
         (error, _) => error.into(),
@@ -267,7 +401,11 @@ fn failed_spawn(error: SpawnError, key: &ProcessKey) -> AgentFailure {
 
 fn session_not_found(id: &str) -> RpcError {
     let message = format!("Session not found: {id}");
-    RpcError { code: error_code::RESOURCE_NOT_FOUND, message, data: None }
+    RpcError {
+        code: error_code::RESOURCE_NOT_FOUND,
+        message,
+        data: None,
+    }
 }
 
 /// The program and its arguments. At the level `strict` the operator's command is before them.
@@ -276,19 +414,37 @@ fn command(
     home: &Path,
     folders: &[PathBuf],
 ) -> Result<(PathBuf, Vec<OsString>), AgentFailure> {
-    let Endpoint::Command { program: agent, args } = &spec.endpoint else {
-        return Err(AgentFailure::Unsupported { method: "the start of a command".to_owned() });
+    let Endpoint::Command {
+        program: agent,
+        args,
+    } = &spec.endpoint
+    else {
+        return Err(AgentFailure::Unsupported {
+            method: "the start of a command".to_owned(),
+        });
     };
     if spec.settings.isolation != Isolation::Strict {
         return Ok((agent.clone(), args.clone()));
     }
-    let cwd = folders.first().map_or(home, PathBuf::as_path).to_string_lossy();
-    let fill = |word: &String| word.replace("{cwd}", &cwd).replace("{home}", &home.to_string_lossy());
+    let cwd = folders
+        .first()
+        .map_or(home, PathBuf::as_path)
+        .to_string_lossy();
+    let fill = |word: &String| {
+        word.replace("{cwd}", &cwd)
+            .replace("{home}", &home.to_string_lossy())
+    };
     let mut words = spec.settings.isolation_command.iter().map(fill);
     let first = words.next().unwrap_or_default();
-    let path = spec.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+    let path = spec
+        .env
+        .iter()
+        .find(|(name, _)| name == "PATH")
+        .map(|(_, path)| path.clone());
     let program = resolve(first.as_ref(), &path.unwrap_or_default());
-    let program = program.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
+    let program = program.map_err(|error| AgentFailure::Start {
+        detail: with_cause(&error),
+    })?;
     let own = std::iter::once(agent.clone().into()).chain(args.iter().cloned());
     Ok((program, words.map(OsString::from).chain(own).collect()))
 }

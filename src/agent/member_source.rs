@@ -30,19 +30,44 @@ pub struct MemberSource {
 }
 
 impl MemberSource {
-    pub fn new(fleet: Fleet, limits: Arc<Limits>, shutdown: Shutdown, version: &'static str) -> Self {
-        Self { fleet, limits, shutdown, version }
+    pub fn new(
+        fleet: Fleet,
+        limits: Arc<Limits>,
+        shutdown: Shutdown,
+        version: &'static str,
+    ) -> Self {
+        Self {
+            fleet,
+            limits,
+            shutdown,
+            version,
+        }
     }
 
     /// Starts a process at the member, or continues with the one that the key names. Waits for the return of the member.
-    pub async fn connect(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<Process, FailedStart> {
+    pub async fn connect(
+        &self,
+        spec: &Arc<AgentSpec>,
+        key: &ProcessKey,
+    ) -> Result<Process, FailedStart> {
         if let Some(former) = &key.channel {
             return self.continue_with(spec, key, former).await;
         }
-        let opened = self.fleet.open(&spec.name).await.map_err(AgentFailure::from)?;
+        let opened = self
+            .fleet
+            .open(&spec.name)
+            .await
+            .map_err(AgentFailure::from)?;
         let dialect = Arc::new(Acp(VERSION));
-        let handshake = Handshake { spec, key, dialect, gateway_version: self.version };
-        handshake.run(member::open(opened, 0, None), &self.limits, &self.shutdown).await
+        let handshake = Handshake {
+            spec,
+            key,
+            dialect,
+            gateway_version: self.version,
+        };
+        handshake
+            .run(member::open(opened, 0, None), &self.limits, &self.shutdown)
+            .await
     }
 
     async fn continue_with(
@@ -51,19 +76,36 @@ impl MemberSource {
         key: &ProcessKey,
         former: &FormerChannel,
     ) -> Result<Process, FailedStart> {
-        let claimed = self.fleet.claim(&spec.name, former.channel, former.offset).await;
+        let claimed = self
+            .fleet
+            .claim(&spec.name, former.channel, former.offset)
+            .await;
         let claimed = claimed.map_err(AgentFailure::from)?;
-        let initialized = InitializeResult::parse(&former.initialize, VERSION)
-            .map_err(|error| AgentFailure::Start { detail: error.to_string() })?;
+        let initialized =
+            InitializeResult::parse(&former.initialize, VERSION).map_err(|error| {
+                AgentFailure::Start {
+                    detail: error.to_string(),
+                }
+            })?;
         // Each call was a command, so this is at least the number of calls.
         let former_calls = claimed.0.former_commands();
         let pending = PendingTables::restored(former_calls, former.call, former.requests.clone());
-        let Channel { incoming, outgoing, transport, origin } =
-            member::open(claimed, former.offset, Some(pending));
+        let Channel {
+            incoming,
+            outgoing,
+            transport,
+            origin,
+        } = member::open(claimed, former.offset, Some(pending));
         let masked = (spec.settings.max_line_bytes, &*spec.secrets);
         let dialect: Arc<dyn Dialect> = Arc::new(Acp(VERSION));
-        let (connection, batches) =
-            Connection::start((incoming, origin), outgoing, dialect, masked, &self.limits, &self.shutdown);
+        let (connection, batches) = Connection::start(
+            (incoming, origin),
+            outgoing,
+            dialect,
+            masked,
+            &self.limits,
+            &self.shutdown,
+        );
         tracing::info!(agent = %spec.name, channel = ?transport.channel(), "continuing with a process of a member");
         Ok(Process {
             id: random_uuid(),

@@ -36,17 +36,36 @@ pub(super) fn to_raw(value: &impl Serialize) -> Box<RawValue> {
 
 /// A `session/update`.
 pub(super) fn update(session: &str, update: &impl Serialize) -> Decoded {
-    notification(method::SESSION_UPDATE, to_raw(&Params { session_id: session, update }))
+    notification(
+        method::SESSION_UPDATE,
+        to_raw(&Params {
+            session_id: session,
+            update,
+        }),
+    )
 }
 
 pub(super) fn notification(method: &str, params: Box<RawValue>) -> Decoded {
-    Decoded::Message(Message::Notification { method: method.into(), params })
+    Decoded::Message(Message::Notification {
+        method: method.into(),
+        params,
+    })
 }
 
 /// A chunk of this kind. `text` is a string, which passes unchanged.
 pub(super) fn chunk(session: &str, kind: &str, text: &RawValue, message: Option<&str>) -> Decoded {
-    let content = Text { r#type: "text", text };
-    update(session, &Chunk { session_update: kind, content, message_id: message })
+    let content = Text {
+        r#type: "text",
+        text,
+    };
+    update(
+        session,
+        &Chunk {
+            session_update: kind,
+            content,
+            message_id: message,
+        },
+    )
 }
 
 /// The response to a call of the gateway.
@@ -56,5 +75,9 @@ pub(super) fn response(call: CallId, outcome: Result<Box<RawValue>, RpcError>) -
 }
 
 pub(super) fn error(code: i64, message: impl Into<String>) -> RpcError {
-    RpcError { code, message: message.into(), data: None }
+    RpcError {
+        code,
+        message: message.into(),
+        data: None,
+    }
 }

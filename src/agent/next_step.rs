@@ -14,10 +14,19 @@ pub(super) fn next_step(spec: &AgentSpec, initialized: &InitializeResult) -> Str
     let mut ways = vec![variable(spec)];
     ways.extend(call(spec, &initialized.offered_auth_methods()));
     if let (Some(known), Home::User(_)) = (spec.known, &spec.home) {
-        ways.extend(known.row.login.map(|command| format!("run `{command}` as the user of the gateway")));
+        ways.extend(
+            known
+                .row
+                .login
+                .map(|command| format!("run `{command}` as the user of the gateway")),
+        );
     }
     let last = ways.pop().unwrap_or_default();
-    let sentence = if ways.is_empty() { last } else { format!("{}, or {last}", ways.join(", ")) };
+    let sentence = if ways.is_empty() {
+        last
+    } else {
+        format!("{}, or {last}", ways.join(", "))
+    };
     let mut letters = sentence.chars();
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());
     format!("{}{}.", first.unwrap_or_default(), letters.as_str())
@@ -25,29 +34,55 @@ pub(super) fn next_step(spec: &AgentSpec, initialized: &InitializeResult) -> Str
 
 fn variable(spec: &AgentSpec) -> String {
     let entry = format!("in `env` of [agents.{}]", spec.name);
-    let Some(known) = spec.known else { return format!("set the key of its provider {entry}") };
+    let Some(known) = spec.known else {
+        return format!("set the key of its provider {entry}");
+    };
     let row = known.row;
     let has = |name: &&str| spec.has_variable(name);
-    let missing: Vec<&str> = row.required_settings.iter().copied().filter(|name| !has(name)).collect();
+    let missing: Vec<&str> = row
+        .required_settings
+        .iter()
+        .copied()
+        .filter(|name| !has(name))
+        .collect();
     let present: Vec<&str> = row.secrets.iter().copied().filter(has).collect();
     if missing.is_empty() && !present.is_empty() {
-        return format!("check {}, which the agent receives but does not accept", present.join(" and "));
+        return format!(
+            "check {}, which the agent receives but does not accept",
+            present.join(" and ")
+        );
     }
-    let key = (!row.suggested_variables.iter().any(has)).then(|| row.suggested_variables.join(" or "));
+    let key =
+        (!row.suggested_variables.iter().any(has)).then(|| row.suggested_variables.join(" or "));
     let names: Vec<&str> = key.as_deref().into_iter().chain(missing).collect();
-    let location = if known.found { "in the environment of the gateway and restart it" } else { &entry };
+    let location = if known.found {
+        "in the environment of the gateway and restart it"
+    } else {
+        &entry
+    };
     format!("set {} {location}", names.join(" and "))
 }
 
 /// The sign-in call to suggest: a method that takes a key, otherwise a method that needs no terminal.
 fn call(spec: &AgentSpec, methods: &[OfferedMethod]) -> Option<String> {
-    let by_key = methods.iter().find(|method| api_key_format(&method.id).is_some());
+    let by_key = methods
+        .iter()
+        .find(|method| api_key_format(&method.id).is_some());
     let by_call = methods.iter().find(|method| !method.terminal);
-    let at_terminal = methods.iter().find(|method| method.terminal && spec.settings.terminal_auth);
+    let at_terminal = methods
+        .iter()
+        .find(|method| method.terminal && spec.settings.terminal_auth);
     let id = by_key.or(by_call).or(at_terminal)?.id.as_str();
     let id = serde_json::Value::from(plain_line(id, ID_BYTES));
-    let key = if by_key.is_some() { ", \"apiKey\": \"KEY\"" } else { "" };
-    Some(format!("send POST /v1/agents/{}/auth with {{\"methodId\": {id}{key}}}", spec.name))
+    let key = if by_key.is_some() {
+        ", \"apiKey\": \"KEY\""
+    } else {
+        ""
+    };
+    Some(format!(
+        "send POST /v1/agents/{}/auth with {{\"methodId\": {id}{key}}}",
+        spec.name
+    ))
 }
 
 #[cfg(test)]
@@ -62,9 +97,21 @@ mod tests {
     fn sentence(command: &str, found: bool, env: &[&str], methods: &str) -> String {
         let name = "x".parse().unwrap();
         let known = KnownAgent::find(command, &[]).map(|row| Known { row, found });
-        let env = env.iter().map(|name| ((*name).into(), "value".into())).collect();
-        let home = if found { Home::User(PathBuf::new()) } else { Home::Dedicated(PathBuf::new()) };
-        let spec = AgentSpec { known, env, home, ..AgentSpec::removed(name) };
+        let env = env
+            .iter()
+            .map(|name| ((*name).into(), "value".into()))
+            .collect();
+        let home = if found {
+            Home::User(PathBuf::new())
+        } else {
+            Home::Dedicated(PathBuf::new())
+        };
+        let spec = AgentSpec {
+            known,
+            env,
+            home,
+            ..AgentSpec::removed(name)
+        };
         let text = format!(r#"{{"protocolVersion":1,"authMethods":{methods}}}"#);
         let initialized =
             InitializeResult::parse(serde_json::from_str(&text).unwrap(), AcpVersion::V1).unwrap();
@@ -73,7 +120,8 @@ mod tests {
 
     #[test]
     fn next_step_lists_the_ways_of_the_agent() {
-        let gemini = r#"[{"id":"oauth-personal","name":"Google"},{"id":"gemini-api-key","name":"Key"}]"#;
+        let gemini =
+            r#"[{"id":"oauth-personal","name":"Google"},{"id":"gemini-api-key","name":"Key"}]"#;
         assert_eq!(
             sentence("gemini", true, &[], gemini),
             "Set GEMINI_API_KEY in the environment of the gateway and restart it, send POST /v1/agents/x/auth with \
@@ -83,7 +131,10 @@ mod tests {
             sentence("gemini", false, &["GEMINI_API_KEY"], "[]"),
             "Check GEMINI_API_KEY, which the agent receives but does not accept."
         );
-        assert_eq!(sentence("vibe-acp", false, &[], "[]"), "Set MISTRAL_API_KEY in `env` of [agents.x].");
+        assert_eq!(
+            sentence("vibe-acp", false, &[], "[]"),
+            "Set MISTRAL_API_KEY in `env` of [agents.x]."
+        );
         assert_eq!(
             sentence("kimi", false, &["MOONSHOT_API_KEY"], "[]"),
             "Set KIMI_MODEL_API_KEY and KIMI_MODEL_NAME in `env` of [agents.x]."
@@ -93,7 +144,12 @@ mod tests {
             "Set KIMI_MODEL_NAME in `env` of [agents.x]."
         );
         assert_eq!(
-            sentence("kimi", false, &["KIMI_MODEL_API_KEY", "KIMI_MODEL_NAME"], "[]"),
+            sentence(
+                "kimi",
+                false,
+                &["KIMI_MODEL_API_KEY", "KIMI_MODEL_NAME"],
+                "[]"
+            ),
             "Check KIMI_MODEL_API_KEY, which the agent receives but does not accept."
         );
         assert_eq!(

@@ -15,7 +15,10 @@ pub(super) enum LineError {
     #[error("the line is nested deeper than {max}")]
     Depth { max: usize },
     #[error("`{object}` has no valid member `{member}`")]
-    Member { object: &'static str, member: &'static str },
+    Member {
+        object: &'static str,
+        member: &'static str,
+    },
 }
 
 /// An object in a line, with its name for errors.
@@ -27,16 +30,28 @@ pub(super) struct Object<'a> {
 
 impl<'a> Object<'a> {
     /// Parses a whole line.
-    pub(super) fn line(line: &'a [u8], max_depth: usize) -> Result<(Self, &'a RawValue), LineError> {
+    pub(super) fn line(
+        line: &'a [u8],
+        max_depth: usize,
+    ) -> Result<(Self, &'a RawValue), LineError> {
         check_depth(line, max_depth).map_err(|TooDeep { max }| LineError::Depth { max })?;
         let raw: &RawValue = serde_json::from_slice(line).map_err(|_| LineError::NotAnObject)?;
         let members = RawObject::parse(raw).ok_or(LineError::NotAnObject)?;
-        Ok((Self { name: "line", members }, raw))
+        Ok((
+            Self {
+                name: "line",
+                members,
+            },
+            raw,
+        ))
     }
 
     /// Parses a value that is not a member of another object.
     pub(super) fn parse(name: &'static str, raw: &'a RawValue) -> Result<Self, LineError> {
-        let members = RawObject::parse(raw).ok_or(LineError::Member { object: name, member: "type" })?;
+        let members = RawObject::parse(raw).ok_or(LineError::Member {
+            object: name,
+            member: "type",
+        })?;
         Ok(Self { name, members })
     }
 
@@ -46,7 +61,9 @@ impl<'a> Object<'a> {
 
     /// A member that is not null.
     pub(super) fn get(&self, member: &str) -> Option<&'a RawValue> {
-        self.members.get(member).filter(|value| value.get() != "null")
+        self.members
+            .get(member)
+            .filter(|value| value.get() != "null")
     }
 
     pub(super) fn text(&self, member: &str) -> Option<Cow<'a, str>> {
@@ -62,7 +79,10 @@ impl<'a> Object<'a> {
     }
 
     pub(super) fn object(&self, member: &'static str) -> Option<Self> {
-        Some(Self { name: member, members: self.members.object(member)? })
+        Some(Self {
+            name: member,
+            members: self.members.object(member)?,
+        })
     }
 
     /// All members, also those with the value null.
@@ -72,8 +92,16 @@ impl<'a> Object<'a> {
 
     /// The members that are objects.
     pub(super) fn objects(&self) -> Vec<Self> {
-        let members = self.members.iter().filter_map(|(_, value)| RawObject::parse(value));
-        members.map(|members| Self { name: self.name, members }).collect()
+        let members = self
+            .members
+            .iter()
+            .filter_map(|(_, value)| RawObject::parse(value));
+        members
+            .map(|members| Self {
+                name: self.name,
+                members,
+            })
+            .collect()
     }
 
     pub(super) fn array(&self, member: &str) -> Option<Vec<&'a RawValue>> {
@@ -81,7 +109,10 @@ impl<'a> Object<'a> {
     }
 
     fn missing(&self, member: &'static str) -> LineError {
-        LineError::Member { object: self.name, member }
+        LineError::Member {
+            object: self.name,
+            member,
+        }
     }
 
     pub(super) fn required(&self, member: &'static str) -> Result<&'a RawValue, LineError> {
@@ -100,7 +131,10 @@ impl<'a> Object<'a> {
         self.object(member).ok_or_else(|| self.missing(member))
     }
 
-    pub(super) fn required_array(&self, member: &'static str) -> Result<Vec<&'a RawValue>, LineError> {
+    pub(super) fn required_array(
+        &self,
+        member: &'static str,
+    ) -> Result<Vec<&'a RawValue>, LineError> {
         self.array(member).ok_or_else(|| self.missing(member))
     }
 }

@@ -60,7 +60,10 @@ pub struct FailedStart {
 
 impl From<AgentFailure> for FailedStart {
     fn from(failure: AgentFailure) -> Self {
-        Self { failure, transport: None }
+        Self {
+            failure,
+            transport: None,
+        }
     }
 }
 
@@ -68,15 +71,22 @@ impl FailedStart {
     /// Begins to stop the process.
     pub(super) fn of(failure: AgentFailure, transport: Box<dyn Transport>) -> Self {
         transport.begin_close();
-        Self { failure, transport: Some(transport) }
+        Self {
+            failure,
+            transport: Some(transport),
+        }
     }
 
     /// Whether the agent answered `initialize` with an error that indicates an unsupported version.
     pub(super) fn refuses_version(&self) -> bool {
-        let AgentFailure::Rpc(error) = &self.failure else { return false };
+        let AgentFailure::Rpc(error) = &self.failure else {
+            return false;
+        };
         matches!(
             error.code,
-            error_code::UNSUPPORTED_VERSION | error_code::INVALID_PARAMS | error_code::INVALID_REQUEST
+            error_code::UNSUPPORTED_VERSION
+                | error_code::INVALID_PARAMS
+                | error_code::INVALID_REQUEST
         )
     }
 
@@ -104,8 +114,16 @@ impl FailedStart {
 /// How the agent ended, with its secrets masked.
 pub(super) async fn agent_exit(connection: &Connection, transport: &dyn Transport) -> AgentExit {
     let exit = transport.exit().await;
-    let refused = connection.read_end().borrow().as_ref().and_then(|ReadEnd(reason)| reason.clone());
-    AgentExit { stderr_tail: connection.masked(&exit.stderr_tail), reason: refused.or(exit.reason), ..exit }
+    let refused = connection
+        .read_end()
+        .borrow()
+        .as_ref()
+        .and_then(|ReadEnd(reason)| reason.clone());
+    AgentExit {
+        stderr_tail: connection.masked(&exit.stderr_tail),
+        reason: refused.or(exit.reason),
+        ..exit
+    }
 }
 
 impl Process {
@@ -122,7 +140,8 @@ impl Process {
 
     fn usable(&self, methods: &[(&'static str, &'static str)]) -> Option<&'static str> {
         let usable = |(method, variable): &&(&'static str, &'static str)| {
-            self.spec.has_variable(variable) && self.initialized.auth_method(method) == Ok(AuthMethod::Agent)
+            self.spec.has_variable(variable)
+                && self.initialized.auth_method(method) == Ok(AuthMethod::Agent)
         };
         methods.iter().find(usable).map(|(method, _)| *method)
     }
@@ -151,7 +170,12 @@ impl Process {
     /// without end.
     ///
     /// Drops `held` after the agent has read the whole answer, or when it cannot read it any more.
-    pub fn answer(&self, id: IncomingId, outcome: Result<&RawValue, &RawValue>, held: impl Send + 'static) {
+    pub fn answer(
+        &self,
+        id: IncomingId,
+        outcome: Result<&RawValue, &RawValue>,
+        held: impl Send + 'static,
+    ) {
         if self.connection.answer(id, outcome, held).is_err() {
             self.begin_stop();
         }
@@ -169,7 +193,11 @@ impl Process {
 
     /// Whether the process can get the folders of a session after its start.
     pub fn accepts_folders(&self) -> bool {
-        self.key.folders.is_empty() && self.host.as_ref().is_some_and(|host| host.folders.is_some())
+        self.key.folders.is_empty()
+            && self
+                .host
+                .as_ref()
+                .is_some_and(|host| host.folders.is_some())
     }
 
     /// The key of the process without the folder that no session owns.
@@ -194,7 +222,9 @@ impl Process {
 
     /// Grants the folders of a session to a process that was started without a session.
     pub async fn grant_folders(&self, folders: Vec<PathBuf>) -> Result<(), AgentFailure> {
-        let Some(grants) = self.host.as_ref().and_then(|host| host.folders.as_ref()) else { return Ok(()) };
+        let Some(grants) = self.host.as_ref().and_then(|host| host.folders.as_ref()) else {
+            return Ok(());
+        };
         Ok(grants.grant(folders).await?)
     }
 
@@ -233,7 +263,9 @@ impl Process {
     /// Stops the process gracefully and returns when it has ended.
     pub async fn stop(self) {
         self.begin_stop();
-        let Self { batches, transport, .. } = self;
+        let Self {
+            batches, transport, ..
+        } = self;
         // Without a reader, a full channel would block the agent.
         drop(batches);
         transport.closed().await;

@@ -69,10 +69,24 @@ impl ProcessKey {
         restore: Option<Arc<str>>,
     ) -> Self {
         let isolation = spec.settings.isolation;
-        let cwd = folders.first().filter(|_| spec.settings.dialect.has_one_session()).cloned();
+        let cwd = folders
+            .first()
+            .filter(|_| spec.settings.dialect.has_one_session())
+            .cloned();
         let session = cwd.map(|cwd| SessionStart { cwd, restore });
-        let folders = if isolation.restricts_folders() { folders } else { Vec::new() };
-        Self { tenant, client_capabilities, isolation, folders, session, channel: None }
+        let folders = if isolation.restricts_folders() {
+            folders
+        } else {
+            Vec::new()
+        };
+        Self {
+            tenant,
+            client_capabilities,
+            isolation,
+            folders,
+            session,
+            channel: None,
+        }
     }
 }
 
@@ -86,14 +100,35 @@ mod tests {
         let mut spec = AgentSpec::removed("a".parse().unwrap());
         let folders = || vec![PathBuf::from("/work")];
         let key = |spec: &AgentSpec| {
-            ProcessKey::new(spec, Tenant::default(), spec.client_capabilities(), folders(), None)
+            ProcessKey::new(
+                spec,
+                Tenant::default(),
+                spec.client_capabilities(),
+                folders(),
+                None,
+            )
         };
         assert_eq!(key(&spec).folders, folders());
         spec.settings.isolation = Isolation::Off;
         let key = key(&spec);
-        assert!(key.folders.is_empty(), "without isolation a process serves every folder");
-        assert_ne!(key, ProcessKey { folders: folders(), ..key.clone() });
-        assert_ne!(key, ProcessKey { tenant: Tenant::new("other"), ..key.clone() });
+        assert!(
+            key.folders.is_empty(),
+            "without isolation a process serves every folder"
+        );
+        assert_ne!(
+            key,
+            ProcessKey {
+                folders: folders(),
+                ..key.clone()
+            }
+        );
+        assert_ne!(
+            key,
+            ProcessKey {
+                tenant: Tenant::new("other"),
+                ..key.clone()
+            }
+        );
     }
 
     #[test]
@@ -103,13 +138,23 @@ mod tests {
         let key = |spec: &AgentSpec, folders: &[&str], restore: Option<&str>| {
             let folders = folders.iter().map(PathBuf::from).collect();
             let capabilities = spec.client_capabilities();
-            ProcessKey::new(spec, Tenant::default(), capabilities, folders, restore.map(Into::into))
+            ProcessKey::new(
+                spec,
+                Tenant::default(),
+                capabilities,
+                folders,
+                restore.map(Into::into),
+            )
         };
         assert_eq!(key(&spec, &["/a"], Some("id")), key(&spec, &["/b"], None));
         spec.settings.dialect = AgentDialect::StreamJson;
         assert_eq!(key(&spec, &["/a", "/x"], None), key(&spec, &["/a"], None));
         assert_ne!(key(&spec, &["/a"], None), key(&spec, &["/b"], None));
         assert_ne!(key(&spec, &["/a"], Some("id")), key(&spec, &["/a"], None));
-        assert_eq!(key(&spec, &[], None).session, None, "a call without a session");
+        assert_eq!(
+            key(&spec, &[], None).session,
+            None,
+            "a call without a session"
+        );
     }
 }

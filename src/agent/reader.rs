@@ -49,7 +49,11 @@ impl Reader {
     pub(super) async fn run(mut self, mut incoming: impl AsyncRead + Unpin) -> ReadEnd {
         loop {
             let read = match self.replies.clone() {
-                None => incoming.read_buf(self.lines.read_buffer(Self::READ_BYTES)).await,
+                None => {
+                    incoming
+                        .read_buf(self.lines.read_buffer(Self::READ_BYTES))
+                        .await
+                }
                 Some(replies) => tokio::select! {
                     biased;
                     () = replies.added() => {
@@ -73,9 +77,18 @@ impl Reader {
             }
         }
         if self.lines.partial_len() > 0 {
-            let invalid_line = Inbound::InvalidLine { bytes: self.lines.partial_len() };
+            let invalid_line = Inbound::InvalidLine {
+                bytes: self.lines.partial_len(),
+            };
             // The holder of the connection may have dropped the receiver.
-            drop(self.batches.send(Batch { messages: vec![invalid_line], ..Batch::default() }).await);
+            drop(
+                self.batches
+                    .send(Batch {
+                        messages: vec![invalid_line],
+                        ..Batch::default()
+                    })
+                    .await,
+            );
         }
         ReadEnd(None)
     }
@@ -87,7 +100,8 @@ impl Reader {
             *bytes += block.len();
             if *bytes > self.limits.max_start_output_bytes {
                 let cap = self.limits.max_start_output_bytes;
-                let reason = format!("it wrote more than {cap} bytes before it answered initialize");
+                let reason =
+                    format!("it wrote more than {cap} bytes before it answered initialize");
                 return Err(ReadEnd(Some(reason)));
             }
         }
@@ -95,15 +109,25 @@ impl Reader {
         let is_utf8 = std::str::from_utf8(&block).is_ok();
         let begin = self.offset;
         self.offset = begin.map(|begin| begin + block.len() as u64);
-        let empty = || Batch { block: block.clone(), ..Batch::default() };
+        let empty = || Batch {
+            block: block.clone(),
+            ..Batch::default()
+        };
         let mut batch = empty();
-        for line in self.lines.line_ranges(&block).chain(self.lines.check_length().err().map(Err)) {
+        for line in self
+            .lines
+            .line_ranges(&block)
+            .chain(self.lines.check_length().err().map(Err))
+        {
             let line = match line {
                 Ok(line) if line.is_empty() => continue,
                 Ok(line) => line,
                 Err(too_long) => {
                     drop(self.batches.send(batch).await);
-                    let reason = format!("a line on its stdout was longer than {} bytes", too_long.cap);
+                    let reason = format!(
+                        "a line on its stdout was longer than {} bytes",
+                        too_long.cap
+                    );
                     return Err(ReadEnd(Some(reason)));
                 }
             };
@@ -111,11 +135,18 @@ impl Reader {
             batch.offset = begin.map(|begin| begin + line.end as u64);
             let number = begin.map(|begin| begin + line.start as u64 + 1);
             let (bytes, max_json_depth) = (line.len(), self.limits.max_json_depth);
-            let line = Line { block: &block, range: line, is_utf8, max_json_depth };
+            let line = Line {
+                block: &block,
+                range: line,
+                is_utf8,
+                max_json_depth,
+            };
             let mut decoded = std::mem::take(&mut self.decoded);
             self.dialect.decode(line, &mut decoded);
             for message in decoded.drain(..) {
-                let Some(message) = self.inbound(message, bytes, number) else { continue };
+                let Some(message) = self.inbound(message, bytes, number) else {
+                    continue;
+                };
                 let invalid = matches!(message, Inbound::InvalidLine { .. });
                 if matches!(message, Inbound::Response { .. }) {
                     self.startup_bytes = None;
@@ -145,7 +176,9 @@ impl Reader {
     async fn deliver_replies(&mut self, replies: Vec<Decoded>) -> bool {
         let mut batch = Batch::default();
         for reply in replies {
-            let Some(message) = self.inbound(reply, 0, None) else { continue };
+            let Some(message) = self.inbound(reply, 0, None) else {
+                continue;
+            };
             if matches!(message, Inbound::Response { .. }) {
                 self.startup_bytes = None;
             }
@@ -156,7 +189,11 @@ impl Reader {
 
     async fn send(&self, mut batch: Batch) -> bool {
         // Parsed messages own their bytes. Dropping the block avoids a second copy of a large line in the queue.
-        if !batch.messages.iter().any(|message| matches!(message, Inbound::Update(_))) {
+        if !batch
+            .messages
+            .iter()
+            .any(|message| matches!(message, Inbound::Update(_)))
+        {
             batch.block = Bytes::new();
         }
         self.batches.send(batch).await.is_ok()
@@ -187,7 +224,11 @@ impl Reader {
                     }
                     None => tables.register_request(id),
                 };
-                Inbound::Request { id: incoming, method, params }
+                Inbound::Request {
+                    id: incoming,
+                    method,
+                    params,
+                }
             }
             Message::Response { id, outcome } => match tables.resolve_call(&id) {
                 Some(call) => {

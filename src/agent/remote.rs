@@ -37,7 +37,12 @@ impl RemoteConnector {
         shutdown: Shutdown,
         version: &'static str,
     ) -> Self {
-        Self { proxies, limits, shutdown, version }
+        Self {
+            proxies,
+            limits,
+            shutdown,
+            version,
+        }
     }
 
     /// Connects with the newest version that the agent and its entry support.
@@ -49,7 +54,9 @@ impl RemoteConnector {
     ) -> Result<Process, FailedStart> {
         if AcpVersion::from_number(spec.settings.protocol) == Some(AcpVersion::V2) {
             match self.open(spec, key, remote, AcpVersion::V2).await {
-                Ok(process) if process.initialized.acp_version == AcpVersion::V2 => return Ok(process),
+                Ok(process) if process.initialized.acp_version == AcpVersion::V2 => {
+                    return Ok(process);
+                }
                 // An agent that supports only v1 ignored the v2 fields of `initialize`.
                 Ok(process) => process.stop().await,
                 Err(failed) if failed.refuses_version() => failed.wait_stopped().await,
@@ -68,7 +75,12 @@ impl RemoteConnector {
     ) -> Result<Process, FailedStart> {
         let client = self.client(remote).await?;
         let dialect = Arc::new(Acp(version));
-        let handshake = Handshake { spec, key, dialect, gateway_version: self.version };
+        let handshake = Handshake {
+            spec,
+            key,
+            dialect,
+            gateway_version: self.version,
+        };
         if remote.uses_http() {
             self.open_http(handshake, remote, client).await
         } else {
@@ -106,7 +118,12 @@ impl RemoteConnector {
     ) -> Result<Process, FailedStart> {
         let spec = handshake.spec;
         let max_line_bytes = spec.settings.max_line_bytes;
-        let host = Host::new(client, remote.url.clone(), remote.headers.clone(), max_line_bytes);
+        let host = Host::new(
+            client,
+            remote.url.clone(),
+            remote.headers.clone(),
+            max_line_bytes,
+        );
         let (channel, outcome) = http::open(host, &self.limits, &self.shutdown);
         let started = handshake.run(channel, &self.limits, &self.shutdown).await;
         started.map_err(|mut failed| {
@@ -116,7 +133,8 @@ impl RemoteConnector {
                 }
                 (Some(StartRejection::NotAcp), _) => {
                     let (host, name) = (remote.host(), &spec.name);
-                    let detail = format!("no ACP agent answers at {host}; check `url` of [agents.{name}]");
+                    let detail =
+                        format!("no ACP agent answers at {host}; check `url` of [agents.{name}]");
                     failed.failure = AgentFailure::Start { detail };
                 }
                 (None, AgentFailure::Disconnected { reason }) => {
@@ -149,7 +167,11 @@ impl RemoteConnector {
 }
 
 fn unreachable(remote: &RemoteEndpoint, reason: &str) -> AgentFailure {
-    let reason = format!("could not connect to {}: {}", remote.host(), strip_controls(reason));
+    let reason = format!(
+        "could not connect to {}: {}",
+        remote.host(),
+        strip_controls(reason)
+    );
     AgentFailure::Disconnected { reason }
 }
 
@@ -168,5 +190,7 @@ fn rejected(spec: &AgentSpec, remote: &RemoteEndpoint, status: StatusCode) -> Ag
         }
         _ => format!("check `url` of [agents.{name}]"),
     };
-    AgentFailure::Start { detail: format!("{host} answered {status}; {advice}") }
+    AgentFailure::Start {
+        detail: format!("{host} answered {status}; {advice}"),
+    }
 }

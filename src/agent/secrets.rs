@@ -44,7 +44,11 @@ pub fn without_secrets(error: RpcError, secrets: &[String]) -> RpcError {
         return error;
     }
     let data = error.data.and_then(|data| masked_json(data, secrets));
-    RpcError { code: error.code, message: masked(&error.message, secrets), data }
+    RpcError {
+        code: error.code,
+        message: masked(&error.message, secrets),
+        data,
+    }
 }
 
 /// `None` if a secret cannot be masked without damage to the JSON.
@@ -53,20 +57,32 @@ fn masked_json(data: Box<RawValue>, secrets: &[String]) -> Option<Box<RawValue>>
     let Ok(value) = serde_json::from_str::<Value>(data.get()) else {
         // For example, a lone surrogate.
         let shown = masked(data.get(), secrets);
-        return if shown == data.get() { Some(data) } else { RawValue::from_string(shown).ok() };
+        return if shown == data.get() {
+            Some(data)
+        } else {
+            RawValue::from_string(shown).ok()
+        };
     };
     let shown = mask_strings(&value, secrets);
-    if shown == value { Some(data) } else { to_raw_value(&shown).ok() }
+    if shown == value {
+        Some(data)
+    } else {
+        to_raw_value(&shown).ok()
+    }
 }
 
 /// Masks secrets in every string and member name.
 fn mask_strings(value: &Value, secrets: &[String]) -> Value {
     match value {
         Value::String(text) => masked(text, secrets).into(),
-        Value::Array(items) => items.iter().map(|item| mask_strings(item, secrets)).collect(),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| mask_strings(item, secrets))
+            .collect(),
         Value::Object(members) => {
-            let shown =
-                |(name, member): (&String, &Value)| (masked(name, secrets), mask_strings(member, secrets));
+            let shown = |(name, member): (&String, &Value)| {
+                (masked(name, secrets), mask_strings(member, secrets))
+            };
             members.iter().map(shown).collect()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
@@ -82,15 +98,34 @@ mod tests {
         let secrets = ["hunter2-key".to_owned()];
         let error = |message: &str, data: &str| {
             let data = Some(RawValue::from_string(data.to_owned()).unwrap());
-            let error = RpcError { code: -1, message: message.to_owned(), data };
+            let error = RpcError {
+                code: -1,
+                message: message.to_owned(),
+                data,
+            };
             let RpcError { message, data, .. } = without_secrets(error, &secrets);
             (message, data.map(|data| data.get().to_owned()))
         };
         let masked = |data: &str| error("no", data).1;
-        assert_eq!(error("bad hunter2-key", "1.10"), ("bad [secret]".to_owned(), Some("1.10".to_owned())));
-        assert_eq!(masked(r#"{"a":["x hunter2-key"]}"#).unwrap(), r#"{"a":["x [secret]"]}"#);
-        assert_eq!(masked(r#"{"\u0068unter2-key":1}"#).unwrap(), r#"{"[secret]":1}"#);
-        assert_eq!(masked(r#"["\ud800 hunter2-key"]"#).unwrap(), r#"["\ud800 [secret]"]"#);
-        assert_eq!(masked(r#"{ "n": 1.10, "s": "\ud800" }"#).unwrap(), r#"{ "n": 1.10, "s": "\ud800" }"#);
+        assert_eq!(
+            error("bad hunter2-key", "1.10"),
+            ("bad [secret]".to_owned(), Some("1.10".to_owned()))
+        );
+        assert_eq!(
+            masked(r#"{"a":["x hunter2-key"]}"#).unwrap(),
+            r#"{"a":["x [secret]"]}"#
+        );
+        assert_eq!(
+            masked(r#"{"\u0068unter2-key":1}"#).unwrap(),
+            r#"{"[secret]":1}"#
+        );
+        assert_eq!(
+            masked(r#"["\ud800 hunter2-key"]"#).unwrap(),
+            r#"["\ud800 [secret]"]"#
+        );
+        assert_eq!(
+            masked(r#"{ "n": 1.10, "s": "\ud800" }"#).unwrap(),
+            r#"{ "n": 1.10, "s": "\ud800" }"#
+        );
     }
 }

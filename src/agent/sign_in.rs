@@ -45,12 +45,26 @@ impl Launcher {
     ) -> Result<Terminal, AgentFailure> {
         let mut child = self.child_spec(spec, tenant, Vec::new()).await?;
         child.args.extend(method.args.iter().map(Into::into));
-        child.env.retain(|(name, _)| !method.env.iter().any(|(overlaid, _)| name == overlaid.as_str()));
-        child.env.extend(method.env.iter().map(|(name, value)| (name.into(), value.into())));
+        child.env.retain(|(name, _)| {
+            !method
+                .env
+                .iter()
+                .any(|(overlaid, _)| name == overlaid.as_str())
+        });
+        child.env.extend(
+            method
+                .env
+                .iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        );
         let spawned = self.spawner.spawn_pty(child, PtySize { cols, rows }).await;
         let mut child = spawned.map_err(AgentFailure::from)?;
         let output = child.take_reader().expect("a new child has its terminal");
         let input = child.take_writer().expect("a new child has its terminal");
-        Ok(Terminal { output, input, command: SignInCommand(child) })
+        Ok(Terminal {
+            output,
+            input,
+            command: SignInCommand(child),
+        })
     }
 }

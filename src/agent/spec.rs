@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use super::endpoint::{Endpoint, RemoteFolders};
 use crate::acp::{ClientCapabilities, McpServer};
-use crate::types::{AgentDialect, AgentName, AgentSettings, Isolation, KnownAgent, PoolSettings, Tenant};
+use crate::types::{
+    AgentDialect, AgentName, AgentSettings, Isolation, KnownAgent, PoolSettings, Tenant,
+};
 
 /// One `[agents.<name>]` entry with its endpoint resolved and its secrets read.
 #[derive(Clone, PartialEq, Eq)]
@@ -33,30 +35,54 @@ pub struct AgentSpec {
 impl AgentSpec {
     /// A placeholder for an entry that was removed from the configuration. Its sessions can be read but not prompted.
     pub fn removed(name: AgentName) -> Self {
-        let pool = PoolSettings { max_size: 0, min_idle: 0, ..PoolSettings::default() };
+        let pool = PoolSettings {
+            max_size: 0,
+            min_idle: 0,
+            ..PoolSettings::default()
+        };
         Self {
             title: name.to_string(),
             name,
             known: None,
-            endpoint: Endpoint::Command { program: PathBuf::new(), args: Vec::new() },
+            endpoint: Endpoint::Command {
+                program: PathBuf::new(),
+                args: Vec::new(),
+            },
             env: Vec::new(),
             secrets: Vec::new(),
             mcp: Arc::default(),
             home: Home::Dedicated(PathBuf::new()),
-            settings: AgentSettings { pool, ..AgentSettings::default() },
+            settings: AgentSettings {
+                pool,
+                ..AgentSettings::default()
+            },
         }
     }
 
     /// The entry of a member of the fleet. The gateway starts no process for it, and serves neither files nor terminals.
-    pub fn member(name: AgentName, capacity: usize, roots: Vec<String>, dialect: AgentDialect) -> Self {
+    pub fn member(
+        name: AgentName,
+        capacity: usize,
+        roots: Vec<String>,
+        dialect: AgentDialect,
+    ) -> Self {
         let pool = PoolSettings {
             max_size: capacity,
             reserved: PoolSettings::default_reserved(capacity),
             min_idle: 0,
             ..PoolSettings::default()
         };
-        let settings = AgentSettings { pool, isolation: Isolation::Off, dialect, ..AgentSettings::default() };
-        Self { endpoint: Endpoint::Member(RemoteFolders(roots)), settings, ..Self::removed(name) }
+        let settings = AgentSettings {
+            pool,
+            isolation: Isolation::Off,
+            dialect,
+            ..AgentSettings::default()
+        };
+        Self {
+            endpoint: Endpoint::Member(RemoteFolders(roots)),
+            settings,
+            ..Self::removed(name)
+        }
     }
 
     /// Whether a member of the fleet runs the agent.
@@ -80,7 +106,10 @@ impl AgentSpec {
     /// Creates the home directory of a tenant, unless it is the operator's own. Blocks on the file system.
     pub fn create_home(&self, tenant: &Tenant) -> std::io::Result<()> {
         match self.home {
-            Home::Dedicated(_) => DirBuilder::new().mode(0o700).recursive(true).create(self.home_of(tenant)),
+            Home::Dedicated(_) => DirBuilder::new()
+                .mode(0o700)
+                .recursive(true)
+                .create(self.home_of(tenant)),
             Home::User(_) => Ok(()),
         }
     }

@@ -30,7 +30,12 @@ pub fn standalone_dialect(
         AgentDialect::EarlyAcp => (Box::new(EarlyAcp::new(Opening::Text)), Vec::new()),
         AgentDialect::StreamJson => {
             let started = session.map_or_else(StartedSession::default, |session| StartedSession {
-                id: Some(session.restore.clone().unwrap_or_else(|| random_uuid().to_string())),
+                id: Some(
+                    session
+                        .restore
+                        .clone()
+                        .unwrap_or_else(|| random_uuid().to_string()),
+                ),
                 cwd: session.cwd.clone(),
                 restores: session.restore.is_some(),
                 missing: None,

@@ -56,7 +56,8 @@ impl ApiKey {
     /// Returns the key without surrounding white space; `None` if the text cannot be a key.
     pub fn validated(&self) -> Option<&str> {
         let key = self.0.trim();
-        (!key.is_empty() && key.len() <= Self::MAX_BYTES && !key.contains(char::is_control)).then_some(key)
+        (!key.is_empty() && key.len() <= Self::MAX_BYTES && !key.contains(char::is_control))
+            .then_some(key)
     }
 }
 
@@ -84,10 +85,17 @@ pub enum TerminalInput {
 
 /// The last message of a terminal of a sign-in. Output is sent as binary data.
 #[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "type",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
 pub enum TerminalFrame<'a> {
     /// The command has ended. The exit code 0 means success.
-    Exit { exit_code: Option<i32>, signal: Option<&'a str> },
+    Exit {
+        exit_code: Option<i32>,
+        signal: Option<&'a str>,
+    },
     /// The gateway ended the terminal.
     Problem { problem: &'a Problem },
     /// The gateway is shutting down.

@@ -66,7 +66,10 @@ pub struct CreateBroadcast {
 
 /// The targets: `"all"`, or lists of agents, sessions and members.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(untagged, expecting = "expected \"all\", or an object with `agents`, `sessions` or `members`")]
+#[serde(
+    untagged,
+    expecting = "expected \"all\", or an object with `agents`, `sessions` or `members`"
+)]
 pub enum BroadcastTo {
     All(AllTargets),
     Selected(SelectedTargets),
@@ -157,7 +160,9 @@ impl BroadcastReason {
     pub const fn text(self) -> &'static str {
         match self {
             Self::Unknown => "there is no such target",
-            Self::NoProcess => "the target has no process; attach the session, or send a prompt first",
+            Self::NoProcess => {
+                "the target has no process; attach the session, or send a prompt first"
+            }
             Self::NoSession => "no process of the target has a session; name a session instead",
             Self::Starting => "the process is starting; repeat the broadcast later",
             Self::Ended => "the process is being stopped, or has ended",

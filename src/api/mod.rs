@@ -42,8 +42,9 @@ pub use agent_session::{AgentSession, AgentSessionList};
 pub use agent_status::{AgentAvailability, AgentStatus};
 pub use auth::{AgentAuth, ApiKey, SignIn, SignInTerminal};
 pub use broadcast::{
-    AllTargets, BroadcastDelivery, BroadcastForm, BroadcastNotReached, BroadcastReached, BroadcastReason,
-    BroadcastReport, BroadcastTargetKind, BroadcastTo, BroadcastType, CreateBroadcast, SelectedTargets,
+    AllTargets, BroadcastDelivery, BroadcastForm, BroadcastNotReached, BroadcastReached,
+    BroadcastReason, BroadcastReport, BroadcastTargetKind, BroadcastTo, BroadcastType,
+    CreateBroadcast, SelectedTargets,
 };
 pub use change::{FileChange, FileChangeKind, FileChangeList, FileChangeText};
 pub use file::{FileContent, FileEntry, FileKind, FileList};
@@ -52,7 +53,8 @@ pub use gateway::{GatewayInfo, GatewayLimits, PerKeyLimits, PerSessionLimits, Pr
 pub use problem::{FieldError, Problem, ProblemCode};
 pub use prompt::{AttachAs, Attachment, Cancelled, CreatePrompt, Prompt, PromptList, PromptPatch};
 pub use request::{
-    ElicitationAction, ElicitationAnswer, PendingRequest, PendingRequests, PermissionAnswer, RequestAnswer,
+    ElicitationAction, ElicitationAnswer, PendingRequest, PendingRequests, PermissionAnswer,
+    RequestAnswer,
 };
 pub use rpc::{RpcCall, RpcError, RpcResult};
 pub use session::{BulkResult, BulkResults, Session, SessionList, SessionSummary, TitleBy};
@@ -62,11 +64,12 @@ pub use task::{CreateTask, Task, TaskList, TaskPriority, TaskResult, TaskStatus}
 pub use terminal::{Terminal, TerminalExit, TerminalList, TerminalWindow};
 pub use ticket::{CreateTicket, Ticket};
 pub use transcript::{
-    CommandOutput, ContextLost, Role, Settled, Transcript, Turn, TurnCompaction, TurnItem, TurnMessage,
-    TurnNotice, TurnOther, TurnRequest, TurnSessionMessage, TurnSubagent, TurnTerminal, TurnToolCall,
+    CommandOutput, ContextLost, Role, Settled, Transcript, Turn, TurnCompaction, TurnItem,
+    TurnMessage, TurnNotice, TurnOther, TurnRequest, TurnSessionMessage, TurnSubagent,
+    TurnTerminal, TurnToolCall,
 };
 pub use webhook::{
-    CreateWebhook, Webhook, WebhookDelivery, WebhookDeliveryList, WebhookDeliveryState, WebhookList,
-    WebhookSecret,
+    CreateWebhook, Webhook, WebhookDelivery, WebhookDeliveryList, WebhookDeliveryState,
+    WebhookList, WebhookSecret,
 };
 pub use workspace::{WorkspaceFolder, WorkspaceFolderList};

@@ -212,7 +212,10 @@ impl Problem {
     #[must_use]
     pub fn below(&self, public: Option<&PublicPath>) -> Self {
         let kind = public.map_or_else(|| self.kind.clone(), |public| public.join(&self.kind));
-        Self { kind, ..self.clone() }
+        Self {
+            kind,
+            ..self.clone()
+        }
     }
 
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
@@ -241,18 +244,30 @@ impl Problem {
     /// Creates the problem `invalid` with one invalid member.
     pub fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         let detail = detail.into();
-        let errors = vec![FieldError { pointer: pointer.into(), detail: detail.clone() }];
-        Self { errors, ..Self::new(ProblemCode::Invalid, detail) }
+        let errors = vec![FieldError {
+            pointer: pointer.into(),
+            detail: detail.clone(),
+        }];
+        Self {
+            errors,
+            ..Self::new(ProblemCode::Invalid, detail)
+        }
     }
 
     /// An internal error. The log has the cause.
     pub fn internal() -> Self {
-        Self::new(ProblemCode::Internal, "internal error; the gateway log has the details")
+        Self::new(
+            ProblemCode::Internal,
+            "internal error; the gateway log has the details",
+        )
     }
 
     /// The key was revoked while its request waited or streamed.
     pub fn key_ended() -> Self {
-        Self::new(ProblemCode::Unauthorized, "the key of this request was revoked or has expired")
+        Self::new(
+            ProblemCode::Unauthorized,
+            "the key of this request was revoked or has expired",
+        )
     }
 
     /// Creates the problem `agent_exited` with the exit status.
@@ -299,7 +314,10 @@ mod tests {
         assert_eq!(value["signal"], serde_json::Value::Null);
         assert_eq!(value["exitCode"], 42);
         assert!(
-            serde_json::to_value(Problem::new(ProblemCode::Internal, "")).unwrap().get("signal").is_none()
+            serde_json::to_value(Problem::new(ProblemCode::Internal, ""))
+                .unwrap()
+                .get("signal")
+                .is_none()
         );
         let back: Problem = serde_json::from_value(value).unwrap();
         assert_eq!(back.code, ProblemCode::AgentExited);

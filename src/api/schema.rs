@@ -10,11 +10,14 @@ use std::sync::LazyLock;
 use utoipa::openapi::schema::{Discriminator, OneOfBuilder, Schema};
 use utoipa::openapi::{Ref, RefOr};
 
-use crate::types::{AgentName, EventId, Position, PromptId, RequestId, SessionId, TerminalId, Timestamp};
+use crate::types::{
+    AgentName, EventId, Position, PromptId, RequestId, SessionId, TerminalId, Timestamp,
+};
 
 /// The schemas of `schemas.json` by name. A `type` of null stands for any value.
 pub static JSON_SCHEMAS: LazyLock<BTreeMap<String, RefOr<Schema>>> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("schemas.json")).expect("`schemas.json` contains OpenAPI schemas")
+    serde_json::from_str(include_str!("schemas.json"))
+        .expect("`schemas.json` contains OpenAPI schemas")
 });
 
 /// Implements the schema traits of types whose schema is in `schemas.json`.
@@ -32,7 +35,9 @@ macro_rules! schemas_from_json {
 
 pub(super) use schemas_from_json;
 
-schemas_from_json!(AgentName, EventId, Position, PromptId, RequestId, SessionId, TerminalId, Timestamp);
+schemas_from_json!(
+    AgentName, EventId, Position, PromptId, RequestId, SessionId, TerminalId, Timestamp
+);
 
 /// Declares the types of raw members, for `value_type`.
 macro_rules! raw_members {
@@ -61,10 +66,15 @@ pub fn union<'a>(
     members: impl IntoIterator<Item = (&'a str, &'a str)> + Clone,
 ) -> RefOr<Schema> {
     let reference = |name: &str| format!("#/components/schemas/{name}");
-    let mapping = members.clone().into_iter().map(|(kind, name)| (kind, reference(name)));
+    let mapping = members
+        .clone()
+        .into_iter()
+        .map(|(kind, name)| (kind, reference(name)));
     members
         .into_iter()
-        .fold(OneOfBuilder::new(), |union, (_, name)| union.item(Ref::from_schema_name(name)))
+        .fold(OneOfBuilder::new(), |union, (_, name)| {
+            union.item(Ref::from_schema_name(name))
+        })
         .discriminator(Some(Discriminator::with_mapping("type", mapping)))
         .description(Some(description))
         .into()

@@ -7,8 +7,8 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::types::{
-    AgentName, AppliedIsolation, EventId, ModeSelection, Position, PromptId, SessionId, SessionPolicy,
-    SessionState, Timestamp, TurnOutcome,
+    AgentName, AppliedIsolation, EventId, ModeSelection, Position, PromptId, SessionId,
+    SessionPolicy, SessionState, Timestamp, TurnOutcome,
 };
 
 use super::problem::Problem;

@@ -97,9 +97,13 @@ impl<'de> Deserialize<'de> for McpServer {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         match raw.get().as_bytes().first() {
-            Some(b'"') => serde_json::from_str(raw.get()).map(Self::Name).map_err(D::Error::custom),
+            Some(b'"') => serde_json::from_str(raw.get())
+                .map(Self::Name)
+                .map_err(D::Error::custom),
             Some(b'{') => Ok(Self::Inline(raw)),
-            _ => Err(D::Error::custom("invalid type: expected the name of a server or an object")),
+            _ => Err(D::Error::custom(
+                "invalid type: expected the name of a server or an object",
+            )),
         }
     }
 }
@@ -175,11 +179,26 @@ mod tests {
             (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
             (r#"{"a":"b","b":1}"#, r#"{"a":null}"#, r#"{"b":1}"#),
             (r#"{"a":["b"]}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
-            (r#"{"a":{"b":"c"}}"#, r#"{"a":{"b":"d","c":null}}"#, r#"{"a":{"b":"d"}}"#),
-            (r#"{"a":[1,2]}"#, r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
+            (
+                r#"{"a":{"b":"c"}}"#,
+                r#"{"a":{"b":"d","c":null}}"#,
+                r#"{"a":{"b":"d"}}"#,
+            ),
+            (
+                r#"{"a":[1,2]}"#,
+                r#"{"a":{"bb":{"ccc":null}}}"#,
+                r#"{"a":{"bb":{}}}"#,
+            ),
         ] {
-            let patch = SessionPatch { metadata: Some(Some(object(patch))), ..SessionPatch::default() };
-            assert_eq!(patch.merged_metadata(object(target)), object(merged), "{target} {patch:?}");
+            let patch = SessionPatch {
+                metadata: Some(Some(object(patch))),
+                ..SessionPatch::default()
+            };
+            assert_eq!(
+                patch.merged_metadata(object(target)),
+                object(merged),
+                "{target} {patch:?}"
+            );
         }
     }
 
@@ -189,7 +208,11 @@ mod tests {
         assert!(patch("{}").is_empty());
         assert_eq!(patch(r#"{"title":null}"#).title, Some(None));
         assert_eq!(patch(r#"{"title":"x"}"#).title, Some(Some("x".to_owned())));
-        assert!(patch(r#"{"metadata":null}"#).merged_metadata(object(r#"{"a":1}"#)).is_empty());
+        assert!(
+            patch(r#"{"metadata":null}"#)
+                .merged_metadata(object(r#"{"a":1}"#))
+                .is_empty()
+        );
         assert!(serde_json::from_str::<SessionPatch>(r#"{"state":"idle"}"#).is_err());
     }
 
@@ -197,7 +220,10 @@ mod tests {
     fn a_server_is_a_name_or_an_object() {
         let of = |json| serde_json::from_str::<McpServer>(json);
         assert!(matches!(of(r#""docs""#), Ok(McpServer::Name(name)) if name == "docs"));
-        assert!(matches!(of(r#"{"command":"sh"}"#), Ok(McpServer::Inline(_))));
+        assert!(matches!(
+            of(r#"{"command":"sh"}"#),
+            Ok(McpServer::Inline(_))
+        ));
         assert!(of("1").is_err());
     }
 }

@@ -52,7 +52,18 @@ pub struct CreateTask {
 /// The order of tasks. A task precedes later tasks of the same priority. A low task precedes normal tasks that are 10
 /// minutes younger, and a normal task precedes high tasks that are an hour younger.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum TaskPriority {

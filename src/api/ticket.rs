@@ -29,6 +29,8 @@ pub struct Ticket {
 impl std::fmt::Debug for Ticket {
     /// Omits the secret, so that no log contains it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ticket").field("expires_at", &self.expires_at).finish_non_exhaustive()
+        f.debug_struct("Ticket")
+            .field("expires_at", &self.expires_at)
+            .finish_non_exhaustive()
     }
 }

@@ -42,7 +42,9 @@ fn of_type(kind: &str, schema: RefOr<Schema>) -> RefOr<Schema> {
     let RefOr::T(Schema::Object(mut item)) = schema else {
         unreachable!("items are derived from structs, which are objects");
     };
-    let member = ObjectBuilder::new().schema_type(Type::String).enum_values(Some([kind]));
+    let member = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some([kind]));
     item.properties.insert("type".to_owned(), member.into());
     item.required.insert(0, "type".to_owned());
     RefOr::T(Schema::Object(item))
@@ -70,9 +72,14 @@ mod tests {
 
     #[test]
     fn an_item_has_the_type_that_its_schema_names() {
-        let item = TurnItem::ContextLost(ContextLost { at: Timestamp::from_millis(0) });
+        let item = TurnItem::ContextLost(ContextLost {
+            at: Timestamp::from_millis(0),
+        });
         let json = serde_json::to_value(item).unwrap();
-        let named = ITEMS.iter().find(|(_, name)| *name == "ContextLost").map(|(kind, _)| *kind);
+        let named = ITEMS
+            .iter()
+            .find(|(_, name)| *name == "ContextLost")
+            .map(|(kind, _)| *kind);
         assert_eq!(json["type"].as_str(), named);
         assert_eq!(ITEMS.len(), 10, "one for each variant");
     }

@@ -26,7 +26,10 @@ pub struct HomeError {
 
 /// Builds the catalogue. Resolves commands and creates the homes of agents.
 pub(super) fn build(config: &Config) -> Result<Catalogue, HomeError> {
-    let servers = config.mcp.iter().map(|(name, server)| (name.clone(), mcp_server(name, server)));
+    let servers = config
+        .mcp
+        .iter()
+        .map(|(name, server)| (name.clone(), mcp_server(name, server)));
     let servers = Arc::new(servers.collect());
     let mut agents = Vec::new();
     for (name, agent) in &config.agents {
@@ -43,7 +46,10 @@ fn agent_spec(
     let path = process::trusted_path(&config.child_environment.path);
     let endpoint = match &agent.launch {
         Launch::Remote(remote) => return Ok(remote_spec(config, (name, agent), remote)),
-        Launch::Demo => Endpoint::Command { program: OWN_PROGRAM.into(), args: vec!["demo-agent".into()] },
+        Launch::Demo => Endpoint::Command {
+            program: OWN_PROGRAM.into(),
+            args: vec!["demo-agent".into()],
+        },
         Launch::Command { command, args } => {
             let found = process::resolve(command.as_ref(), &path);
             let program = found.unwrap_or_else(|error| {
@@ -51,12 +57,18 @@ fn agent_spec(
                 tracing::warn!(agent = %name, %error, "could not resolve the command of an agent");
                 PathBuf::from(command)
             });
-            Endpoint::Command { program, args: args.iter().map(OsString::from).collect() }
+            Endpoint::Command {
+                program,
+                args: args.iter().map(OsString::from).collect(),
+            }
         }
     };
     let mut env: Vec<(OsString, OsString)> = vec![("PATH".into(), path)];
     let inherited = |pairs: &[(String, OsString)]| -> Vec<(OsString, OsString)> {
-        pairs.iter().map(|(name, value)| (name.into(), value.clone())).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| (name.into(), value.clone()))
+            .collect()
     };
     env.extend(inherited(&config.child_environment.shared));
     let home = match (agent.home, &config.child_environment.home) {
@@ -68,7 +80,12 @@ fn agent_spec(
             agent::Home::Dedicated(config.data.homes())
         }
     };
-    env.extend(agent.env.iter().map(|(name, value)| (name.into(), value.expose().into())));
+    env.extend(
+        agent
+            .env
+            .iter()
+            .map(|(name, value)| (name.into(), value.expose().into())),
+    );
     let spec = AgentSpec {
         name: name.clone(),
         known: known_agent(agent),
@@ -81,7 +98,10 @@ fn agent_spec(
         settings: agent.settings.clone(),
     };
     let tenant = Tenant::default();
-    spec.create_home(&tenant).map_err(|source| HomeError { path: spec.home_of(&tenant), source })?;
+    spec.create_home(&tenant).map_err(|source| HomeError {
+        path: spec.home_of(&tenant),
+        source,
+    })?;
     Ok(spec)
 }
 
@@ -93,11 +113,19 @@ fn remote_spec(
     remote: &config::Remote,
 ) -> AgentSpec {
     let mut headers = HeaderMap::new();
-    let token = remote.token.iter().map(|token| ("Authorization", format!("Bearer {}", token.expose())));
-    let others = remote.headers.iter().map(|(name, value)| (name.as_str(), value.expose().to_owned()));
+    let token = remote
+        .token
+        .iter()
+        .map(|token| ("Authorization", format!("Bearer {}", token.expose())));
+    let others = remote
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.expose().to_owned()));
     for (name, value) in token.chain(others) {
         // The configuration has checked the names and the values.
-        if let (Ok(name), Ok(mut value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+        if let (Ok(name), Ok(mut value)) =
+            (HeaderName::try_from(name), HeaderValue::try_from(value))
+        {
             value.set_sensitive(true);
             headers.insert(name, value);
         }
@@ -105,10 +133,17 @@ fn remote_spec(
     let endpoint = RemoteEndpoint {
         url: remote.url.clone(),
         headers,
-        ca_certificates: remote.ca_file.as_ref().map(|file| file.certificates.clone()),
+        ca_certificates: remote
+            .ca_file
+            .as_ref()
+            .map(|file| file.certificates.clone()),
         folders: RemoteFolders(remote.folders.clone()),
     };
-    let secrets = remote.token.iter().chain(remote.headers.values()).filter(|value| value.is_hidden());
+    let secrets = remote
+        .token
+        .iter()
+        .chain(remote.headers.values())
+        .filter(|value| value.is_hidden());
     AgentSpec {
         name: name.clone(),
         known: None,
@@ -123,9 +158,14 @@ fn remote_spec(
 }
 
 fn known_agent(agent: &config::Agent) -> Option<agent::Known> {
-    let Launch::Command { command, args } = &agent.launch else { return None };
+    let Launch::Command { command, args } = &agent.launch else {
+        return None;
+    };
     let row = KnownAgent::find(command, args)?;
-    Some(agent::Known { row, found: agent.discovered })
+    Some(agent::Known {
+        row,
+        found: agent.discovered,
+    })
 }
 
 /// The secrets to mask in an agent's stderr: those of its environment and of every MCP server, because any of
@@ -135,7 +175,11 @@ fn masked_values(config: &Config, agent: &config::Agent) -> Vec<String> {
         config::McpServer::Remote { headers, .. } => headers.values(),
         config::McpServer::Stdio { env, .. } => env.values(),
     });
-    let hidden = agent.env.values().chain(servers).filter(|value| value.is_hidden());
+    let hidden = agent
+        .env
+        .values()
+        .chain(servers)
+        .filter(|value| value.is_hidden());
     hidden.flat_map(masked_forms).collect()
 }
 
@@ -152,11 +196,21 @@ fn masked_forms(secret: &Secret) -> Vec<String> {
 fn mcp_server(name: &str, server: &config::McpServer) -> McpServer {
     let name = name.to_owned();
     let pairs = |pairs: &BTreeMap<String, Secret>| -> Vec<NameValue> {
-        pairs.iter().map(|(n, v)| NameValue { name: n.clone(), value: v.expose().to_owned() }).collect()
+        pairs
+            .iter()
+            .map(|(n, v)| NameValue {
+                name: n.clone(),
+                value: v.expose().to_owned(),
+            })
+            .collect()
     };
     match server {
         config::McpServer::Remote { sse, url, headers } => McpServer::Remote {
-            transport: if *sse { McpTransport::Sse } else { McpTransport::Http },
+            transport: if *sse {
+                McpTransport::Sse
+            } else {
+                McpTransport::Http
+            },
             name,
             url: url.clone(),
             headers: pairs(headers),
@@ -183,9 +237,16 @@ mod tests {
             [mcp.docs]\nurl = \"https://mcp.example\"\nheaders = { Authorization = { from_env = \"HEADER\" } }\n\
             [mcp.local]\ncommand = \"mcp\"\nenv = { C = { from_env = \"LOCAL\" }, D = \"plain too\" }\n";
         std::fs::write(&file, text).unwrap();
-        let variables =
-            [("OWN", "own-1"), ("HEADER", "Bearer remote-2"), ("LOCAL", "local 3"), ("HOME", "/")];
-        let flags = config::Flags { config: Some(file), ..config::Flags::default() };
+        let variables = [
+            ("OWN", "own-1"),
+            ("HEADER", "Bearer remote-2"),
+            ("LOCAL", "local 3"),
+            ("HOME", "/"),
+        ];
+        let flags = config::Flags {
+            config: Some(file),
+            ..config::Flags::default()
+        };
         let config = config::load(&flags, &variables.into_iter().collect(), &|_| false).unwrap();
         let secrets = masked_values(&config, &config.agents[&"a".parse().unwrap()]);
         assert_eq!(secrets, ["own-1", "Bearer remote-2", "remote-2", "local 3"]);

@@ -20,13 +20,20 @@ impl Gateway {
     /// machine.
     pub fn serve_local(&self, url: String, exit_when_idle: Option<Duration>) -> io::Result<()> {
         let (config, shutdown) = (&self.reloader.config, &self.shutdown);
-        let roots = std::iter::once(&config.workspaces.root).chain(&config.workspaces.allow).cloned();
+        let roots = std::iter::once(&config.workspaces.root)
+            .chain(&config.workspaces.allow)
+            .cloned();
         let home = config.child_environment.home.as_deref();
         let clients = ControlClients::default();
         if let Some(after) = exit_when_idle {
             let connections = self.clients.connection_use.clone();
             let (pool, clients) = (self.reloader.pool.clone(), clients.clone());
-            let watch = IdleWatch { pool, connections, clients, shutdown: shutdown.clone() };
+            let watch = IdleWatch {
+                pool,
+                connections,
+                clients,
+                shutdown: shutdown.clone(),
+            };
             shutdown.spawn(watch.run(after));
         }
         let socket = BoundSocket::bind(&config.data.private(), &Ids::system())?;

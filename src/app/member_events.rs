@@ -47,14 +47,26 @@ pub(super) async fn record(mut changes: Receiver<MemberChange>, audit: Audit, sh
             Ok(change) if rates.permit(&change.key, Instant::now()) => append(&audit, change),
             Ok(_) => {}
             Err(RecvError::Lagged(count)) => {
-                tracing::warn!(count, "changes of members of the fleet are not in the audit log");
+                tracing::warn!(
+                    count,
+                    "changes of members of the fleet are not in the audit log"
+                );
             }
             Err(RecvError::Closed) => return,
         }
     }
 }
 
-fn append(audit: &Audit, MemberChange { name, key, state, attempt, error }: MemberChange) {
+fn append(
+    audit: &Audit,
+    MemberChange {
+        name,
+        key,
+        state,
+        attempt,
+        error,
+    }: MemberChange,
+) {
     let state = match state {
         PublishedState::Connected => AuditedMemberState::Connected,
         PublishedState::Reconnecting => AuditedMemberState::Reconnecting,
@@ -62,12 +74,24 @@ fn append(audit: &Audit, MemberChange { name, key, state, attempt, error }: Memb
         PublishedState::Failed => AuditedMemberState::Failed,
     };
     let actor = match state {
-        AuditedMemberState::Connected | AuditedMemberState::Failed => {
-            AuditActor { name: Some(key.to_string()), ..ActorKind::Key.into() }
+        AuditedMemberState::Connected | AuditedMemberState::Failed => AuditActor {
+            name: Some(key.to_string()),
+            ..ActorKind::Key.into()
+        },
+        AuditedMemberState::Reconnecting | AuditedMemberState::Disconnected => {
+            ActorKind::Gateway.into()
         }
-        AuditedMemberState::Reconnecting | AuditedMemberState::Disconnected => ActorKind::Gateway.into(),
     };
-    audit.append(actor, FleetMemberChanged { member: name, state, key: key.to_string(), attempt, error });
+    audit.append(
+        actor,
+        FleetMemberChanged {
+            member: name,
+            state,
+            key: key.to_string(),
+            attempt,
+            error,
+        },
+    );
 }
 
 #[cfg(test)]

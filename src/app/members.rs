@@ -44,7 +44,12 @@ impl Publisher {
         pool: Pool,
         fleet: Fleet,
     ) -> Self {
-        Self(Arc::new(Inner { configured: Mutex::new(configured), sender, pool, fleet }))
+        Self(Arc::new(Inner {
+            configured: Mutex::new(configured),
+            sender,
+            pool,
+            fleet,
+        }))
     }
 
     /// Publishes new agents of the configuration, or the current ones, with the current members.
@@ -59,13 +64,20 @@ impl Publisher {
         // The pool first, so that every agent in the published catalogue has a pool.
         self.0.pool.reload(&merged);
         self.0.sender.send_replace(Arc::clone(&merged));
-        Published { former, current: merged }
+        Published {
+            former,
+            current: merged,
+        }
     }
 
     /// Starts the tasks that publish new members and record the changes of their state.
     pub(super) fn start(&self, log: &EventLog, audit: &Audit, shutdown: &Shutdown) {
         let changes = self.0.fleet.state_changes();
-        shutdown.spawn(member_events::record(changes, audit.clone(), shutdown.clone()));
+        shutdown.spawn(member_events::record(
+            changes,
+            audit.clone(),
+            shutdown.clone(),
+        ));
         shutdown.spawn(self.clone().run(log.clone(), shutdown.clone()));
     }
 
@@ -80,14 +92,18 @@ impl Publisher {
                 .status()
                 .into_iter()
                 .map(|member| {
-                    let record = StoredMember { key: member.key.to_string(), info: member.info };
+                    let record = StoredMember {
+                        key: member.key.to_string(),
+                        info: member.info,
+                    };
                     (member.name, record)
                 })
                 .collect();
             if members != stored {
                 let mut records = Records::default();
                 for (name, member) in &members {
-                    let value = serde_json::to_vec(member).expect("a record has string keys and serializes");
+                    let value = serde_json::to_vec(member)
+                        .expect("a record has string keys and serializes");
                     records = records.put(Table::Member, name.as_str(), value);
                 }
                 for name in stored.keys().filter(|name| !members.contains_key(*name)) {
@@ -111,7 +127,12 @@ impl Publisher {
 pub(super) fn with_members(configured: Catalogue, fleet: &Fleet) -> Catalogue {
     let members = fleet.status().into_iter();
     configured.with_members(members.map(|member| {
-        let MemberInfo { capacity, roots, dialect, .. } = member.info;
+        let MemberInfo {
+            capacity,
+            roots,
+            dialect,
+            ..
+        } = member.info;
         AgentSpec::member(member.name, capacity, roots, dialect)
     }))
 }
@@ -120,10 +141,16 @@ pub(super) fn with_members(configured: Catalogue, fleet: &Fleet) -> Catalogue {
 pub(super) async fn restore(fleet: &Fleet, log: &EventLog) -> Result<(), ReadError> {
     let mut after = None;
     loop {
-        let page = log.scan(Table::Member, Vec::new(), after.take(), PAGE).await?;
-        let Some((last, _)) = page.last() else { return Ok(()) };
+        let page = log
+            .scan(Table::Member, Vec::new(), after.take(), PAGE)
+            .await?;
+        let Some((last, _)) = page.last() else {
+            return Ok(());
+        };
         for (key, value) in &page {
-            let name = std::str::from_utf8(key).ok().and_then(|name| name.parse().ok());
+            let name = std::str::from_utf8(key)
+                .ok()
+                .and_then(|name| name.parse().ok());
             if let (Some(name), Ok(stored)) = (name, serde_json::from_slice(value)) {
                 fleet.restore(name, stored);
             }

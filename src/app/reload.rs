@@ -44,7 +44,10 @@ impl Reloader {
             let read = read().map_err(|error| error.to_string())?;
             // The address decides which agents are found automatically, but the listener does not change.
             if former.listen.is_exposed() && !read.listen.is_exposed() {
-                return Err("`listen` is now a loopback address: restart the gateway to apply it".to_owned());
+                return Err(
+                    "`listen` is now a loopback address: restart the gateway to apply it"
+                        .to_owned(),
+                );
             }
             let fixed_changes = former.changes_that_need_restart(&read);
             let mut config = former;
@@ -74,7 +77,9 @@ impl Reloader {
     fn apply(&mut self, config: Config, catalogue: Catalogue) {
         let Published { former, current } = self.publisher.publish(Some(catalogue));
         let changes = CatalogueChanges::between(&former, &current);
-        let rotated = self.keys.set_admin(config.admin_key.map(KeyHash::from_bytes));
+        let rotated = self
+            .keys
+            .set_admin(config.admin_key.map(KeyHash::from_bytes));
         let admin_key = rotated.is_some();
         if let Some(rotated) = rotated {
             self.audit.append(ActorKind::Gateway, rotated);
@@ -82,8 +87,20 @@ impl Reloader {
         let limits = self.keys.limits().set_defaults(&config.limits);
         let mcp = self.config.mcp != config.mcp;
         self.config = config;
-        let CatalogueChanges { added, changed, removed } = changes;
-        tracing::info!(added, changed, removed, mcp, admin_key, limits, "the configuration was reloaded");
+        let CatalogueChanges {
+            added,
+            changed,
+            removed,
+        } = changes;
+        tracing::info!(
+            added,
+            changed,
+            removed,
+            mcp,
+            admin_key,
+            limits,
+            "the configuration was reloaded"
+        );
     }
 }
 
@@ -104,7 +121,13 @@ impl CatalogueChanges {
         let other = |name: &&_| matches!((former.agent(name), next.agent(name)), (Some(a), Some(b)) if !Arc::ptr_eq(a, b));
         Self {
             added: listed(after.difference(&before).map(ToString::to_string).collect()),
-            changed: listed(after.iter().filter(other).map(ToString::to_string).collect()),
+            changed: listed(
+                after
+                    .iter()
+                    .filter(other)
+                    .map(ToString::to_string)
+                    .collect(),
+            ),
             removed: listed(before.difference(&after).map(ToString::to_string).collect()),
         }
     }

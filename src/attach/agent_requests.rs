@@ -62,7 +62,12 @@ mod tests {
         let mut requests = AgentRequests::default();
         assert!(requests.insert(&id(1), Some("s")));
         assert!(!requests.insert(&id(1), Some("s")));
-        assert_eq!(requests.end(&id(1)), Some(Ended { session: Some("s".into()) }));
+        assert_eq!(
+            requests.end(&id(1)),
+            Some(Ended {
+                session: Some("s".into())
+            })
+        );
         assert_eq!(requests.end(&id(1)), None);
         assert!(!requests.insert(&id(1), Some("s")));
     }
@@ -74,7 +79,10 @@ mod tests {
             assert!(requests.insert(&id(number), None));
             requests.end(&id(number));
         }
-        assert_eq!((requests.ended.len(), requests.order.len()), (MAX_ENDED, MAX_ENDED));
+        assert_eq!(
+            (requests.ended.len(), requests.order.len()),
+            (MAX_ENDED, MAX_ENDED)
+        );
         assert!(requests.insert(&id(0), None) && !requests.insert(&id(1), None));
     }
 }

@@ -55,7 +55,10 @@ impl CallKind {
 /// Whether the gateway sends the history to a client that attaches with these params.
 fn has_history(params: &RawValue) -> bool {
     let object = RawObject::parse(params).unwrap_or_else(RawObject::empty);
-    !matches!(object.text("historyPolicy").as_deref(), Some("none" | "pending_only"))
+    !matches!(
+        object.text("historyPolicy").as_deref(),
+        Some("none" | "pending_only")
+    )
 }
 
 #[derive(Debug)]
@@ -122,13 +125,22 @@ impl Calls {
     }
 
     pub(super) fn has_prompts(&self, session: &str) -> bool {
-        self.iter().any(|(_, call)| call.kind == CallKind::Prompt && call.session.as_deref() == Some(session))
+        self.iter().any(|(_, call)| {
+            call.kind == CallKind::Prompt && call.session.as_deref() == Some(session)
+        })
     }
 
     /// The last call with this id of the editor.
     pub(super) fn by_editor_id(&self, id: &RawValue) -> Option<CallNumber> {
-        let same = |call: &Call| call.editor_id.as_ref().is_some_and(|own| own.get() == id.get());
-        self.iter().rev().find(|(_, call)| same(call)).map(|(number, _)| number)
+        let same = |call: &Call| {
+            call.editor_id
+                .as_ref()
+                .is_some_and(|own| own.get() == id.get())
+        };
+        self.iter()
+            .rev()
+            .find(|(_, call)| same(call))
+            .map(|(number, _)| number)
     }
 
     pub(super) fn len(&self) -> usize {

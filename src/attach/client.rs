@@ -82,7 +82,8 @@ impl GatewayClient {
         &self,
         target: Target,
         body: Bytes,
-    ) -> Result<Result<(Connection, Box<serde_json::value::RawValue>), RpcError>, RequestError> {
+    ) -> Result<Result<(Connection, Box<serde_json::value::RawValue>), RpcError>, RequestError>
+    {
         let request = with_json(request(Method::POST, &target), body);
         let response = within(INITIALIZE_TIMEOUT, self.send(request)).await?;
         let (status, headers) = (response.status(), response.headers().clone());
@@ -92,11 +93,23 @@ impl GatewayClient {
         let body = within(POST_TIMEOUT, read(response)).await?;
         let invalid = || RequestError::Failed(format!("no ACP gateway answers at {}", target.url));
         match jsonrpc::parse(&body, MAX_DEPTH) {
-            Ok(Message::Response { outcome: Ok(result), .. }) => {
+            Ok(Message::Response {
+                outcome: Ok(result),
+                ..
+            }) => {
                 let id = headers.get(CONNECTION_ID).cloned().ok_or_else(invalid)?;
-                Ok(Ok((Connection { target: target.clone(), id }, result)))
+                Ok(Ok((
+                    Connection {
+                        target: target.clone(),
+                        id,
+                    },
+                    result,
+                )))
             }
-            Ok(Message::Response { outcome: Err(error), .. }) => Ok(Err(error)),
+            Ok(Message::Response {
+                outcome: Err(error),
+                ..
+            }) => Ok(Err(error)),
             _ => Err(invalid()),
         }
     }
@@ -108,7 +121,10 @@ impl GatewayClient {
         post: Post,
     ) -> Result<Result<(), PostError>, RequestError> {
         let mut request = with_json(request_on(Method::POST, connection), post.body);
-        if let Some(session) = post.session.and_then(|session| HeaderValue::try_from(&*session).ok()) {
+        if let Some(session) = post
+            .session
+            .and_then(|session| HeaderValue::try_from(&*session).ok())
+        {
             request.headers_mut().insert(SESSION_ID, session);
         }
         let response = within(POST_TIMEOUT, self.send(request)).await?;
@@ -145,7 +161,11 @@ impl GatewayClient {
         let response = within(POST_TIMEOUT, self.send(request)).await?;
         if response.status() == StatusCode::OK {
             let silence = SilenceTimeout::Always(STREAM_TIMEOUT);
-            Ok(EventStream::new(response.into_body(), MAX_EVENT_BYTES, silence))
+            Ok(EventStream::new(
+                response.into_body(),
+                MAX_EVENT_BYTES,
+                silence,
+            ))
         } else {
             Err(rejection(response).await)
         }
@@ -164,18 +184,24 @@ pub(super) fn request(method: Method, target: &Target) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::default());
     *request.method_mut() = method;
     *request.uri_mut() = target.url.clone();
-    request.headers_mut().insert(AUTHORIZATION, target.authorization.clone());
+    request
+        .headers_mut()
+        .insert(AUTHORIZATION, target.authorization.clone());
     request
 }
 
 fn request_on(method: Method, connection: &Connection) -> Request<Full<Bytes>> {
     let mut request = request(method, &connection.target);
-    request.headers_mut().insert(CONNECTION_ID, connection.id.clone());
+    request
+        .headers_mut()
+        .insert(CONNECTION_ID, connection.id.clone());
     request
 }
 
 pub(super) fn with_json(mut request: Request<Full<Bytes>>, body: Bytes) -> Request<Full<Bytes>> {
-    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    request
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     *request.body_mut() = Full::new(body);
     request
 }
@@ -184,7 +210,12 @@ pub(super) async fn within<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, RequestError>>,
 ) -> Result<T, RequestError> {
-    let failed = |_| Err(RequestError::Failed(format!("no response within {} seconds", limit.as_secs())));
+    let failed = |_| {
+        Err(RequestError::Failed(format!(
+            "no response within {} seconds",
+            limit.as_secs()
+        )))
+    };
     timeout(limit, request).await.unwrap_or_else(failed)
 }
 
@@ -195,9 +226,14 @@ pub(super) async fn read(response: Response<Incoming>) -> Result<Bytes, RequestE
 /// The error for a status, with the message of the gateway.
 async fn rejection(response: Response<Incoming>) -> RequestError {
     let status = response.status();
-    let body = within(DELETE_TIMEOUT, read(response)).await.unwrap_or_default();
+    let body = within(DELETE_TIMEOUT, read(response))
+        .await
+        .unwrap_or_default();
     let reason = match jsonrpc::parse(&body, MAX_DEPTH) {
-        Ok(Message::Response { outcome: Err(error), .. }) => format!("{status}: {}", error.message),
+        Ok(Message::Response {
+            outcome: Err(error),
+            ..
+        }) => format!("{status}: {}", error.message),
         _ => status.to_string(),
     };
     match status {

@@ -50,7 +50,14 @@ pub struct Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { allow_folders, session, paths, protocol, client, .. } = self;
+        let Self {
+            allow_folders,
+            session,
+            paths,
+            protocol,
+            client,
+            ..
+        } = self;
         f.debug_struct("Options")
             .field("allow_folders", allow_folders)
             .field("session", session)
@@ -74,10 +81,22 @@ pub enum AttachError {
 /// Serves the editor until `input` ends or `stop` resolves.
 pub async fn run(
     options: Options,
-    (input, output): (impl AsyncRead + Send + Unpin + 'static, impl AsyncWrite + Send + Unpin + 'static),
+    (input, output): (
+        impl AsyncRead + Send + Unpin + 'static,
+        impl AsyncWrite + Send + Unpin + 'static,
+    ),
     stop: impl Future<Output = ()>,
 ) -> Result<(), AttachError> {
-    let Options { locator, http, allow_folders, command, session, paths, protocol, client } = options;
+    let Options {
+        locator,
+        http,
+        allow_folders,
+        command,
+        session,
+        paths,
+        protocol,
+        client,
+    } = options;
     let http = GatewayClient::new(http);
     let shutdown = Shutdown::new();
     let (lines, inputs) = mpsc::channel(QUEUE_LINES);
@@ -85,7 +104,12 @@ pub async fn run(
     drop(shutdown.spawn_client(editor::read(reader, lines)));
     let (output_lines, unwritten) = mpsc::channel(QUEUE_LINES);
     let writer = shutdown.spawn_client(editor::write(output, unwritten));
-    let settings = Settings { session: session.map(Into::into), paths, allow_folders, sign_in: command };
+    let settings = Settings {
+        session: session.map(Into::into),
+        paths,
+        allow_folders,
+        sign_in: command,
+    };
     let driver = Driver {
         bridge: Bridge::new(settings, client),
         tasks: Tasks::new(http.clone(), locator, shutdown),
@@ -99,7 +123,9 @@ pub async fn run(
         denied: None,
         last_failure: String::new(),
     };
-    driver.run(inputs, (output_lines, writer), (http, stop)).await
+    driver
+        .run(inputs, (output_lines, writer), (http, stop))
+        .await
 }
 
 /// The replacement of a key that the gateway rejects.
@@ -257,7 +283,9 @@ impl Driver {
                 if matches!(posted, Err(PostError::Lost | PostError::Gone)) {
                     self.log_failure("the gateway has ended the connection");
                 }
-                let is_stable = self.connected_at.is_some_and(|since| since.elapsed() >= STABLE);
+                let is_stable = self
+                    .connected_at
+                    .is_some_and(|since| since.elapsed() >= STABLE);
                 if posted.is_ok() && is_stable {
                     self.backoff.reset();
                 }
@@ -265,7 +293,8 @@ impl Driver {
             }
             Report::Opened(session) => self.bridge.opened(&session),
             Report::Received { session, event } => {
-                self.bridge.received(session.as_deref(), event.id, &event.data);
+                self.bridge
+                    .received(session.as_deref(), event.id, &event.data);
             }
             Report::Posted(Err(RequestError::Failed(reason))) => {
                 self.log_failure(&reason);
@@ -286,13 +315,16 @@ impl Driver {
 
     /// The gateway rejects the key. A key that the gateway has created itself is replaced once.
     fn denied(&mut self, reason: String) {
-        let is_stable = self.connected_at.is_some_and(|since| since.elapsed() >= STABLE);
+        let is_stable = self
+            .connected_at
+            .is_some_and(|since| since.elapsed() >= STABLE);
         if self.tasks.renews_keys() && (is_stable || self.renewal == Renewal::NotNeeded) {
             self.log_failure("the gateway rejects its key of this process");
             self.renewal = Renewal::Requested;
             return self.bridge.lost();
         }
-        self.bridge.denied(&format!("the gateway rejects this client: {reason}"));
+        self.bridge
+            .denied(&format!("the gateway rejects this client: {reason}"));
         self.denied = Some(reason);
     }
 

@@ -18,7 +18,10 @@ pub(super) type Input = Result<Message, RpcError>;
 pub(super) type Lines = io::Result<Result<Vec<u8>, RpcError>>;
 
 /// Reads the lines of the editor until their end.
-pub(super) async fn read(mut input: impl tokio::io::AsyncBufRead + Unpin, lines: mpsc::Sender<Lines>) {
+pub(super) async fn read(
+    mut input: impl tokio::io::AsyncBufRead + Unpin,
+    lines: mpsc::Sender<Lines>,
+) {
     loop {
         let line = match next_line(&mut input).await {
             Ok(Some(line)) => Ok(line),
@@ -55,7 +58,11 @@ pub(super) struct Editor {
 
 impl Editor {
     pub(super) fn new(protocol: Option<Box<dyn ServedDialect>>) -> Self {
-        Self { protocol, lines: VecDeque::new(), bytes: 0 }
+        Self {
+            protocol,
+            lines: VecDeque::new(),
+            bytes: 0,
+        }
     }
 
     /// The messages for the bridge that follow from a line of the editor.
@@ -113,6 +120,8 @@ impl Editor {
 
     /// Whether the editor has ended the connection with a message.
     pub(super) fn is_ending(&self) -> bool {
-        self.protocol.as_ref().is_some_and(|protocol| protocol.ending().is_some())
+        self.protocol
+            .as_ref()
+            .is_some_and(|protocol| protocol.ending().is_some())
     }
 }

@@ -13,12 +13,19 @@ pub(super) fn raw(value: &(impl serde::Serialize + ?Sized)) -> Box<RawValue> {
 }
 
 pub(super) fn rpc_error(code: i64, message: impl Into<String>) -> RpcError {
-    RpcError { code, message: message.into(), data: None }
+    RpcError {
+        code,
+        message: message.into(),
+        data: None,
+    }
 }
 
 /// The error that replaces an answer of the editor, because the agent waits for one.
 pub(super) fn failed_answer(reason: &str) -> RpcError {
-    rpc_error(error_code::INTERNAL, format!("the answer of the editor did not reach the agent: {reason}"))
+    rpc_error(
+        error_code::INTERNAL,
+        format!("the answer of the editor did not reach the agent: {reason}"),
+    )
 }
 
 /// A response as one line.
@@ -33,21 +40,36 @@ pub(super) fn response(id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>)
 pub(super) fn call(id: Option<&str>, method: &str, params: &RawValue) -> Bytes {
     let method = serde_json::Value::from(method);
     let id = id.map_or_else(String::new, |id| format!(r#""id":"{id}","#));
-    let params = if params.get() == "null" { String::new() } else { format!(r#","params":{params}"#) };
+    let params = if params.get() == "null" {
+        String::new()
+    } else {
+        format!(r#","params":{params}"#)
+    };
     format!(r#"{{"jsonrpc":"2.0",{id}"method":{method}{params}}}"#).into()
 }
 
 /// The object with these members added or replaced. The other members keep their bytes and their order.
-pub(super) fn with_members(object: &RawObject<'_>, members: &[(&str, Box<RawValue>)]) -> Box<RawValue> {
-    let others = object.iter().filter(|(name, _)| members.iter().all(|(own, _)| own != name));
+pub(super) fn with_members(
+    object: &RawObject<'_>,
+    members: &[(&str, Box<RawValue>)],
+) -> Box<RawValue> {
+    let others = object
+        .iter()
+        .filter(|(name, _)| members.iter().all(|(own, _)| own != name));
     let own = members.iter().map(|(name, value)| (*name, &**value));
-    let members: Vec<_> =
-        others.chain(own).map(|(name, value)| format!("{}:{value}", serde_json::Value::from(name))).collect();
+    let members: Vec<_> = others
+        .chain(own)
+        .map(|(name, value)| format!("{}:{value}", serde_json::Value::from(name)))
+        .collect();
     RawValue::from_string(format!("{{{}}}", members.join(","))).expect("names and values are JSON")
 }
 
 /// The object with the value of one member replaced. All members keep their order, and the other values their bytes.
-pub(super) fn with_value(object: &RawObject<'_>, replaced: &str, value: &RawValue) -> Box<RawValue> {
+pub(super) fn with_value(
+    object: &RawObject<'_>,
+    replaced: &str,
+    value: &RawValue,
+) -> Box<RawValue> {
     let members = object.iter().map(|(name, other)| {
         let value = if name == replaced { value } else { other };
         format!("{}:{value}", serde_json::Value::from(name))
@@ -77,31 +99,45 @@ pub(super) fn with_client(params: &RawObject<'_>, client: &str) -> Box<RawValue>
 
 /// Whether the editor runs terminal methods: with the capability of ACP, or with the older one in `_meta`.
 fn runs_terminal_methods(params: &RawObject<'_>) -> bool {
-    let Some(capabilities) = params.object("clientCapabilities") else { return false };
+    let Some(capabilities) = params.object("clientCapabilities") else {
+        return false;
+    };
     let is_true = |object: Option<RawObject<'_>>, name: &str| {
         object.is_some_and(|object| object.get(name).is_some_and(|value| value.get() == "true"))
     };
-    is_true(capabilities.object("auth"), "terminal") || is_true(capabilities.object("_meta"), TERMINAL_AUTH)
+    is_true(capabilities.object("auth"), "terminal")
+        || is_true(capabilities.object("_meta"), TERMINAL_AUTH)
 }
 
 /// The result of `initialize`, in which terminal methods run the command `sign_in`: its first word is a program. Editors
 /// append `args` to the command of the agent. Editors with the older capability read the whole command from `_meta`.
 pub(super) fn with_sign_in(result: Box<RawValue>, sign_in: &[String]) -> Box<RawValue> {
-    let Some(object) = RawObject::parse(&result) else { return result };
-    let methods = object.get("authMethods").and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let Some(object) = RawObject::parse(&result) else {
+        return result;
+    };
+    let methods = object
+        .get("authMethods")
+        .and_then(|raw| serde_json::from_str(raw.get()).ok());
     let methods: Vec<&RawValue> = methods.unwrap_or_default();
     let rewritten = methods.into_iter().map(|raw_method| {
-        let method =
-            RawObject::parse(raw_method).filter(|method| method.text("type").as_deref() == Some("terminal"));
+        let method = RawObject::parse(raw_method)
+            .filter(|method| method.text("type").as_deref() == Some("terminal"));
         let id = method.as_ref().and_then(|method| method.text("id"));
-        let (Some(method), Some(id), Some((program, words))) = (&method, id, sign_in.split_first()) else {
+        let (Some(method), Some(id), Some((program, words))) = (&method, id, sign_in.split_first())
+        else {
             return raw_method.to_owned();
         };
         let args = ["sign-in", "--method", &*id];
         let all: Vec<&str> = words.iter().map(String::as_str).chain(args).collect();
         let label = method.text("name").unwrap_or_default();
         let command = json!({ "label": label, "command": program, "args": all, "env": {} });
-        with_members(method, &[("args", raw(&args)), ("_meta", raw(&json!({ TERMINAL_AUTH: command })))])
+        with_members(
+            method,
+            &[
+                ("args", raw(&args)),
+                ("_meta", raw(&json!({ TERMINAL_AUTH: command }))),
+            ],
+        )
     });
     let rewritten: Vec<Box<RawValue>> = rewritten.collect();
     if rewritten.is_empty() {
@@ -127,32 +163,48 @@ mod tests {
 
     #[test]
     fn members_are_replaced_and_others_keep_their_bytes() {
-        let params = object(r#"{"a":1.10,"_meta":{"x":1,"acp-gateway":{"client":"me","y":2}},"b":"é"}"#);
+        let params =
+            object(r#"{"a":1.10,"_meta":{"x":1,"acp-gateway":{"client":"me","y":2}},"b":"é"}"#);
         let changed = with_client(&RawObject::parse(&params).unwrap(), "bridge");
-        let expected = r#"{"a":1.10,"b":"é","_meta":{"x":1,"acp-gateway":{"y":2,"client":"bridge"}}}"#;
+        let expected =
+            r#"{"a":1.10,"b":"é","_meta":{"x":1,"acp-gateway":{"y":2,"client":"bridge"}}}"#;
         assert_eq!(changed.get(), expected);
         assert_eq!(gateway_meta(&changed, "client").as_deref(), Some("bridge"));
         let empty = with_client(&RawObject::empty(), "bridge");
-        assert_eq!(empty.get(), r#"{"_meta":{"acp-gateway":{"client":"bridge"}}}"#);
+        assert_eq!(
+            empty.get(),
+            r#"{"_meta":{"acp-gateway":{"client":"bridge"}}}"#
+        );
     }
 
     #[test]
     fn errors_keep_data_that_other_parsers_reject() {
-        let error = RpcError { code: 1, message: "x".to_owned(), data: Some(object(r#"[1e999,"\ud800"]"#)) };
+        let error = RpcError {
+            code: 1,
+            message: "x".to_owned(),
+            data: Some(object(r#"[1e999,"\ud800"]"#)),
+        };
         let line = response(&object("7"), &Err(error));
         let line = std::str::from_utf8(&line).unwrap();
-        assert!(line.contains(r#""error":{"code":1,"message":"x","data":[1e999,"\ud800"]}"#), "{line}");
+        assert!(
+            line.contains(r#""error":{"code":1,"message":"x","data":[1e999,"\ud800"]}"#),
+            "{line}"
+        );
     }
 
     #[test]
     fn terminal_methods_run_the_sign_in_of_the_bridge() {
         let methods = r#"[{"id":"a","name":"A"},{"type":"terminal","id":"t","name":"T"}]"#;
-        let result = object(&format!(r#"{{"authMethods":{methods},"protocolVersion":1}}"#));
+        let result = object(&format!(
+            r#"{{"authMethods":{methods},"protocolVersion":1}}"#
+        ));
         let command = ["/bin/acp-gateway", "attach", "--agent", "x"].map(str::to_owned);
-        let changed: serde_json::Value = serde_json::from_str(with_sign_in(result, &command).get()).unwrap();
+        let changed: serde_json::Value =
+            serde_json::from_str(with_sign_in(result, &command).get()).unwrap();
         assert_eq!(changed["authMethods"][0], json!({ "id": "a", "name": "A" }));
         let args = ["attach", "--agent", "x", "sign-in", "--method", "t"];
-        let terminal = json!({ "label": "T", "command": "/bin/acp-gateway", "args": args, "env": {} });
+        let terminal =
+            json!({ "label": "T", "command": "/bin/acp-gateway", "args": args, "env": {} });
         let expected = json!({ "type": "terminal", "id": "t", "name": "T", "args": args[3..],
             "_meta": { "terminal-auth": terminal } });
         assert_eq!(changed["authMethods"][1], expected);
@@ -170,14 +222,21 @@ mod tests {
         ] {
             let params = object(&format!(r#"{{"clientCapabilities":{capabilities}}}"#));
             let changed = with_client(&RawObject::parse(&params).unwrap(), "bridge");
-            assert_eq!(changed.get().contains(r#""terminalSignIn":true"#), asks, "{capabilities}");
+            assert_eq!(
+                changed.get().contains(r#""terminalSignIn":true"#),
+                asks,
+                "{capabilities}"
+            );
         }
     }
 
     #[test]
     fn absent_params_stay_absent() {
         let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
-        assert_eq!(text(call(None, "a\"b", RawValue::NULL)), r#"{"jsonrpc":"2.0","method":"a\"b"}"#);
+        assert_eq!(
+            text(call(None, "a\"b", RawValue::NULL)),
+            r#"{"jsonrpc":"2.0","method":"a\"b"}"#
+        );
         let params = object("{}");
         let expected = r#"{"jsonrpc":"2.0","id":"b-1","method":"m","params":{}}"#;
         assert_eq!(text(call(Some("b-1"), "m", &params)), expected);

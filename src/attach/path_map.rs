@@ -34,7 +34,9 @@ pub struct PathMap(Vec<Mapping>);
 
 /// The path is in no mapped folder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the folder {0} has no path at the gateway: add --map {0}=REMOTE to the command acp-gateway attach")]
+#[error(
+    "the folder {0} has no path at the gateway: add --map {0}=REMOTE to the command acp-gateway attach"
+)]
 pub(super) struct Unmapped(String);
 
 /// The path of the agent is in no mapped folder.
@@ -65,7 +67,11 @@ impl PathMap {
         }
         let found = self.0.iter().find_map(|Mapping { local, remote }| {
             let rest = Path::new(path).strip_prefix(local).ok()?;
-            Some(if rest.as_os_str().is_empty() { remote.clone() } else { remote.join(rest) })
+            Some(if rest.as_os_str().is_empty() {
+                remote.clone()
+            } else {
+                remote.join(rest)
+            })
         });
         let found = found.and_then(|path| path.into_os_string().into_string().ok());
         found.ok_or_else(|| Unmapped(path.to_owned()))
@@ -81,13 +87,23 @@ impl PathMap {
         if whole.components().any(|part| part == Component::ParentDir) {
             return Err(not_local());
         }
-        let folders = self.0.iter().filter(|Mapping { remote, .. }| whole.starts_with(remote));
+        let folders = self
+            .0
+            .iter()
+            .filter(|Mapping { remote, .. }| whole.starts_with(remote));
         let Mapping { local, remote } = folders
             .min_by_key(|mapping| std::cmp::Reverse(mapping.remote.components().count()))
             .ok_or_else(not_local)?;
         let rest = whole.strip_prefix(remote).map_err(|_| not_local())?;
-        let found = if rest.as_os_str().is_empty() { local.clone() } else { local.join(rest) };
-        found.into_os_string().into_string().map_err(|_| not_local())
+        let found = if rest.as_os_str().is_empty() {
+            local.clone()
+        } else {
+            local.join(rest)
+        };
+        found
+            .into_os_string()
+            .into_string()
+            .map_err(|_| not_local())
     }
 }
 
@@ -97,7 +113,8 @@ mod tests {
 
     #[test]
     fn longest_local_folder_wins_and_other_folders_are_rejected() {
-        let mappings = ["/home/a=/w", "/home/a/src/=/srv/src", "/=/all"].map(|text| text.parse().unwrap());
+        let mappings =
+            ["/home/a=/w", "/home/a/src/=/srv/src", "/=/all"].map(|text| text.parse().unwrap());
         let map = PathMap::from(mappings[..2].to_vec());
         for (local, remote) in [
             ("/home/a", Some("/w")),
@@ -135,7 +152,10 @@ mod tests {
         ] {
             assert_eq!(map.to_local(remote).ok().as_deref(), local, "{remote}");
         }
-        assert_eq!(PathMap::default().to_local("/etc/../x").unwrap(), "/etc/../x");
+        assert_eq!(
+            PathMap::default().to_local("/etc/../x").unwrap(),
+            "/etc/../x"
+        );
     }
 
     #[test]

@@ -76,7 +76,9 @@ impl Sessions {
     pub(super) fn remember_setup(&mut self, session: &str, later: Setup) {
         let others = self.0.iter().filter(|(id, _)| ***id != *session);
         let others: usize = others.map(|(_, followed)| followed.setup.size()).sum();
-        let Some(followed) = self.0.get_mut(session) else { return };
+        let Some(followed) = self.0.get_mut(session) else {
+            return;
+        };
         let setup = followed.setup.clone().then(later);
         if others + setup.size() <= MAX_SETUP_BYTES {
             followed.setup = setup;
@@ -113,18 +115,29 @@ mod tests {
             sessions.remember_setup(session, setup(MAX_SETUP_BYTES / 2 - 64));
         }
         let size = |sessions: &Sessions, session| sessions.get(session).unwrap().setup.size();
-        assert!(size(&sessions, "a") > MAX_SETUP_BYTES / 3 && size(&sessions, "b") > MAX_SETUP_BYTES / 3);
+        assert!(
+            size(&sessions, "a") > MAX_SETUP_BYTES / 3
+                && size(&sessions, "b") > MAX_SETUP_BYTES / 3
+        );
         assert_eq!(size(&sessions, "c"), 0);
         sessions.remember_setup("b", setup(8));
-        for params in
-            [r#"{"cwd":"/v","mcpServers":[]}"#, r#"{"cwd":"/v","mcpServers":null}"#, r#"{"cwd":"/v"}"#]
-        {
+        for params in [
+            r#"{"cwd":"/v","mcpServers":[]}"#,
+            r#"{"cwd":"/v","mcpServers":null}"#,
+            r#"{"cwd":"/v"}"#,
+        ] {
             sessions.remember_setup("b", Setup::of(serde_json::from_str(params).unwrap()));
             let params = sessions.get("b").unwrap().setup.params("b");
-            assert_eq!(params.get(), r#"{"sessionId":"b","cwd":"/v","mcpServers":["xxxxxxxx"]}"#);
+            assert_eq!(
+                params.get(),
+                r#"{"sessionId":"b","cwd":"/v","mcpServers":["xxxxxxxx"]}"#
+            );
         }
         let params = sessions.get("c").unwrap().setup.params("c");
-        assert_eq!(params.get(), r#"{"sessionId":"c","cwd":"/","mcpServers":[]}"#);
+        assert_eq!(
+            params.get(),
+            r#"{"sessionId":"c","cwd":"/","mcpServers":[]}"#
+        );
     }
 
     #[test]
@@ -141,7 +154,11 @@ mod tests {
             (Some("k-3-4.0/c.0"), Some(3), false),
             (Some("k-3-4.0/c.0"), None, false),
         ] {
-            assert_eq!(followed(last, end).is_in_history(), expected, "{last:?} {end:?}");
+            assert_eq!(
+                followed(last, end).is_in_history(),
+                expected,
+                "{last:?} {end:?}"
+            );
         }
         assert_eq!(first_position("k3"), "k3-0.0/-.0");
         assert_eq!(event_of(&first_position("k3")), Some(0));

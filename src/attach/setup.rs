@@ -27,17 +27,24 @@ impl Setup {
     pub(super) fn of(params: &RawValue) -> Self {
         let object = RawObject::parse(params).unwrap_or_else(RawObject::empty);
         let member = |name| object.get(name).map(ToOwned::to_owned);
-        Self { cwd: member("cwd"), servers: member("mcpServers").filter(|servers| !is_empty(servers)) }
+        Self {
+            cwd: member("cwd"),
+            servers: member("mcpServers").filter(|servers| !is_empty(servers)),
+        }
     }
 
     /// The setup after another request. As in the gateway, absent servers do not change the former ones.
     pub(super) fn then(self, later: Self) -> Self {
-        Self { cwd: later.cwd.or(self.cwd), servers: later.servers.or(self.servers) }
+        Self {
+            cwd: later.cwd.or(self.cwd),
+            servers: later.servers.or(self.servers),
+        }
     }
 
     /// The size in bytes.
     pub(super) fn size(&self) -> usize {
-        let size = |member: &Option<Box<RawValue>>| member.as_ref().map_or(0, |value| value.get().len());
+        let size =
+            |member: &Option<Box<RawValue>>| member.as_ref().map_or(0, |value| value.get().len());
         size(&self.cwd) + size(&self.servers)
     }
 
@@ -45,7 +52,10 @@ impl Setup {
     pub(super) fn params(&self, session: &str) -> Box<RawValue> {
         let cwd = self.cwd.clone().unwrap_or_else(|| raw("/"));
         let servers = self.servers.clone().unwrap_or_else(|| raw(&json!([])));
-        let params = format!(r#"{{"sessionId":{},"cwd":{cwd},"mcpServers":{servers}}}"#, raw(session));
+        let params = format!(
+            r#"{{"sessionId":{},"cwd":{cwd},"mcpServers":{servers}}}"#,
+            raw(session)
+        );
         RawValue::from_string(params).expect("the members are JSON")
     }
 }

@@ -76,13 +76,20 @@ impl SignIn {
         (input, output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
         stop: impl Future<Output = ()>,
     ) -> Result<u8, SignInError> {
-        rustix::termios::tcgetattr(&terminal).map_err(|error| SignInError::NoTerminal(error.into()))?;
+        rustix::termios::tcgetattr(&terminal)
+            .map_err(|error| SignInError::NoTerminal(error.into()))?;
         let client = GatewayClient::new(self.http.clone());
-        let Some(path) = self.offer(&client).await? else { return Ok(0) };
+        let Some(path) = self.offer(&client).await? else {
+            return Ok(0);
+        };
         let resized = signal(SignalKind::window_change()).map_err(SignInError::Signals)?;
         let terminal = RawTerminal::enter(terminal).map_err(SignInError::NoTerminal)?;
         let socket = self.connect(&client, &path, terminal.size()).await?;
-        let relay = Relay { socket, terminal, resized };
+        let relay = Relay {
+            socket,
+            terminal,
+            resized,
+        };
         tokio::select! {
             ended = relay.run(input, output) => ended,
             () = stop => Err(SignInError::Cancelled),
@@ -92,17 +99,23 @@ impl SignIn {
     fn url(&self, path: &str) -> Result<Uri, SignInError> {
         let base = self.target.url.to_string();
         let url = format!("{}{path}", base.trim_end_matches('/'));
-        url.parse().map_err(|_| SignInError::Connection("the gateway sent an invalid path".to_owned()))
+        url.parse()
+            .map_err(|_| SignInError::Connection("the gateway sent an invalid path".to_owned()))
     }
 
     fn target(&self, path: &str) -> Result<Target, SignInError> {
-        Ok(Target { url: self.url(path)?, authorization: self.target.authorization.clone() })
+        Ok(Target {
+            url: self.url(path)?,
+            authorization: self.target.authorization.clone(),
+        })
     }
 
     /// A path below the URL of the gateway. A gateway that knows its public URL names its whole path.
     fn below_base<'a>(&self, path: &'a str) -> &'a str {
         let base = self.target.url.path().trim_end_matches('/');
-        path.strip_prefix(base).filter(|rest| rest.starts_with('/')).unwrap_or(path)
+        path.strip_prefix(base)
+            .filter(|rest| rest.starts_with('/'))
+            .unwrap_or(path)
     }
 
     /// Asks for the terminal. Returns the path of its socket, or `None` if the method needs no terminal.
@@ -118,9 +131,15 @@ impl SignIn {
         match response.status() {
             StatusCode::NO_CONTENT => Ok(None),
             StatusCode::CREATED => {
-                let path = response.headers().get(LOCATION).and_then(|path| path.to_str().ok());
-                let path = path.filter(|path| path.starts_with('/')).map(|path| self.below_base(path));
-                path.map(|path| Some(path.to_owned())).ok_or_else(unexpected)
+                let path = response
+                    .headers()
+                    .get(LOCATION)
+                    .and_then(|path| path.to_str().ok());
+                let path = path
+                    .filter(|path| path.starts_with('/'))
+                    .map(|path| self.below_base(path));
+                path.map(|path| Some(path.to_owned()))
+                    .ok_or_else(unexpected)
             }
             _ => Err(rejected(response).await),
         }
@@ -157,7 +176,10 @@ impl SignIn {
         let target = self.target(&format!("{path}?cols={cols}&rows={rows}"))?;
         let headers = HeaderMap::from_iter([(AUTHORIZATION, target.authorization.clone())]);
         let opened = open_websocket(client.http(), &target.url, headers, MAX_MESSAGE_BYTES);
-        match timeout(REQUEST_TIMEOUT, opened).await.map_err(|_| unexpected())? {
+        match timeout(REQUEST_TIMEOUT, opened)
+            .await
+            .map_err(|_| unexpected())?
+        {
             Ok((socket, _)) => Ok(socket),
             Err(WebSocketError::Status { status, body }) => Err(rejection(status, &body)),
             Err(WebSocketError::Failed(reason)) => Err(SignInError::Connection(reason)),
@@ -167,10 +189,19 @@ impl SignIn {
 
 /// The last message of the gateway.
 #[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "type",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
 enum Last {
-    Exit { exit_code: Option<u8>, signal: Option<String> },
-    Problem { problem: Problem },
+    Exit {
+        exit_code: Option<u8>,
+        signal: Option<String>,
+    },
+    Problem {
+        problem: Problem,
+    },
     Shutdown,
 }
 
@@ -227,17 +258,24 @@ impl Relay {
 
     async fn send(&mut self, message: Message) -> Result<(), SignInError> {
         let sent = timeout(SEND_TIMEOUT, self.socket.send(message)).await;
-        let sent = sent.map_err(|_| SignInError::Connection("the gateway does not read".to_owned()))?;
+        let sent =
+            sent.map_err(|_| SignInError::Connection("the gateway does not read".to_owned()))?;
         sent.map_err(|error| SignInError::Connection(error.to_string()))
     }
 }
 
 fn ended(text: &str) -> Result<u8, SignInError> {
     match serde_json::from_str(text).map_err(|_| unexpected())? {
-        Last::Exit { exit_code: Some(code), .. } => Ok(code),
+        Last::Exit {
+            exit_code: Some(code),
+            ..
+        } => Ok(code),
         Last::Exit { signal, .. } => {
             let signal = signal.unwrap_or_default();
-            Err(SignInError::Ended(format!("a signal ended the command {}", strip_controls(&signal))))
+            Err(SignInError::Ended(format!(
+                "a signal ended the command {}",
+                strip_controls(&signal)
+            )))
         }
         Last::Problem { problem } => {
             let detail = problem.detail.unwrap_or_default();
@@ -254,7 +292,9 @@ fn unexpected() -> SignInError {
 /// The error for a problem document.
 async fn rejected(response: Response<Incoming>) -> SignInError {
     let status = response.status();
-    let body = within(SEND_TIMEOUT, read(response)).await.unwrap_or_default();
+    let body = within(SEND_TIMEOUT, read(response))
+        .await
+        .unwrap_or_default();
     rejection(status, &body)
 }
 
@@ -262,7 +302,9 @@ fn rejection(status: StatusCode, body: &[u8]) -> SignInError {
     if status == StatusCode::FORBIDDEN {
         return SignInError::Forbidden;
     }
-    let detail = serde_json::from_slice::<Problem>(body).ok().and_then(|problem| problem.detail);
+    let detail = serde_json::from_slice::<Problem>(body)
+        .ok()
+        .and_then(|problem| problem.detail);
     let detail = detail.unwrap_or_else(|| status.to_string());
     SignInError::Rejected(strip_controls(&detail).into_owned())
 }

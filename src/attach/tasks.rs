@@ -82,7 +82,11 @@ impl Reporter {
 }
 
 impl Tasks {
-    pub(super) fn new(client: GatewayClient, locator: Arc<dyn Locator>, shutdown: Shutdown) -> Self {
+    pub(super) fn new(
+        client: GatewayClient,
+        locator: Arc<dyn Locator>,
+        shutdown: Shutdown,
+    ) -> Self {
         let (sender, reports) = mpsc::channel(QUEUE_MESSAGES);
         Self {
             client,
@@ -120,8 +124,13 @@ impl Tasks {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let reporter = Reporter { generation: self.generation, sender: self.sender.clone() };
-        self.shutdown.spawn_client(task(self.client.clone(), reporter)).abort_handle()
+        let reporter = Reporter {
+            generation: self.generation,
+            sender: self.sender.clone(),
+        };
+        self.shutdown
+            .spawn_client(task(self.client.clone(), reporter))
+            .abort_handle()
     }
 
     pub(super) fn renews_keys(&self) -> bool {
@@ -134,7 +143,9 @@ impl Tasks {
         let (locator, shutdown) = (Arc::clone(&self.locator), self.shutdown.clone());
         let task = self.spawn(|client, reporter| async move {
             tokio::time::sleep(delay).await;
-            let located = shutdown.spawn_blocking(move || locator.locate(renew_key)).await;
+            let located = shutdown
+                .spawn_blocking(move || locator.locate(renew_key))
+                .await;
             let connected = match located.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(target) => client.initialize(target, body).await,
                 Err(reason) => Err(RequestError::Failed(reason)),
@@ -152,7 +163,9 @@ impl Tasks {
             let allowed = if folders.is_empty() {
                 Ok(())
             } else {
-                let allowed = shutdown.spawn_blocking(move || locator.allow(&folders)).await;
+                let allowed = shutdown
+                    .spawn_blocking(move || locator.allow(&folders))
+                    .await;
                 allowed.unwrap_or_else(|error| Err(AllowError::Failed(error.to_string())))
             };
             let posted = match allowed {
@@ -207,7 +220,10 @@ async fn follow(
     (session, last): (Option<Box<str>>, Option<String>),
     reporter: &Reporter,
 ) -> RequestError {
-    let mut stream = match client.stream(connection, session.as_deref(), last.as_deref()).await {
+    let mut stream = match client
+        .stream(connection, session.as_deref(), last.as_deref())
+        .await
+    {
         Ok(stream) => stream,
         Err(error) => return error,
     };
@@ -216,7 +232,14 @@ async fn follow(
     }
     loop {
         match stream.next().await {
-            Ok(event) => reporter.send(Report::Received { session: session.clone(), event }).await,
+            Ok(event) => {
+                reporter
+                    .send(Report::Received {
+                        session: session.clone(),
+                        event,
+                    })
+                    .await
+            }
             Err(end) => return RequestError::Failed(end.to_string()),
         }
     }

@@ -45,7 +45,9 @@ impl<S: EventStore> Archive<'_, S> {
     ) -> Result<u64, E> {
         loop {
             let runs = self.0.read(SessionId::AUDIT, after, READ_BYTES)?;
-            let Some(last) = runs.last() else { return Ok(after) };
+            let Some(last) = runs.last() else {
+                return Ok(after);
+            };
             after = last.last_seq;
             for event in runs.iter().flat_map(Run::events) {
                 each(&event)?;
@@ -56,7 +58,10 @@ impl<S: EventStore> Archive<'_, S> {
     /// The changes that the gateway has not moved to the log yet. They have no number.
     pub fn pending(&self) -> Result<Vec<AuditEntry>, ReadError> {
         let found = self.0.scan(Table::Audit, PENDING, None, MAX_PENDING)?;
-        Ok(found.iter().filter_map(|(_, record)| decode(record)).collect())
+        Ok(found
+            .iter()
+            .filter_map(|(_, record)| decode(record))
+            .collect())
     }
 
     /// Verifies the hash chain.
@@ -65,7 +70,11 @@ impl<S: EventStore> Archive<'_, S> {
         let head = loop {
             let before = read;
             read = self.for_each(read, |event| Ok::<_, ArchiveError>(verifier.check(event)?))?;
-            let head = self.0.get(Table::Audit, HEAD)?.as_ref().and_then(ChainHead::from_record);
+            let head = self
+                .0
+                .get(Table::Audit, HEAD)?
+                .as_ref()
+                .and_then(ChainHead::from_record);
             // A running gateway may have appended events before the read of the head.
             if read == before || head.is_none_or(|head| head.seq <= read) {
                 break head;
@@ -73,6 +82,11 @@ impl<S: EventStore> Archive<'_, S> {
         };
         let (first_seq, last) = verifier.finish(head)?;
         let pending = self.pending()?.len();
-        Ok(Verified { first_seq, last_seq: last.seq, last_hash: last.hash.to_string(), pending })
+        Ok(Verified {
+            first_seq,
+            last_seq: last.seq,
+            last_hash: last.hash.to_string(),
+            pending,
+        })
     }
 }

@@ -40,7 +40,10 @@ impl ChainHead {
     /// `None` if the record is damaged.
     pub(super) fn from_record(record: &Bytes) -> Option<Self> {
         let (seq, hash) = record.split_first_chunk()?;
-        Some(Self { seq: u64::from_be_bytes(*seq), hash: Hash(hash.try_into().ok()?) })
+        Some(Self {
+            seq: u64::from_be_bytes(*seq),
+            hash: Hash(hash.try_into().ok()?),
+        })
     }
 }
 
@@ -54,7 +57,11 @@ pub(super) struct Chain {
 
 impl Chain {
     pub(super) fn new(head: ChainHead, epoch: &Epoch) -> Self {
-        Self { head, framer: Framer::new(epoch, SessionId::AUDIT), frame: Vec::new() }
+        Self {
+            head,
+            framer: Framer::new(epoch, SessionId::AUDIT),
+            frame: Vec::new(),
+        }
     }
 
     /// Adds the event with the number `seq`. `append` receives the event and the new head.
@@ -65,11 +72,18 @@ impl Chain {
         append: impl FnOnce(&Event<'_>, ChainHead) -> T,
     ) -> T {
         let members = entry.members(&self.head.hash.to_string());
-        let event = Event { kind: entry.event.kind(), prompt: None, members: Members::whole(&members) };
+        let event = Event {
+            kind: entry.event.kind(),
+            prompt: None,
+            members: Members::whole(&members),
+        };
         self.frame.clear();
         self.framer.frame(&mut self.frame, seq, &event, entry.time);
         let framed = EventRef::parse(seq, &self.frame).expect("the framer writes frames");
-        self.head = ChainHead { seq, hash: Hash::of(&framed) };
+        self.head = ChainHead {
+            seq,
+            hash: Hash::of(&framed),
+        };
         append(&event, self.head)
     }
 }
@@ -113,9 +127,14 @@ impl Verifier {
         if link.seq != seq || !linked || self.first.is_some_and(|_| seq != self.last.seq + 1) {
             return Err(ChainError::Broken(seq));
         }
-        self.pruned_through = self.pruned_through.max(link.through_seq.unwrap_or_default());
+        self.pruned_through = self
+            .pruned_through
+            .max(link.through_seq.unwrap_or_default());
         self.first.get_or_insert(seq);
-        self.last = ChainHead { seq, hash: Hash::of(event) };
+        self.last = ChainHead {
+            seq,
+            hash: Hash::of(event),
+        };
         Ok(())
     }
 
@@ -125,9 +144,14 @@ impl Verifier {
         match head {
             None if self.first.is_some() => return Err(ChainError::NoHead),
             Some(head) if head.seq != self.last.seq => {
-                return Err(ChainError::Truncated { found: self.last.seq, expected: head.seq });
+                return Err(ChainError::Truncated {
+                    found: self.last.seq,
+                    expected: head.seq,
+                });
             }
-            Some(head) if head.hash != self.last.hash => return Err(ChainError::LastChanged(head.seq)),
+            Some(head) if head.hash != self.last.hash => {
+                return Err(ChainError::LastChanged(head.seq));
+            }
             _ => {}
         }
         if first > self.pruned_through + 1 {

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::event::{
-    ActorKind, AgentRequestRefused, AuditActor, AuditEntry, AuditEvent, LinkUsed, RefuseReason, RejectReason,
-    RequestRejected, TicketCreated,
+    ActorKind, AgentRequestRefused, AuditActor, AuditEntry, AuditEvent, LinkUsed, RefuseReason,
+    RejectReason, RequestRejected, TicketCreated,
 };
 use crate::shutdown::lock_or_abort;
 use crate::types::network::client_network;
@@ -27,7 +27,11 @@ pub enum Counted {
     RequestRejected(RejectReason),
     LinkUsed,
     TicketCreated,
-    AgentRequestRefused { session: SessionId, method: &'static str, reason: RefuseReason },
+    AgentRequestRefused {
+        session: SessionId,
+        method: &'static str,
+        reason: RefuseReason,
+    },
 }
 
 /// A handle to the counters that is cheap to clone.
@@ -69,7 +73,15 @@ impl CountedEvents {
         (method, reason): (&'static str, RefuseReason),
         now: Timestamp,
     ) {
-        self.add(AuditActor::agent(agent), Counted::AgentRequestRefused { session, method, reason }, now);
+        self.add(
+            AuditActor::agent(agent),
+            Counted::AgentRequestRefused {
+                session,
+                method,
+                reason,
+            },
+            now,
+        );
     }
 
     fn add(&self, actor: AuditActor, event: Counted, now: Timestamp) {
@@ -78,8 +90,12 @@ impl CountedEvents {
         if counters.len() >= MAX_DIFFERENT && !counters.contains_key(&key) {
             key = without_details(key);
         }
-        let counter =
-            counters.entry(key).or_insert(Counter { count: 0, written: 0, first_time: now, last_time: now });
+        let counter = counters.entry(key).or_insert(Counter {
+            count: 0,
+            written: 0,
+            first_time: now,
+            last_time: now,
+        });
         counter.count += 1;
         counter.last_time = now;
         let is_first = counter.count == 1;
@@ -97,15 +113,22 @@ impl CountedEvents {
     /// The events that no entry contains yet: the first of each kind.
     pub(super) fn take_first(&self) -> Vec<AuditEntry> {
         let mut counters = self.counters();
-        let first = counters.iter_mut().filter(|(_, counter)| counter.written == 0);
-        first.map(|((actor, event), counter)| entry(actor, *event, counter)).collect()
+        let first = counters
+            .iter_mut()
+            .filter(|(_, counter)| counter.written == 0);
+        first
+            .map(|((actor, event), counter)| entry(actor, *event, counter))
+            .collect()
     }
 
     /// Ends the window. Returns the events that no entry contains yet.
     pub(super) fn end_window(&self) -> Vec<AuditEntry> {
         let mut counters = std::mem::take(&mut *self.counters());
-        let rest = counters.iter_mut().filter(|(_, counter)| counter.written < counter.count);
-        rest.map(|((actor, event), counter)| entry(actor, *event, counter)).collect()
+        let rest = counters
+            .iter_mut()
+            .filter(|(_, counter)| counter.written < counter.count);
+        rest.map(|((actor, event), counter)| entry(actor, *event, counter))
+            .collect()
     }
 
     fn counters(&self) -> MutexGuard<'_, HashMap<(AuditActor, Counted), Counter>> {
@@ -116,9 +139,11 @@ impl CountedEvents {
 /// The kind of an event alone, for events beyond the bound.
 fn without_details((actor, event): (AuditActor, Counted)) -> (AuditActor, Counted) {
     let event = match event {
-        Counted::AgentRequestRefused { method, reason, .. } => {
-            Counted::AgentRequestRefused { session: SessionId::AUDIT, method, reason }
-        }
+        Counted::AgentRequestRefused { method, reason, .. } => Counted::AgentRequestRefused {
+            session: SessionId::AUDIT,
+            method,
+            reason,
+        },
         other => other,
     };
     let actor = match actor.kind {
@@ -131,18 +156,44 @@ fn without_details((actor, event): (AuditActor, Counted)) -> (AuditActor, Counte
 /// The entry of the events that are counted and not written yet.
 fn entry(actor: &AuditActor, event: Counted, counter: &mut Counter) -> AuditEntry {
     let count = counter.count - counter.written;
-    let Counter { first_time, last_time, .. } = *counter;
+    let Counter {
+        first_time,
+        last_time,
+        ..
+    } = *counter;
     counter.written = counter.count;
     let event: AuditEvent = match event {
-        Counted::RequestRejected(reason) => RequestRejected { reason, count, first_time, last_time }.into(),
+        Counted::RequestRejected(reason) => RequestRejected {
+            reason,
+            count,
+            first_time,
+            last_time,
+        }
+        .into(),
         Counted::LinkUsed => LinkUsed { count }.into(),
         Counted::TicketCreated => TicketCreated { count }.into(),
-        Counted::AgentRequestRefused { session, method, reason } => {
+        Counted::AgentRequestRefused {
+            session,
+            method,
+            reason,
+        } => {
             let method = method.to_owned();
-            AgentRequestRefused { session_id: session, method, reason, count, first_time, last_time }.into()
+            AgentRequestRefused {
+                session_id: session,
+                method,
+                reason,
+                count,
+                first_time,
+                last_time,
+            }
+            .into()
         }
     };
-    AuditEntry { time: last_time, actor: actor.clone(), event }
+    AuditEntry {
+        time: last_time,
+        actor: actor.clone(),
+        event,
+    }
 }
 
 #[cfg(test)]
@@ -158,7 +209,10 @@ mod tests {
             AuditEvent::RequestRejected(rejected) => rejected.count,
             other => panic!("{other:?}"),
         };
-        entries.iter().map(|entry| (entry.actor.address, count(entry))).collect()
+        entries
+            .iter()
+            .map(|entry| (entry.actor.address, count(entry)))
+            .collect()
     }
 
     #[test]
@@ -167,7 +221,14 @@ mod tests {
         for millis in 1..=100 {
             counted.rejected(one, RejectReason::InvalidKey, at(millis));
             let first = counted.take_first();
-            assert_eq!(rejections(&first), if millis == 1 { vec![(Some(one), 1)] } else { Vec::new() });
+            assert_eq!(
+                rejections(&first),
+                if millis == 1 {
+                    vec![(Some(one), 1)]
+                } else {
+                    Vec::new()
+                }
+            );
         }
         assert_eq!(rejections(&counted.end_window()), [(Some(one), 99)]);
         assert_eq!(counted.end_window(), []);
@@ -185,7 +246,13 @@ mod tests {
         let entries = rejections(&counted.end_window());
         assert_eq!(entries.len(), MAX_DIFFERENT + 1);
         assert_eq!(entries.iter().map(|(_, count)| count).sum::<u64>(), 10_000);
-        assert_eq!(entries.iter().filter(|(address, _)| address.is_none()).count(), 1);
+        assert_eq!(
+            entries
+                .iter()
+                .filter(|(address, _)| address.is_none())
+                .count(),
+            1
+        );
     }
 
     #[test]
@@ -194,6 +261,9 @@ mod tests {
         for address in ["2001:db8::1", "2001:db8::2"] {
             counted.rejected(address.parse().unwrap(), RejectReason::InvalidKey, at(1));
         }
-        assert_eq!(rejections(&counted.end_window()), [(Some("2001:db8::".parse().unwrap()), 2)]);
+        assert_eq!(
+            rejections(&counted.end_window()),
+            [(Some("2001:db8::".parse().unwrap()), 2)]
+        );
     }
 }

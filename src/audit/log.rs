@@ -52,7 +52,10 @@ impl Audit {
         let events = log.session(&Tenant::new(TENANT), SessionId::AUDIT).await?;
         let head = log.get(Table::Audit, HEAD.to_vec()).await?;
         // After a manipulation of the store, the next event still names the last event that was written.
-        let head = head.as_ref().and_then(ChainHead::from_record).unwrap_or_default();
+        let head = head
+            .as_ref()
+            .and_then(ChainHead::from_record)
+            .unwrap_or_default();
         if head.seq != events.appended() {
             tracing::error!(
                 found = events.appended(),
@@ -61,13 +64,24 @@ impl Audit {
             );
         }
         let chain = Mutex::new(Chain::new(head, &log.epoch()));
-        Ok(Self(Arc::new(Inner { log, events, chain, counted, ids, limits })))
+        Ok(Self(Arc::new(Inner {
+            log,
+            events,
+            chain,
+            counted,
+            ids,
+            limits,
+        })))
     }
 
     /// Appends an event. Never waits. The event is durable no later than every event that is appended to a session
     /// afterwards.
     pub fn append(&self, actor: impl Into<AuditActor>, event: impl Into<AuditEvent>) {
-        let entry = AuditEntry { time: self.0.ids.now(), actor: actor.into(), event: event.into() };
+        let entry = AuditEntry {
+            time: self.0.ids.now(),
+            actor: actor.into(),
+            event: event.into(),
+        };
         self.append_entry(&entry, Records::default());
     }
 
@@ -94,7 +108,8 @@ impl Audit {
     pub async fn run(self, shutdown: Shutdown) {
         let mut adopt = tokio::time::interval(ADOPT_INTERVAL);
         adopt.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut window_ends, mut prune_at) = (Instant::now() + self.0.limits.audit_window, Instant::now());
+        let (mut window_ends, mut prune_at) =
+            (Instant::now() + self.0.limits.audit_window, Instant::now());
         loop {
             tokio::select! {
                 () = shutdown.drain_started() => return,
@@ -121,7 +136,9 @@ impl Audit {
     /// Appends everything that is pending. Call it before the log closes, which makes the events durable.
     pub async fn finish(&self) {
         // Records that remain are adopted at the next start.
-        tokio::time::timeout(FINISH_TIMEOUT, self.adopt_or_log()).await.ok();
+        tokio::time::timeout(FINISH_TIMEOUT, self.adopt_or_log())
+            .await
+            .ok();
         self.write_counted(true);
     }
 
@@ -130,7 +147,11 @@ impl Audit {
             return;
         }
         let counted = &self.0.counted;
-        let entries = if window_ends { counted.end_window() } else { counted.take_first() };
+        let entries = if window_ends {
+            counted.end_window()
+        } else {
+            counted.take_first()
+        };
         for entry in entries {
             self.append_entry(&entry, Records::default());
         }
@@ -145,7 +166,11 @@ impl Audit {
     /// Moves the pending entries to the log. An entry leaves its record in the commit of its event.
     async fn adopt(&self) -> Result<(), ReadError> {
         loop {
-            let found = self.0.log.scan(Table::Audit, PENDING.to_vec(), None, ADOPT_STEP).await?;
+            let found = self
+                .0
+                .log
+                .scan(Table::Audit, PENDING.to_vec(), None, ADOPT_STEP)
+                .await?;
             if found.is_empty() {
                 return Ok(());
             }
@@ -169,9 +194,18 @@ impl Audit {
 
     /// Deletes events that are too old or too many. An event names the last of them first.
     async fn prune(&self) {
-        let Limits { audit_max_age, audit_max_bytes, .. } = *self.0.limits;
+        let Limits {
+            audit_max_age,
+            audit_max_bytes,
+            ..
+        } = *self.0.limits;
         loop {
-            match self.0.log.excess_of(SessionId::AUDIT, audit_max_age, audit_max_bytes).await {
+            match self
+                .0
+                .log
+                .excess_of(SessionId::AUDIT, audit_max_age, audit_max_bytes)
+                .await
+            {
                 Ok(None) => return,
                 Ok(Some(through_seq)) => {
                     self.append(ActorKind::Gateway, AuditPruned { through_seq });

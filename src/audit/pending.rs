@@ -13,10 +13,20 @@ pub(super) const PENDING: &[u8] = b"pending-";
 
 /// The record of an entry, for the commit of the change that it describes.
 pub fn pending_entry(ids: &Ids, actor: impl Into<AuditActor>, event: impl Into<AuditEvent>) -> Put {
-    let entry = AuditEntry { time: ids.now(), actor: actor.into(), event: event.into() };
+    let entry = AuditEntry {
+        time: ids.now(),
+        actor: actor.into(),
+        event: event.into(),
+    };
     let key = [PENDING, ids.uuid().as_bytes()].concat();
-    let value = serde_json::to_vec(&entry).expect("an entry serializes to JSON").into();
-    Put { table: Table::Audit, key, value }
+    let value = serde_json::to_vec(&entry)
+        .expect("an entry serializes to JSON")
+        .into();
+    Put {
+        table: Table::Audit,
+        key,
+        value,
+    }
 }
 
 /// `None` if the record is damaged.

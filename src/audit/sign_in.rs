@@ -15,22 +15,47 @@ pub struct SignInRecord {
 }
 
 impl SignInRecord {
-    pub fn start(audit: &Audit, author: &Author, agent: AgentName, method_id: Option<String>) -> Self {
+    pub fn start(
+        audit: &Audit,
+        author: &Author,
+        agent: AgentName,
+        method_id: Option<String>,
+    ) -> Self {
         let actor = AuditActor::from(author);
-        let started = SignInStarted { agent: agent.clone(), method_id: method_id.clone() };
+        let started = SignInStarted {
+            agent: agent.clone(),
+            method_id: method_id.clone(),
+        };
         audit.append(actor.clone(), started);
-        Self { audit: audit.clone(), actor, agent, method_id, outcome: SignInOutcome::Aborted }
+        Self {
+            audit: audit.clone(),
+            actor,
+            agent,
+            method_id,
+            outcome: SignInOutcome::Aborted,
+        }
     }
 
     /// Records the end.
     pub fn end(mut self, succeeded: bool) {
-        self.outcome = if succeeded { SignInOutcome::Succeeded } else { SignInOutcome::Failed };
+        self.outcome = if succeeded {
+            SignInOutcome::Succeeded
+        } else {
+            SignInOutcome::Failed
+        };
     }
 }
 
 impl Drop for SignInRecord {
     fn drop(&mut self) {
         let (agent, method_id) = (self.agent.clone(), self.method_id.take());
-        self.audit.append(self.actor.clone(), SignInEnded { agent, method_id, outcome: self.outcome });
+        self.audit.append(
+            self.actor.clone(),
+            SignInEnded {
+                agent,
+                method_id,
+                outcome: self.outcome,
+            },
+        );
     }
 }

@@ -21,12 +21,16 @@ pub struct Admission {
 
 impl Admission {
     pub fn principal(&self) -> Option<&Principal> {
-        self.credential.as_ref().map(|credential| &credential.verified.principal)
+        self.credential
+            .as_ref()
+            .map(|credential| &credential.verified.principal)
     }
 
     /// The author of changes that the request makes; `None` without a key.
     pub fn author(&self) -> Option<Author> {
-        self.credential.as_ref().map(|credential| credential.verified.author(self.client))
+        self.credential
+            .as_ref()
+            .map(|credential| credential.verified.author(self.client))
     }
 
     /// Completes when the key of the request has ended; never completes without a key. Cancel-safe.
@@ -39,7 +43,9 @@ impl Admission {
 
     /// Whether the key of the request is still valid; true without a key.
     pub fn is_key_valid(&self) -> bool {
-        self.credential.as_ref().is_none_or(|credential| credential.keys.is_valid(&credential.verified))
+        self.credential
+            .as_ref()
+            .is_none_or(|credential| credential.keys.is_valid(&credential.verified))
     }
 }
 
@@ -55,7 +61,11 @@ pub struct Credential {
 impl Credential {
     /// `verified` is the current state of the key, also for a ticket of the key.
     pub(super) fn new(keys: &Keys, verified: Verified, ticket: Option<TicketGuard>) -> Self {
-        Self { keys: keys.clone(), verified, ticket }
+        Self {
+            keys: keys.clone(),
+            verified,
+            ticket,
+        }
     }
 
     pub fn verified(&self) -> &Verified {

@@ -10,7 +10,10 @@ use crate::store::{ReadError, RecordStore, Table};
 const PAGE_SIZE: usize = 500;
 
 /// Reads all records of a table.
-pub(super) fn scan_all(store: &dyn RecordStore, table: Table) -> Result<Vec<(Vec<u8>, Bytes)>, ReadError> {
+pub(super) fn scan_all(
+    store: &dyn RecordStore,
+    table: Table,
+) -> Result<Vec<(Vec<u8>, Bytes)>, ReadError> {
     let mut records: Vec<(Vec<u8>, Bytes)> = Vec::new();
     loop {
         let after = records.last().map(|(key, _)| key.as_slice());

@@ -28,7 +28,10 @@ struct Window {
 
 impl FailureLimiter {
     pub(super) fn new(per_minute: u32) -> Self {
-        Self { max_per_minute: per_minute, windows: Mutex::default() }
+        Self {
+            max_per_minute: per_minute,
+            windows: Mutex::default(),
+        }
     }
 
     /// Counts an invalid key. Above the limit, returns the time until the next attempt.
@@ -41,13 +44,22 @@ impl FailureLimiter {
             windows.retain(|_, window| now < window.started_at + WINDOW);
         }
         if windows.len() >= MAX_ADDRESSES
-            && let Some(oldest) = windows.iter().min_by_key(|(_, window)| window.started_at).map(|(a, _)| *a)
+            && let Some(oldest) = windows
+                .iter()
+                .min_by_key(|(_, window)| window.started_at)
+                .map(|(a, _)| *a)
         {
             windows.remove(&oldest);
         }
-        let window = windows.entry(client_network(address)).or_insert(Window { started_at: now, count: 0 });
+        let window = windows.entry(client_network(address)).or_insert(Window {
+            started_at: now,
+            count: 0,
+        });
         if now >= window.started_at + WINDOW {
-            *window = Window { started_at: now, count: 0 };
+            *window = Window {
+                started_at: now,
+                count: 0,
+            };
         }
         window.count = window.count.saturating_add(1);
         (window.count > self.max_per_minute).then(|| window.started_at + WINDOW - now)
@@ -61,14 +73,23 @@ mod tests {
     #[test]
     fn counts_failures_per_address_and_minute() {
         let failures = FailureLimiter::new(2);
-        let [one, two]: [IpAddr; 2] = ["203.0.113.1".parse().unwrap(), "203.0.113.2".parse().unwrap()];
+        let [one, two]: [IpAddr; 2] = [
+            "203.0.113.1".parse().unwrap(),
+            "203.0.113.2".parse().unwrap(),
+        ];
         let began = Instant::now();
         let after = |seconds| began + Duration::from_secs(seconds);
         assert_eq!(failures.record(one, began), None);
         assert_eq!(failures.record(one, after(1)), None);
-        assert_eq!(failures.record(one, after(20)), Some(Duration::from_secs(40)));
+        assert_eq!(
+            failures.record(one, after(20)),
+            Some(Duration::from_secs(40))
+        );
         assert_eq!(failures.record(two, after(20)), None);
-        assert_eq!(failures.record(one, after(59)), Some(Duration::from_secs(1)));
+        assert_eq!(
+            failures.record(one, after(59)),
+            Some(Duration::from_secs(1))
+        );
         assert_eq!(failures.record(one, after(60)), None);
     }
 
@@ -77,8 +98,15 @@ mod tests {
         let failures = FailureLimiter::new(1);
         let now = Instant::now();
         assert_eq!(failures.record("2001:db8::1".parse().unwrap(), now), None);
-        assert!(failures.record("2001:db8::ffff".parse().unwrap(), now).is_some());
-        assert_eq!(failures.record("2001:db8:0:1::1".parse().unwrap(), now), None);
+        assert!(
+            failures
+                .record("2001:db8::ffff".parse().unwrap(), now)
+                .is_some()
+        );
+        assert_eq!(
+            failures.record("2001:db8:0:1::1".parse().unwrap(), now),
+            None
+        );
     }
 
     #[test]

@@ -30,9 +30,17 @@ pub(super) enum RequestOrigin {
 impl Hosts {
     /// `public` and `allowed` are origins: `scheme://host`, with the port unless it is the scheme's default.
     pub(super) fn new(bound: SocketAddr, public: Option<&str>, allowed: &[String]) -> Self {
-        let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned()];
+        let mut names = vec![
+            "localhost".to_owned(),
+            "127.0.0.1".to_owned(),
+            "[::1]".to_owned(),
+        ];
         if !bound.ip().is_unspecified() {
-            names.push(if bound.is_ipv6() { format!("[{}]", bound.ip()) } else { bound.ip().to_string() });
+            names.push(if bound.is_ipv6() {
+                format!("[{}]", bound.ip())
+            } else {
+                bound.ip().to_string()
+            });
         }
         let mut authorities = HashSet::new();
         let mut own_origins = HashSet::new();
@@ -49,11 +57,19 @@ impl Hosts {
                 Some(("https", authority)) => (443, authority),
                 _ => (80, public.trim_start_matches("http://")),
             };
-            let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-            let host = port.map_or(authority, |_| authority.rsplit_once(':').map_or(authority, |(h, _)| h));
+            let port = authority
+                .rsplit_once(':')
+                .and_then(|(_, port)| port.parse().ok());
+            let host = port.map_or(authority, |_| {
+                authority.rsplit_once(':').map_or(authority, |(h, _)| h)
+            });
             insert_authority(&mut authorities, host, port, default);
         }
-        Self { authorities, gateway_origins: own_origins, allowed_origins: allowed.iter().cloned().collect() }
+        Self {
+            authorities,
+            gateway_origins: own_origins,
+            allowed_origins: allowed.iter().cloned().collect(),
+        }
     }
 
     /// Whether the request has an authority, in its target or in `Host`, and all of them belong to this
@@ -71,8 +87,12 @@ impl Hosts {
     /// Classifies the origin of a request. `Sec-Fetch-Site` can only make the result stricter.
     pub(super) fn classify_origin(&self, headers: &HeaderMap, public: bool) -> RequestOrigin {
         match SingleHeader::of(headers, &ORIGIN) {
-            SingleHeader::One(origin) if self.gateway_origins.contains(origin) => RequestOrigin::SameOrigin,
-            SingleHeader::One(origin) if self.allowed_origins.contains(origin) => RequestOrigin::Allowed,
+            SingleHeader::One(origin) if self.gateway_origins.contains(origin) => {
+                RequestOrigin::SameOrigin
+            }
+            SingleHeader::One(origin) if self.allowed_origins.contains(origin) => {
+                RequestOrigin::Allowed
+            }
             // A page of another site can send some requests without an `Origin`, for example for images.
             SingleHeader::Absent if public || !is_cross_site(headers) => RequestOrigin::SameOrigin,
             _ => RequestOrigin::Foreign,
@@ -82,9 +102,12 @@ impl Hosts {
 
 /// Whether the request names `localhost` or a name below it.
 pub(super) fn is_localhost(uri: &Uri, headers: &HeaderMap) -> bool {
-    let host = SingleHeader::of(headers, &HOST).one().and_then(|host| host.parse::<Authority>().ok());
+    let host = SingleHeader::of(headers, &HOST)
+        .one()
+        .and_then(|host| host.parse::<Authority>().ok());
     let authority = uri.authority().or(host.as_ref());
-    let name = authority.map(|authority| authority.host().trim_end_matches('.').to_ascii_lowercase());
+    let name =
+        authority.map(|authority| authority.host().trim_end_matches('.').to_ascii_lowercase());
     name.is_some_and(|name| name == "localhost" || name.ends_with(".localhost"))
 }
 
@@ -92,7 +115,10 @@ pub(super) fn is_localhost(uri: &Uri, headers: &HeaderMap) -> bool {
 pub(super) fn names_host(origin: &str, uri: &Uri, headers: &HeaderMap) -> bool {
     let (scheme, public) = origin.split_once("://").unwrap_or_default();
     let default = if scheme == "https" { ":443" } else { ":80" };
-    let named = uri.authority().map(Authority::as_str).or(SingleHeader::of(headers, &HOST).one());
+    let named = uri
+        .authority()
+        .map(Authority::as_str)
+        .or(SingleHeader::of(headers, &HOST).one());
     named.is_some_and(|named| {
         let named = named.to_ascii_lowercase();
         named.strip_suffix(default).unwrap_or(&named) == public
@@ -104,7 +130,12 @@ fn is_cross_site(headers: &HeaderMap) -> bool {
     sites.any(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"))
 }
 
-fn insert_authority(authorities: &mut HashSet<String>, host: &str, port: Option<u16>, default: u16) {
+fn insert_authority(
+    authorities: &mut HashSet<String>,
+    host: &str,
+    port: Option<u16>,
+    default: u16,
+) {
     let port = port.unwrap_or(default);
     authorities.insert(format!("{host}:{port}"));
     if port == default {
@@ -131,6 +162,10 @@ impl<'a> SingleHeader<'a> {
     }
 
     pub(super) fn one(self) -> Option<&'a str> {
-        if let Self::One(value) = self { Some(value) } else { None }
+        if let Self::One(value) = self {
+            Some(value)
+        } else {
+            None
+        }
     }
 }

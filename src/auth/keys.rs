@@ -24,8 +24,8 @@ use crate::event::{ActorKind, AuditEvent, KeyCreated, KeyExpired, KeyRevoked, Ke
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::store::{Batch, CommitError, ReadError, RecordStore, Table};
 use crate::types::{
-    Author, Expiry, GrantedFolders, Ids, LimitChange, Limits, Principal, PrincipalLimits, Scope, Scopes,
-    Tenant, Timestamp,
+    Author, Expiry, GrantedFolders, Ids, LimitChange, Limits, Principal, PrincipalLimits, Scope,
+    Scopes, Tenant, Timestamp,
 };
 
 pub use change::{KeyChange, UpdateKeyError};
@@ -77,7 +77,9 @@ struct Entry {
 impl Entry {
     fn last_used(&self) -> Option<Timestamp> {
         let seen = self.last_used_millis.load(Ordering::Relaxed);
-        self.key.last_used_at.max((seen > 0).then(|| Timestamp::from_millis(seen)))
+        self.key
+            .last_used_at
+            .max((seen > 0).then(|| Timestamp::from_millis(seen)))
     }
 }
 
@@ -103,7 +105,11 @@ pub struct Verified {
 impl Verified {
     /// The author of changes that a client at this address makes with the key.
     pub fn author(&self, address: IpAddr) -> Author {
-        Author { name: Arc::clone(&self.principal.id), key: self.key.as_str().into(), address }
+        Author {
+            name: Arc::clone(&self.principal.id),
+            key: self.key.as_str().into(),
+            address,
+        }
     }
 }
 
@@ -173,7 +179,10 @@ impl Keys {
             self.0.ended_count.send_modify(|count| *count += 1);
         }
         let id = |hash: Option<KeyHash>| hash.map(|hash| hash.id().to_string());
-        changed.then(|| KeyRotated { key_id: id(admin), former_key_id: id(former) })
+        changed.then(|| KeyRotated {
+            key_id: id(admin),
+            former_key_id: id(former),
+        })
     }
 
     /// Verifies the text of a key; `None` if it is not valid.
@@ -187,10 +196,17 @@ impl Keys {
         }
         let now = self.0.expiry.earliest_now();
         let entries = self.entries();
-        let entry = entries.get(&hash).filter(|entry| self.is_valid_at(entry, now))?;
+        let entry = entries
+            .get(&hash)
+            .filter(|entry| self.is_valid_at(entry, now))?;
         let now = self.0.expiry.latest_now().as_millis();
         let used_before = entry.last_used_millis.fetch_max(now, Ordering::Relaxed) > 0;
-        let Key { kind, last_used_at, id, .. } = &entry.key;
+        let Key {
+            kind,
+            last_used_at,
+            id,
+            ..
+        } = &entry.key;
         Some(Verified {
             principal: entry.key.principal(),
             key: id.clone(),
@@ -216,13 +232,21 @@ impl Keys {
         }
         let now = self.0.expiry.earliest_now();
         let entries = self.entries();
-        let entry = entries.values().find(|entry| entry.key.id == *id && self.is_valid_at(entry, now))?;
-        Some(Verified { principal: entry.key.principal(), key: id.clone(), first_use_of_link: false })
+        let entry = entries
+            .values()
+            .find(|entry| entry.key.id == *id && self.is_valid_at(entry, now))?;
+        Some(Verified {
+            principal: entry.key.principal(),
+            key: id.clone(),
+            first_use_of_link: false,
+        })
     }
 
     /// Whether the principal has a valid key with this scope.
     pub fn principal_has_scope(&self, tenant: &Tenant, id: &str, scope: Scope) -> bool {
-        if let Some(admin) = self.admin_hash().map(|admin| verified_admin(&admin).principal)
+        if let Some(admin) = self
+            .admin_hash()
+            .map(|admin| verified_admin(&admin).principal)
             && *admin.id == *id
         {
             return admin.tenant == *tenant && admin.scopes.contains(scope);
@@ -265,7 +289,11 @@ impl Keys {
         if new.scopes.iter().next().is_none() {
             return Err(CreateKeyError::NoScope);
         }
-        let named = self.list().iter().filter(|key| key.kind == KeyKind::Named).count();
+        let named = self
+            .list()
+            .iter()
+            .filter(|key| key.kind == KeyKind::Named)
+            .count();
         if named >= self.0.limits.max_named_keys {
             return Err(CreateKeyError::TooMany(named));
         }
@@ -279,7 +307,10 @@ impl Keys {
         let mut keys: Vec<_> = entries
             .values()
             .filter(|entry| self.is_valid_at(entry, now))
-            .map(|entry| Key { last_used_at: entry.last_used(), ..entry.key.clone() })
+            .map(|entry| Key {
+                last_used_at: entry.last_used(),
+                ..entry.key.clone()
+            })
             .collect();
         keys.sort_by(|a, b| (a.created_at, a.id.as_str()).cmp(&(b.created_at, b.id.as_str())));
         keys
@@ -289,7 +320,11 @@ impl Keys {
     pub fn revoke(&self, id_or_name: &str) -> Result<Vec<Key>, RevokeError> {
         let by = revoked_by(ActorKind::CommandLine);
         let revoked = self.remove_where(|key| key.is_named(id_or_name), &by)?;
-        if revoked.is_empty() { Err(RevokeError::NotFound) } else { Ok(revoked) }
+        if revoked.is_empty() {
+            Err(RevokeError::NotFound)
+        } else {
+            Ok(revoked)
+        }
     }
 
     /// Runs until the stop: reloads the keys, writes the times of their last use, and removes expired keys.
@@ -329,7 +364,14 @@ impl Keys {
                 tracing::warn!("skipped a key record that could not be decoded");
                 continue;
             };
-            found.insert(hash, Entry { key, stored, last_used_millis: AtomicI64::new(0) });
+            found.insert(
+                hash,
+                Entry {
+                    key,
+                    stored,
+                    last_used_millis: AtomicI64::new(0),
+                },
+            );
         }
         let any_ended = {
             let mut entries = lock_or_abort(self.0.entries.write());
@@ -339,9 +381,11 @@ impl Keys {
                     entry.last_used_millis.store(last_used, Ordering::Relaxed);
                 }
             }
-            let any_ended = entries
-                .iter()
-                .any(|(hash, old)| found.get(hash).is_none_or(|new| !new.key.scopes.covers(old.key.scopes)));
+            let any_ended = entries.iter().any(|(hash, old)| {
+                found
+                    .get(hash)
+                    .is_none_or(|new| !new.key.scopes.covers(old.key.scopes))
+            });
             self.0
                 .principal_limits
                 .set_key_limits(limits_by_principal(found.values().map(|entry| &entry.key)));
@@ -363,7 +407,12 @@ impl Keys {
         let text = KeyText::generate(&self.0.ids);
         let hash = KeyHash::of(text.expose());
         let principal = |key: &Key| (&key.tenant, &*key.name) == (&new.tenant, new.name);
-        let former = self.list().into_iter().rfind(principal).map(|key| key.limits).unwrap_or_default();
+        let former = self
+            .list()
+            .into_iter()
+            .rfind(principal)
+            .map(|key| key.limits)
+            .unwrap_or_default();
         let key = Key {
             id: hash.id(),
             kind,
@@ -377,10 +426,21 @@ impl Keys {
         };
         let mut batch = Batch::default();
         push_put(&mut batch, hash, &key, None);
-        batch.puts.push(pending_entry(&self.0.ids, by, KeyCreated { key: key.audited() }));
-        for (hash, entry) in self.entries().iter().filter(|(_, entry)| principal(&entry.key)) {
+        batch.puts.push(pending_entry(
+            &self.0.ids,
+            by,
+            KeyCreated { key: key.audited() },
+        ));
+        for (hash, entry) in self
+            .entries()
+            .iter()
+            .filter(|(_, entry)| principal(&entry.key))
+        {
             if entry.key.limits != key.limits {
-                let other = Key { limits: key.limits, ..entry.key.clone() };
+                let other = Key {
+                    limits: key.limits,
+                    ..entry.key.clone()
+                };
                 push_put(&mut batch, *hash, &other, Some(entry.stored.clone()));
             }
         }
@@ -424,7 +484,8 @@ impl Keys {
     fn remove_expired(&self) -> Result<(), KeyStoreError> {
         let holding: Vec<_> = self.list().into_iter().map(|key| key.id).collect();
         let expired = |key: &Key| (ActorKind::Timeout, KeyExpired { key: key.audited() }.into());
-        self.remove_where(|key| !holding.contains(&key.id), &expired).map(drop)
+        self.remove_where(|key| !holding.contains(&key.id), &expired)
+            .map(drop)
     }
 
     /// Writes `lastUsedAt` of the keys used since the last flush. A key revoked meanwhile stays revoked.
@@ -434,7 +495,10 @@ impl Keys {
             .iter()
             .filter(|(_, entry)| entry.last_used() != entry.key.last_used_at)
             .map(|(hash, entry)| {
-                let key = Key { last_used_at: entry.last_used(), ..entry.key.clone() };
+                let key = Key {
+                    last_used_at: entry.last_used(),
+                    ..entry.key.clone()
+                };
                 let mut batch = Batch::default();
                 push_put(&mut batch, *hash, &key, Some(entry.stored.clone()));
                 batch
@@ -472,5 +536,9 @@ fn verified_admin(hash: &KeyHash) -> Verified {
         scopes,
         folders: GrantedFolders::default(),
     };
-    Verified { principal, key: hash.id(), first_use_of_link: false }
+    Verified {
+        principal,
+        key: hash.id(),
+        first_use_of_link: false,
+    }
 }

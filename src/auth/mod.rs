@@ -18,8 +18,8 @@ mod tickets;
 pub use admission::{Admission, AdmissionError, Credential};
 pub use key::{Key, KeyHash, KeyId, KeyKind, KeyText};
 pub use keys::{
-    CreateKeyError, GrantError, KeyChange, KeyStoreError, Keys, NewKey, RELOAD_INTERVAL, RevokeError,
-    UpdateKeyError, Verified, is_local_editor,
+    CreateKeyError, GrantError, KeyChange, KeyStoreError, Keys, NewKey, RELOAD_INTERVAL,
+    RevokeError, UpdateKeyError, Verified, is_local_editor,
 };
 pub use policy::{Policy, PolicyOptions};
 pub use tickets::{IssuedTicket, TicketError, TicketGuard, TicketStoreError, Tickets};

@@ -80,7 +80,8 @@ impl Policy {
     pub fn public_path(&self, uri: &Uri, headers: &HeaderMap, peer: IpAddr) -> Option<&PublicPath> {
         let url = self.public_url.as_ref()?;
         let path = url.path()?;
-        let forwarded = self.is_proxy(peer.to_canonical()) && headers.contains_key("x-forwarded-for");
+        let forwarded =
+            self.is_proxy(peer.to_canonical()) && headers.contains_key("x-forwarded-for");
         (forwarded || names_host(url.origin(), uri, headers)).then_some(path)
     }
 
@@ -98,7 +99,8 @@ impl Policy {
     pub fn admit(&self, parts: &Parts, peer: SocketAddr) -> Result<Admission, AdmissionError> {
         let client = self.client_address(&parts.headers, peer.ip());
         self.decide(parts, client).inspect_err(|error| {
-            self.counted.rejected(client, error.audit_reason(), self.ids.now());
+            self.counted
+                .rejected(client, error.audit_reason(), self.ids.now());
         })
     }
 
@@ -114,8 +116,16 @@ impl Policy {
         let preflight = parts.method == Method::OPTIONS
             && from == RequestOrigin::Allowed
             && parts.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-        let credential = if public || preflight { None } else { Some(self.credential(parts, client)?) };
-        Ok(Admission { client, credential, preflight })
+        let credential = if public || preflight {
+            None
+        } else {
+            Some(self.credential(parts, client)?)
+        };
+        Ok(Admission {
+            client,
+            credential,
+            preflight,
+        })
     }
 
     /// A receiver that changes when any key ends. Its owner then checks its own key.
@@ -157,7 +167,11 @@ impl Policy {
             return match verified {
                 Some(verified) => {
                     if verified.first_use_of_link {
-                        self.counted.by_key(&verified.author(client), Counted::LinkUsed, self.ids.now());
+                        self.counted.by_key(
+                            &verified.author(client),
+                            Counted::LinkUsed,
+                            self.ids.now(),
+                        );
                     }
                     Ok(Credential::new(&self.keys, verified, None))
                 }
@@ -170,14 +184,21 @@ impl Policy {
                 None => Err(self.invalid_key(client)),
             };
         }
-        let Some(ticket) = parts.uri.query().and_then(ticket_param).filter(|_| parts.method == Method::GET)
+        let Some(ticket) = parts
+            .uri
+            .query()
+            .and_then(ticket_param)
+            .filter(|_| parts.method == Method::GET)
         else {
             return Err(AdmissionError::MissingKey);
         };
         // Invalid tickets do not count, because an `EventSource` may reconnect with an expired ticket.
         let open = self.tickets.open_stream(ticket, parts.uri.path());
         let open = open.map_err(|_| AdmissionError::InvalidTicket)?;
-        let holder = self.keys.verified_by_id(&open.verified().key).ok_or(AdmissionError::InvalidTicket)?;
+        let holder = self
+            .keys
+            .verified_by_id(&open.verified().key)
+            .ok_or(AdmissionError::InvalidTicket)?;
         Ok(Credential::new(&self.keys, holder, Some(open)))
     }
 
@@ -194,12 +215,17 @@ impl Policy {
     fn client_address(&self, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
         let mut client = peer.to_canonical();
         let values: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
-        let hops = values.iter().rev().flat_map(|value| value.to_str().unwrap_or("").rsplit(','));
+        let hops = values
+            .iter()
+            .rev()
+            .flat_map(|value| value.to_str().unwrap_or("").rsplit(','));
         for hop in hops {
             if !self.is_proxy(client) {
                 break;
             }
-            let Ok(address) = hop.trim().parse::<IpAddr>() else { break };
+            let Ok(address) = hop.trim().parse::<IpAddr>() else {
+                break;
+            };
             client = address.to_canonical();
         }
         client
@@ -229,18 +255,29 @@ fn websocket_key(parts: &Parts) -> Option<&str> {
     if parts.method != Method::GET || (path != "/acp" && !path.starts_with("/acp/")) {
         return None;
     }
-    let offered =
-        parts.headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
-    offered.flat_map(|value| value.split(',')).find_map(|name| name.trim().strip_prefix("bearer."))
+    let offered = parts
+        .headers
+        .get_all(SEC_WEBSOCKET_PROTOCOL)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    offered
+        .flat_map(|value| value.split(','))
+        .find_map(|name| name.trim().strip_prefix("bearer."))
 }
 
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, key) = SingleHeader::of(headers, &AUTHORIZATION).one()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then_some(key.trim_start_matches(' '))
+    let (scheme, key) = SingleHeader::of(headers, &AUTHORIZATION)
+        .one()?
+        .split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then_some(key.trim_start_matches(' '))
 }
 
 /// The parameter `ticket` of a query, if it occurs once. A ticket has no escaped characters.
 fn ticket_param(query: &str) -> Option<&str> {
-    let mut tickets = query.split('&').filter_map(|pair| pair.strip_prefix("ticket="));
+    let mut tickets = query
+        .split('&')
+        .filter_map(|pair| pair.strip_prefix("ticket="));
     tickets.next().filter(|_| tickets.next().is_none())
 }

@@ -61,9 +61,19 @@ impl Ticket {
     }
 
     fn to_put(&self, hash: KeyHash, until: Timestamp) -> Put {
-        let record = TicketRecord { key: self.holder.key.clone(), paths: self.paths.clone(), until };
-        let value = serde_json::to_vec(&record).expect("a ticket record serializes to JSON").into();
-        Put { table: Table::Ticket, key: hash.as_bytes().to_vec(), value }
+        let record = TicketRecord {
+            key: self.holder.key.clone(),
+            paths: self.paths.clone(),
+            until,
+        };
+        let value = serde_json::to_vec(&record)
+            .expect("a ticket record serializes to JSON")
+            .into();
+        Put {
+            table: Table::Ticket,
+            key: hash.as_bytes().to_vec(),
+            value,
+        }
     }
 }
 
@@ -84,7 +94,9 @@ pub struct IssuedTicket {
 
 impl fmt::Debug for IssuedTicket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IssuedTicket").field("expires_at", &self.expires_at).finish_non_exhaustive()
+        f.debug_struct("IssuedTicket")
+            .field("expires_at", &self.expires_at)
+            .finish_non_exhaustive()
     }
 }
 
@@ -129,18 +141,32 @@ impl Tickets {
         let decode = |hash: &[u8], record: &[u8]| {
             let hash = KeyHash::from_bytes(hash.try_into().ok()?);
             let TicketRecord { key, paths, until } = serde_json::from_slice(record).ok()?;
-            let left = u64::try_from(until.as_millis() - now).ok().filter(|left| *left > 0)?;
+            let left = u64::try_from(until.as_millis() - now)
+                .ok()
+                .filter(|left| *left > 0)?;
             // If the wall clock was set back, the ticket must still expire soon.
             let max_left = self.0.limits.ticket_idle_timeout + REFRESH_INTERVAL;
             let expires_at = instant + Duration::from_millis(left).min(max_left);
             let holder = keys.verified_by_id(&key)?;
-            Some((hash, Ticket { holder, paths, streams: 0, expires_at, stored_expires_at: expires_at }))
+            Some((
+                hash,
+                Ticket {
+                    holder,
+                    paths,
+                    streams: 0,
+                    expires_at,
+                    stored_expires_at: expires_at,
+                },
+            ))
         };
         let mut expired = Vec::new();
         for (key, record) in scan_all(&*self.0.store, Table::Ticket)? {
             match decode(&key, &record) {
                 Some((hash, ticket)) => drop(self.tickets().insert(hash, ticket)),
-                None => expired.push(Delete { table: Table::Ticket, key }),
+                None => expired.push(Delete {
+                    table: Table::Ticket,
+                    key,
+                }),
             }
         }
         self.commit(Vec::new(), expired)
@@ -150,14 +176,23 @@ impl Tickets {
     /// store.
     ///
     /// At the limit for a principal, this evicts unused tickets, those that expire first.
-    pub fn issue(&self, holder: &Verified, paths: Vec<String>) -> Result<IssuedTicket, TicketStoreError> {
+    pub fn issue(
+        &self,
+        holder: &Verified,
+        paths: Vec<String>,
+    ) -> Result<IssuedTicket, TicketStoreError> {
         let text = URL_SAFE_NO_PAD.encode(self.0.ids.secret());
         let hash = KeyHash::of(&text);
         let now = Instant::now();
         let until = now + self.0.limits.ticket_unused_timeout;
         let expires_at = self.0.ids.now().after(self.0.limits.ticket_unused_timeout);
-        let ticket =
-            Ticket { holder: holder.clone(), paths, streams: 0, expires_at: until, stored_expires_at: until };
+        let ticket = Ticket {
+            holder: holder.clone(),
+            paths,
+            streams: 0,
+            expires_at: until,
+            stored_expires_at: until,
+        };
         let _store_guard = lock_or_abort(self.0.store_lock.lock());
         let surplus = self.tickets_to_evict(holder);
         let deletes = surplus.iter().map(|hash| delete(*hash)).collect();
@@ -174,7 +209,10 @@ impl Tickets {
         tickets.insert(hash, ticket);
         drop(tickets);
         self.0.flush_requested.notify_one();
-        Ok(IssuedTicket { ticket: text, expires_at })
+        Ok(IssuedTicket {
+            ticket: text,
+            expires_at,
+        })
     }
 
     /// The tickets to evict before the principal receives another one: those without a stream that expire
@@ -184,7 +222,9 @@ impl Tickets {
         let principal = holder.principal.key();
         let of_holder = |ticket: &&Ticket| ticket.holder.principal.key() == principal;
         let count = tickets.values().filter(of_holder).count();
-        let idle = tickets.iter().filter(|(_, ticket)| of_holder(ticket) && ticket.streams == 0);
+        let idle = tickets
+            .iter()
+            .filter(|(_, ticket)| of_holder(ticket) && ticket.streams == 0);
         let mut idle: Vec<_> = idle.collect();
         idle.sort_by_key(|(_, ticket)| ticket.expires_at);
         idle.truncate((count + 1).saturating_sub(self.0.limits.max_tickets));
@@ -196,14 +236,20 @@ impl Tickets {
         let hash = KeyHash::of(presented);
         let now = Instant::now();
         let mut tickets = self.tickets();
-        let ticket =
-            tickets.get_mut(&hash).filter(|ticket| ticket.is_valid(now)).ok_or(TicketError::Unknown)?;
+        let ticket = tickets
+            .get_mut(&hash)
+            .filter(|ticket| ticket.is_valid(now))
+            .ok_or(TicketError::Unknown)?;
         if !ticket.paths.iter().any(|allowed| allowed == path) {
             return Err(TicketError::WrongPath);
         }
         ticket.streams += 1;
         self.0.flush_requested.notify_one();
-        Ok(TicketGuard { tickets: self.clone(), hash, verified: ticket.holder.clone() })
+        Ok(TicketGuard {
+            tickets: self.clone(),
+            hash,
+            verified: ticket.holder.clone(),
+        })
     }
 
     /// Stores changes of the tickets until the stop.
@@ -214,8 +260,10 @@ impl Tickets {
                 () = self.0.flush_requested.notified() => false,
                 () = tokio::time::sleep(REFRESH_INTERVAL) => false,
             };
-            let (tickets, failure) =
-                (self.clone(), "could not store tickets; tickets in use may be invalid after a restart");
+            let (tickets, failure) = (
+                self.clone(),
+                "could not store tickets; tickets in use may be invalid after a restart",
+            );
             run_blocking(&shutdown, failure, move || tickets.flush()).await;
             if stop {
                 return;
@@ -235,9 +283,15 @@ impl Tickets {
                 continue;
             }
             let (until, is_stored) = if ticket.streams > 0 {
-                (now + after + REFRESH_INTERVAL, ticket.stored_expires_at >= now + after)
+                (
+                    now + after + REFRESH_INTERVAL,
+                    ticket.stored_expires_at >= now + after,
+                )
             } else {
-                (ticket.expires_at, ticket.stored_expires_at == ticket.expires_at)
+                (
+                    ticket.expires_at,
+                    ticket.stored_expires_at == ticket.expires_at,
+                )
             };
             if !is_stored {
                 puts.push(ticket.to_put(*hash, wall.after(until - now)));
@@ -260,7 +314,11 @@ impl Tickets {
 
     fn commit(&self, puts: Vec<Put>, deletes: Vec<Delete>) -> Result<(), TicketStoreError> {
         if !puts.is_empty() || !deletes.is_empty() {
-            self.0.store.commit(&Batch { puts, deletes, ..Batch::default() })?;
+            self.0.store.commit(&Batch {
+                puts,
+                deletes,
+                ..Batch::default()
+            })?;
         }
         Ok(())
     }
@@ -271,7 +329,10 @@ impl Tickets {
 }
 
 fn delete(hash: KeyHash) -> Delete {
-    Delete { table: Table::Ticket, key: hash.as_bytes().to_vec() }
+    Delete {
+        table: Table::Ticket,
+        key: hash.as_bytes().to_vec(),
+    }
 }
 
 /// Keeps a ticket valid while a stream uses it. Drop the guard when the stream ends.

@@ -45,7 +45,10 @@ pub(super) struct Undelivered {
 
 impl From<BroadcastReason> for Undelivered {
     fn from(reason: BroadcastReason) -> Self {
-        Self { reason, detail: reason.text().to_owned() }
+        Self {
+            reason,
+            detail: reason.text().to_owned(),
+        }
     }
 }
 
@@ -63,13 +66,22 @@ impl Parts {
                 Destination::Session(session) => self.prompt(request, session).await,
             }
         };
-        timeout(TIMEOUT, delivered).await.unwrap_or_else(|_| Err(BroadcastReason::Timeout.into()))
+        timeout(TIMEOUT, delivered)
+            .await
+            .unwrap_or_else(|_| Err(BroadcastReason::Timeout.into()))
     }
 
     /// Sends the notification to a process, and waits until its pipe or its host has it.
-    async fn notify(&self, request: &Request, process: &PoolProcess) -> Result<Delivered, Undelivered> {
+    async fn notify(
+        &self,
+        request: &Request,
+        process: &PoolProcess,
+    ) -> Result<Delivered, Undelivered> {
         let kind = process.spec.endpoint.kind();
-        let connection = process.connection.as_ref().ok_or(BroadcastReason::Starting)?;
+        let connection = process
+            .connection
+            .as_ref()
+            .ok_or(BroadcastReason::Starting)?;
         if process.state == ProcessState::Stopping {
             return Err(BroadcastReason::Ended.into());
         }
@@ -81,11 +93,13 @@ impl Parts {
             return Err(BroadcastReason::Unsupported.into());
         }
         let params = request.broadcast.params(request.trace.as_ref());
-        let receipt = connection.notify_reported(METHOD, &params).map_err(|error| match error {
-            NotifyError::Unsupported => BroadcastReason::Unsupported,
-            NotifyError::Closed(_) if connection.has_ended() => BroadcastReason::Ended,
-            NotifyError::Closed(_) => BroadcastReason::QueueFull,
-        })?;
+        let receipt = connection
+            .notify_reported(METHOD, &params)
+            .map_err(|error| match error {
+                NotifyError::Unsupported => BroadcastReason::Unsupported,
+                NotifyError::Closed(_) if connection.has_ended() => BroadcastReason::Ended,
+                NotifyError::Closed(_) => BroadcastReason::QueueFull,
+            })?;
         receipt.await.map_err(|_| BroadcastReason::Ended)?;
         let how = match kind {
             AgentKind::Local => BroadcastDelivery::Written,
@@ -96,12 +110,16 @@ impl Parts {
     }
 
     fn is_connected(&self, member: &AgentName) -> bool {
-        self.fleet.member(member).is_some_and(|member| member.state() == MemberState::Connected)
+        self.fleet
+            .member(member)
+            .is_some_and(|member| member.state() == MemberState::Connected)
     }
 
     /// Sends the message to a member of the dialect `cca` on its own connection.
     async fn send(&self, request: &Request, name: &AgentName) -> Result<Delivered, Undelivered> {
-        let receipt = self.cca.send(name, &request.by.tenant, request.broadcast.cca_message());
+        let receipt = self
+            .cca
+            .send(name, &request.by.tenant, request.broadcast.cca_message());
         let receipt = receipt.map_err(|error| match error {
             SendError::Disconnected => BroadcastReason::Disconnected,
             SendError::QueueFull => BroadcastReason::QueueFull,
@@ -110,11 +128,18 @@ impl Parts {
             member.wake();
         }
         receipt.await.map_err(|_| BroadcastReason::Disconnected)?;
-        Ok(Delivered { how: BroadcastDelivery::Sent, prompt: None })
+        Ok(Delivered {
+            how: BroadcastDelivery::Sent,
+            prompt: None,
+        })
     }
 
     /// Queues the prompt in the session.
-    async fn prompt(&self, request: &Request, session: SessionId) -> Result<Delivered, Undelivered> {
+    async fn prompt(
+        &self,
+        request: &Request,
+        session: SessionId,
+    ) -> Result<Delivered, Undelivered> {
         let opened = self.sessions.open(&request.by, session).await;
         let opened = opened.map_err(|error| match error {
             SessionError::NoSuchSession => BroadcastReason::Unknown.into(),
@@ -137,12 +162,18 @@ impl Parts {
         let admitted = opened.prompt(&request.by, prompt, || Ok(())).await;
         let admitted = admitted.map_err(|error| rejected(&error))?;
         let prompt = Some(admitted.prompt.prompt_id);
-        Ok(Delivered { how: BroadcastDelivery::Queued, prompt })
+        Ok(Delivered {
+            how: BroadcastDelivery::Queued,
+            prompt,
+        })
     }
 }
 
 fn rejected(error: &impl ToProblem) -> Undelivered {
     let problem = error.problem();
     let detail = format!("{}: {}", problem.code.as_str(), problem.detail);
-    Undelivered { reason: BroadcastReason::Rejected, detail }
+    Undelivered {
+        reason: BroadcastReason::Rejected,
+        detail,
+    }
 }

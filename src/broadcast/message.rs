@@ -55,7 +55,10 @@ impl Broadcast {
             at: self.at,
             meta: self.mark(),
         };
-        with_trace(&to_raw_value(&params).expect("params have string keys and serialize"), trace)
+        with_trace(
+            &to_raw_value(&params).expect("params have string keys and serialize"),
+            trace,
+        )
     }
 
     /// The message for a member of the dialect `cca`.
@@ -72,7 +75,12 @@ impl Broadcast {
 
     /// The content blocks of a prompt. Its first line marks the text as a broadcast.
     pub(super) fn blocks(&self) -> Box<RawValue> {
-        let text = format!("[broadcast {} from {}]\n\n{}", self.kind.as_str(), self.from, self.content);
+        let text = format!(
+            "[broadcast {} from {}]\n\n{}",
+            self.kind.as_str(),
+            self.from,
+            self.content
+        );
         let blocks = json!([{ "type": "text", "text": text, "_meta": self.mark() }]);
         to_raw_value(&blocks).expect("a value serializes")
     }
@@ -108,7 +116,10 @@ mod tests {
         );
         let blocks: serde_json::Value = serde_json::from_str(broadcast.blocks().get()).unwrap();
         let text = "[broadcast health_check from alice]\n\nare you \"well\"?";
-        assert_eq!(blocks, json!([{ "type": "text", "text": text, "_meta": mark }]));
+        assert_eq!(
+            blocks,
+            json!([{ "type": "text", "text": text, "_meta": mark }])
+        );
         let message: serde_json::Value = serde_json::from_str(&broadcast.cca_message()).unwrap();
         assert_eq!(
             (&message["type"], &message["broadcast_type"]),

@@ -64,14 +64,24 @@ impl Selection {
             BroadcastTo::Selected(selected) => {
                 for name in selected.agents.iter().collect::<BTreeSet<_>>() {
                     let known = reachable.agents.contains(name);
-                    selection.select_agent((BroadcastTargetKind::Agent, name), known, form, reachable);
+                    selection.select_agent(
+                        (BroadcastTargetKind::Agent, name),
+                        known,
+                        form,
+                        reachable,
+                    );
                 }
                 for session in selected.sessions.iter().collect::<BTreeSet<_>>() {
                     selection.select_session(*session, form, reachable);
                 }
                 for name in selected.members.iter().collect::<BTreeSet<_>>() {
                     let known = reachable.members.contains_key(name);
-                    selection.select_agent((BroadcastTargetKind::Member, name), known, form, reachable);
+                    selection.select_agent(
+                        (BroadcastTargetKind::Member, name),
+                        known,
+                        form,
+                        reachable,
+                    );
                 }
             }
         }
@@ -82,18 +92,29 @@ impl Selection {
     fn select_all(&mut self, form: BroadcastForm, reachable: &Reachable) {
         for process in &reachable.processes {
             match (form, process.holder) {
-                (BroadcastForm::Prompt, Some(holder)) => self.select_session(holder.session, form, reachable),
+                (BroadcastForm::Prompt, Some(holder)) => {
+                    self.select_session(holder.session, form, reachable)
+                }
                 (BroadcastForm::Prompt, None) => {}
-                (BroadcastForm::Notification, _) if reachable.cca_members.contains(&process.spec.name) => {}
+                (BroadcastForm::Notification, _)
+                    if reachable.cca_members.contains(&process.spec.name) => {}
                 (BroadcastForm::Notification, _) => {
-                    self.add_process((BroadcastTargetKind::Agent, &process.spec.name), process, reachable);
+                    self.add_process(
+                        (BroadcastTargetKind::Agent, &process.spec.name),
+                        process,
+                        reachable,
+                    );
                 }
             }
         }
         if form == BroadcastForm::Notification {
             for name in &reachable.cca_members {
                 let target = target((BroadcastTargetKind::Member, name), None);
-                self.add(target, Key::Member(name.clone()), Destination::Member(name.clone()));
+                self.add(
+                    target,
+                    Key::Member(name.clone()),
+                    Destination::Member(name.clone()),
+                );
             }
         }
     }
@@ -107,19 +128,31 @@ impl Selection {
         reachable: &Reachable,
     ) {
         if !known {
-            return self.targets.push((target(named, None), Err(BroadcastReason::Unknown)));
+            return self
+                .targets
+                .push((target(named, None), Err(BroadcastReason::Unknown)));
         }
         let first = self.targets.len();
         if form == BroadcastForm::Notification && reachable.cca_members.contains(named.1) {
-            let (key, destination) = (Key::Member(named.1.clone()), Destination::Member(named.1.clone()));
+            let (key, destination) = (
+                Key::Member(named.1.clone()),
+                Destination::Member(named.1.clone()),
+            );
             return self.add(target(named, None), key, destination);
         }
-        for process in reachable.processes.iter().filter(|process| process.spec.name == *named.1) {
+        for process in reachable
+            .processes
+            .iter()
+            .filter(|process| process.spec.name == *named.1)
+        {
             match (form, process.holder) {
                 (BroadcastForm::Notification, _) => self.add_process(named, process, reachable),
                 (BroadcastForm::Prompt, Some(holder)) => {
                     let session = holder.session;
-                    let target = Target { session: Some(session), ..target(named, None) };
+                    let target = Target {
+                        session: Some(session),
+                        ..target(named, None)
+                    };
                     self.add(target, Key::Session(session), Destination::Session(session));
                 }
                 (BroadcastForm::Prompt, None) => {}
@@ -127,7 +160,9 @@ impl Selection {
         }
         if self.targets.len() == first {
             let reason = match form {
-                _ if reachable.members.get(named.1) == Some(&false) => BroadcastReason::Disconnected,
+                _ if reachable.members.get(named.1) == Some(&false) => {
+                    BroadcastReason::Disconnected
+                }
                 BroadcastForm::Notification => BroadcastReason::NoProcess,
                 BroadcastForm::Prompt => BroadcastReason::NoSession,
             };
@@ -136,12 +171,20 @@ impl Selection {
     }
 
     fn select_session(&mut self, session: SessionId, form: BroadcastForm, reachable: &Reachable) {
-        let mut target =
-            Target { kind: BroadcastTargetKind::Session, name: None, process: None, session: Some(session) };
+        let mut target = Target {
+            kind: BroadcastTargetKind::Session,
+            name: None,
+            process: None,
+            session: Some(session),
+        };
         if form == BroadcastForm::Prompt {
             return self.add(target, Key::Session(session), Destination::Session(session));
         }
-        let holds = |process: &&PoolProcess| process.holder.is_some_and(|holder| holder.session == session);
+        let holds = |process: &&PoolProcess| {
+            process
+                .holder
+                .is_some_and(|holder| holder.session == session)
+        };
         match reachable.processes.iter().find(holds) {
             Some(process) => {
                 target.process = Some(process.id);
@@ -171,12 +214,17 @@ impl Selection {
     }
 }
 
-fn target((kind, name): (BroadcastTargetKind, &AgentName), process: Option<&PoolProcess>) -> Target {
+fn target(
+    (kind, name): (BroadcastTargetKind, &AgentName),
+    process: Option<&PoolProcess>,
+) -> Target {
     Target {
         kind,
         name: Some(name.clone()),
         process: process.map(|process| process.id),
-        session: process.and_then(|process| process.holder).map(|holder| holder.session),
+        session: process
+            .and_then(|process| process.holder)
+            .map(|holder| holder.session),
     }
 }
 
@@ -186,6 +234,9 @@ fn destination(process: &PoolProcess, reachable: &Reachable) -> (Key, Destinatio
     if reachable.cca_members.contains(name) {
         (Key::Member(name.clone()), Destination::Member(name.clone()))
     } else {
-        (Key::Process(process.id), Destination::Process(Box::new(process.clone())))
+        (
+            Key::Process(process.id),
+            Destination::Process(Box::new(process.clone())),
+        )
     }
 }

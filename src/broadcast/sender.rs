@@ -13,7 +13,8 @@ use super::rate::{PER_MINUTE, Rate};
 use super::selection::{Reachable, Selection, Target};
 use crate::acp::TraceContext;
 use crate::api::{
-    BroadcastForm, BroadcastNotReached, BroadcastReached, BroadcastReason, BroadcastReport, CreateBroadcast,
+    BroadcastForm, BroadcastNotReached, BroadcastReached, BroadcastReason, BroadcastReport,
+    CreateBroadcast,
 };
 use crate::event::BroadcastSent;
 use crate::fleet::MemberState;
@@ -49,7 +50,10 @@ pub struct Broadcasts {
 
 impl Broadcasts {
     pub fn new(parts: Parts) -> Self {
-        Self { parts, rate: Arc::default() }
+        Self {
+            parts,
+            rate: Arc::default(),
+        }
     }
 
     /// Sends a broadcast and returns its report, or the report of an earlier request with the same idempotency key. The
@@ -63,7 +67,11 @@ impl Broadcasts {
     ) -> Result<Responded<BroadcastReport>, BroadcastError> {
         let (sender, from) = (self.clone(), by.clone());
         let derived = key.clone();
-        let send = async move || sender.send_new((from, author), request, derived, trace).await;
+        let send = async move || {
+            sender
+                .send_new((from, author), request, derived, trace)
+                .await
+        };
         self.parts.sessions.respond_once(by, key, send).await
     }
 
@@ -74,21 +82,47 @@ impl Broadcasts {
         key: Option<IdempotencyKey>,
         trace: Option<TraceContext>,
     ) -> Result<BroadcastReport, BroadcastError> {
-        let CreateBroadcast { kind, content, to, form } = request;
+        let CreateBroadcast {
+            kind,
+            content,
+            to,
+            form,
+        } = request;
         let selection = Selection::new(&to, form, &self.reachable(&by));
         if selection.targets.len() > MAX_TARGETS {
             return Err(BroadcastError::TooManyTargets(selection.targets.len()));
         }
-        self.rate.count(by.key()).map_err(|retry_after| BroadcastError::Rate { retry_after })?;
+        self.rate
+            .count(by.key())
+            .map_err(|retry_after| BroadcastError::Rate { retry_after })?;
         let (id, at) = (self.parts.ids.uuid(), self.parts.ids.now());
-        let broadcast = Broadcast { id, kind, content, from: Arc::clone(&by.id), at };
-        let request = Arc::new(Request { broadcast, by, trace, key });
+        let broadcast = Broadcast {
+            id,
+            kind,
+            content,
+            from: Arc::clone(&by.id),
+            at,
+        };
+        let request = Arc::new(Request {
+            broadcast,
+            by,
+            trace,
+            key,
+        });
         let deliveries = selection.destinations.into_iter().map(|destination| {
             let (parts, request) = (self.parts.clone(), Arc::clone(&request));
             async move { parts.deliver(&request, destination).await }
         });
-        let outcomes: Vec<_> = stream::iter(deliveries).buffered(CONCURRENCY).collect().await;
-        let mut report = BroadcastReport { id, kind, reached: Vec::new(), not_reached: Vec::new() };
+        let outcomes: Vec<_> = stream::iter(deliveries)
+            .buffered(CONCURRENCY)
+            .collect()
+            .await;
+        let mut report = BroadcastReport {
+            id,
+            kind,
+            reached: Vec::new(),
+            not_reached: Vec::new(),
+        };
         for (target, position) in selection.targets {
             let outcome = match position {
                 Ok(position) => outcomes[position].clone(),
@@ -104,8 +138,15 @@ impl Broadcasts {
     }
 
     /// Distinguishes a session without a process from an unknown one. A session of another tenant is unknown.
-    async fn missing(&self, by: &Principal, target: &Target, reason: BroadcastReason) -> BroadcastReason {
-        let Some(session) = target.session else { return reason };
+    async fn missing(
+        &self,
+        by: &Principal,
+        target: &Target,
+        reason: BroadcastReason,
+    ) -> BroadcastReason {
+        let Some(session) = target.session else {
+            return reason;
+        };
         match self.parts.sessions.has_session(by, session).await {
             Ok(false) => BroadcastReason::Unknown,
             Ok(true) | Err(_) => reason,
@@ -113,11 +154,21 @@ impl Broadcasts {
     }
 
     fn reachable(&self, by: &Principal) -> Reachable {
-        let Parts { pool, catalogue, fleet, cca, .. } = &self.parts;
+        let Parts {
+            pool,
+            catalogue,
+            fleet,
+            cca,
+            ..
+        } = &self.parts;
         Reachable {
             processes: pool.processes(&by.tenant, None),
             cca_members: cca.connected(&by.tenant),
-            agents: catalogue.load().agents().map(|spec| spec.name.clone()).collect(),
+            agents: catalogue
+                .load()
+                .agents()
+                .map(|spec| spec.name.clone())
+                .collect(),
             members: fleet
                 .status()
                 .into_iter()
@@ -140,11 +191,35 @@ impl Broadcasts {
 }
 
 fn reached(target: Target, Delivered { how, prompt }: Delivered) -> BroadcastReached {
-    let Target { kind, name, process, session } = target;
-    BroadcastReached { kind, name, agent_id: process, session_id: session, prompt_id: prompt, delivery: how }
+    let Target {
+        kind,
+        name,
+        process,
+        session,
+    } = target;
+    BroadcastReached {
+        kind,
+        name,
+        agent_id: process,
+        session_id: session,
+        prompt_id: prompt,
+        delivery: how,
+    }
 }
 
 fn not_reached(target: Target, Undelivered { reason, detail }: Undelivered) -> BroadcastNotReached {
-    let Target { kind, name, process, session } = target;
-    BroadcastNotReached { kind, name, agent_id: process, session_id: session, reason, detail }
+    let Target {
+        kind,
+        name,
+        process,
+        session,
+    } = target;
+    BroadcastNotReached {
+        kind,
+        name,
+        agent_id: process,
+        session_id: session,
+        reason,
+        detail,
+    }
 }

@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::message::{self, FromMember, Heartbeat, Status, ToMember};
 use super::process::Process;
 use crate::fleet::{
-    self, ChannelId, Command, CommandReceiver, GatewayFrame, HeldChannel, Hello, MemberFrame, MemberInfo,
-    OutputBuffer, OutputPart, PROTOCOL, ProcessEnd, ProtocolError, WINDOW,
+    self, ChannelId, Command, CommandReceiver, GatewayFrame, HeldChannel, Hello, MemberFrame,
+    MemberInfo, OutputBuffer, OutputPart, PROTOCOL, ProcessEnd, ProtocolError, WINDOW,
 };
 use crate::types::{AgentName, QueuedLine, random_uuid};
 
@@ -100,14 +100,30 @@ impl CcaMember {
         }
         let held = self.channels.iter();
         let channels = held
-            .map(|(channel, local)| HeldChannel { channel: *channel, received: local.commands.last() })
+            .map(|(channel, local)| HeldChannel {
+                channel: *channel,
+                received: local.commands.last(),
+            })
             .collect();
         let (name, instance) = (self.name.clone(), self.instance);
-        let hello = Hello { protocol: PROTOCOL, name, instance, info, channels, attempt: 0, error: None };
+        let hello = Hello {
+            protocol: PROTOCOL,
+            name,
+            instance,
+            info,
+            channels,
+            attempt: 0,
+            error: None,
+        };
         self.status_request = None;
         let mut messages = Vec::new();
-        if self.channels.values().any(|local| local.process.tasks().next().is_some()) {
-            let params = serde_json::value::RawValue::from_string("{}".to_owned()).expect("it is JSON");
+        if self
+            .channels
+            .values()
+            .any(|local| local.process.tasks().next().is_some())
+        {
+            let params =
+                serde_json::value::RawValue::from_string("{}".to_owned()).expect("it is JSON");
             messages.extend(message::request("get_status", self.next_request, &params));
             self.status_request = Some(self.next_request);
             self.next_request += 1;
@@ -126,7 +142,13 @@ impl CcaMember {
         match frame {
             GatewayFrame::Welcome { .. } | GatewayFrame::Pong { .. } => {}
             GatewayFrame::Ping { at } => {
-                output.messages.push(ToMember::Heartbeat { id: Some(at), reply_to: None }.text());
+                output.messages.push(
+                    ToMember::Heartbeat {
+                        id: Some(at),
+                        reply_to: None,
+                    }
+                    .text(),
+                );
             }
             GatewayFrame::Resume { channel, offset } => {
                 if let Some(local) = self.channels.get_mut(&channel) {
@@ -144,9 +166,15 @@ impl CcaMember {
                     output.messages.extend(local.process.take_messages());
                 }
             }
-            GatewayFrame::Command { channel, number, command } => {
+            GatewayFrame::Command {
+                channel,
+                number,
+                command,
+            } => {
                 self.command(channel, number, &command, &payload)?;
-                output.for_fleet.push((MemberFrame::Received { channel, number }, Bytes::new()));
+                output
+                    .for_fleet
+                    .push((MemberFrame::Received { channel, number }, Bytes::new()));
             }
         }
         self.collect(&mut output);
@@ -161,13 +189,17 @@ impl CcaMember {
         line: &[u8],
     ) -> Result<(), ProtocolError> {
         if *command == Command::Open {
-            self.channels.entry(channel).or_insert_with(|| LocalChannel {
-                process: Process::default(),
-                buffer: OutputBuffer::new(WINDOW),
-                commands: CommandReceiver::default(),
-            });
+            self.channels
+                .entry(channel)
+                .or_insert_with(|| LocalChannel {
+                    process: Process::default(),
+                    buffer: OutputBuffer::new(WINDOW),
+                    commands: CommandReceiver::default(),
+                });
         }
-        let Some(local) = self.channels.get_mut(&channel) else { return Ok(()) };
+        let Some(local) = self.channels.get_mut(&channel) else {
+            return Ok(());
+        };
         if !local.commands.receive(number, command)? {
             return Ok(());
         }
@@ -177,7 +209,10 @@ impl CcaMember {
             Command::Close => {
                 local.process.cancel_all();
                 local.buffer.push(local.process.take_lines());
-                local.buffer.ended(ProcessEnd { exit_code: Some(0), ..ProcessEnd::default() });
+                local.buffer.ended(ProcessEnd {
+                    exit_code: Some(0),
+                    ..ProcessEnd::default()
+                });
             }
         }
         Ok(())
@@ -190,10 +225,18 @@ impl CcaMember {
         match message::parse(text)? {
             FromMember::Heartbeat(Heartbeat { id, reply_to }) => {
                 if let Some(at) = reply_to {
-                    output.for_fleet.push((MemberFrame::Pong { at }, Bytes::new()));
+                    output
+                        .for_fleet
+                        .push((MemberFrame::Pong { at }, Bytes::new()));
                 }
                 if let Some(id) = id {
-                    output.messages.push(ToMember::Heartbeat { id: None, reply_to: Some(&id) }.text());
+                    output.messages.push(
+                        ToMember::Heartbeat {
+                            id: None,
+                            reply_to: Some(&id),
+                        }
+                        .text(),
+                    );
                 }
             }
             FromMember::Progress(progress) => {
@@ -208,7 +251,9 @@ impl CcaMember {
             }
             FromMember::Response(response) if self.status_request == Some(response.reply_to) => {
                 self.status_request = None;
-                let status = response.result.map(|result| serde_json::from_str::<MemberStatus>(result.get()));
+                let status = response
+                    .result
+                    .map(|result| serde_json::from_str::<MemberStatus>(result.get()));
                 if let Some(MemberStatus { tasks: Some(tasks) }) = status.transpose()? {
                     let is_lost = |id: &str| !tasks.iter().any(|task| task == id);
                     processes.for_each(|process| process.lose_tasks(is_lost));
@@ -220,10 +265,19 @@ impl CcaMember {
                 }
             }
             FromMember::GetStatus(request) => {
-                let tasks =
-                    processes.flat_map(|process| process.tasks().map(str::to_owned).collect::<Vec<_>>());
-                let status = Status { name: self.name.to_string(), tasks: tasks.collect() };
-                output.messages.push(ToMember::Response { reply_to: &request.id, result: &status }.text());
+                let tasks = processes
+                    .flat_map(|process| process.tasks().map(str::to_owned).collect::<Vec<_>>());
+                let status = Status {
+                    name: self.name.to_string(),
+                    tasks: tasks.collect(),
+                };
+                output.messages.push(
+                    ToMember::Response {
+                        reply_to: &request.id,
+                        result: &status,
+                    }
+                    .text(),
+                );
             }
             FromMember::Ignored(kind) => {
                 tracing::debug!(member = %self.name, kind, "a message of a member has no effect");
@@ -241,10 +295,17 @@ impl CcaMember {
             local.buffer.push(local.process.take_lines());
             while let Some(part) = local.buffer.next_part() {
                 output.for_fleet.push(match part {
-                    OutputPart::Bytes { offset, bytes } => (MemberFrame::Output { channel, offset }, bytes),
-                    OutputPart::End { offset, end } => {
-                        (MemberFrame::Ended { channel, offset, end: Box::new(end) }, Bytes::new())
+                    OutputPart::Bytes { offset, bytes } => {
+                        (MemberFrame::Output { channel, offset }, bytes)
                     }
+                    OutputPart::End { offset, end } => (
+                        MemberFrame::Ended {
+                            channel,
+                            offset,
+                            end: Box::new(end),
+                        },
+                        Bytes::new(),
+                    ),
                 });
             }
         }

@@ -153,7 +153,11 @@ impl ToMember<'_> {
 pub(super) fn request(method: &str, id: u64, params: &RawValue) -> Option<String> {
     let own = ["heartbeat", "task_assign", "task_cancel", "response"];
     let method = method.strip_prefix('_').unwrap_or(method);
-    let message = OutgoingRequest { kind: method, id, params };
+    let message = OutgoingRequest {
+        kind: method,
+        id,
+        params,
+    };
     (!own.contains(&method)).then(|| serde_json::to_string(&message).expect("a message serializes"))
 }
 

@@ -75,7 +75,9 @@ impl Process {
     /// Handles a line of the gateway. `next_request` numbers the requests to the member.
     pub(super) fn line(&mut self, line: &[u8], next_request: &mut u64) {
         match jsonrpc::parse(line, MAX_DEPTH) {
-            Ok(Message::Request { id, method, params }) => self.request(&id, &method, &params, next_request),
+            Ok(Message::Request { id, method, params }) => {
+                self.request(&id, &method, &params, next_request)
+            }
             Ok(Message::Notification { method, params }) if &*method == "session/cancel" => {
                 self.cancel(&params);
             }
@@ -130,16 +132,26 @@ impl Process {
             description: &description,
         };
         self.messages.push(assign.text());
-        let task = Task { call: id.to_owned(), session, is_cancelled: false };
+        let task = Task {
+            call: id.to_owned(),
+            session,
+            is_cancelled: false,
+        };
         self.tasks.insert(task_id, task);
     }
 
     fn cancel(&mut self, params: &RawValue) {
-        let Ok(SessionParams { session_id, .. }) = serde_json::from_str(params.get()) else { return };
-        let of_session = self.tasks.iter_mut().filter(|(_, task)| task.session == session_id);
+        let Ok(SessionParams { session_id, .. }) = serde_json::from_str(params.get()) else {
+            return;
+        };
+        let of_session = self
+            .tasks
+            .iter_mut()
+            .filter(|(_, task)| task.session == session_id);
         for (id, task) in of_session.filter(|(_, task)| !task.is_cancelled) {
             task.is_cancelled = true;
-            self.messages.push(ToMember::TaskCancel { task_id: id }.text());
+            self.messages
+                .push(ToMember::TaskCancel { task_id: id }.text());
         }
     }
 
@@ -158,7 +170,9 @@ impl Process {
 
     /// A part of the output of a task. Returns false if the process has no such task.
     pub(super) fn progress(&mut self, task: &str, output: &str) -> bool {
-        let Some(Task { session, .. }) = self.tasks.get(task) else { return false };
+        let Some(Task { session, .. }) = self.tasks.get(task) else {
+            return false;
+        };
         let session = session.clone();
         self.chunk(&session, output);
         true
@@ -166,7 +180,9 @@ impl Process {
 
     /// The end of a task. Returns false if the process has no such task.
     pub(super) fn finished(&mut self, result: &TaskResult) -> bool {
-        let Some(task) = self.tasks.remove(&result.task_id) else { return false };
+        let Some(task) = self.tasks.remove(&result.task_id) else {
+            return false;
+        };
         if let Some(output) = result.output.as_deref().filter(|output| !output.is_empty()) {
             self.chunk(&task.session, output);
         }
@@ -176,12 +192,14 @@ impl Process {
             let mut response = json!({ "stopReason": "end_turn" });
             if let Some(used) = result.tokens_used {
                 let total = used.input.saturating_add(used.output);
-                response["usage"] =
-                    json!({ "inputTokens": used.input, "outputTokens": used.output, "totalTokens": total });
+                response["usage"] = json!({ "inputTokens": used.input, "outputTokens": used.output, "totalTokens": total });
             }
             self.result(&task.call, &response);
         } else {
-            let text = result.error.as_deref().unwrap_or("the member reports that the task failed");
+            let text = result
+                .error
+                .as_deref()
+                .unwrap_or("the member reports that the task failed");
             self.error(&task.call, INTERNAL_ERROR, text);
         }
         true
@@ -189,7 +207,9 @@ impl Process {
 
     /// The answer to a request. Returns false if the process has no such request.
     pub(super) fn answered(&mut self, response: &Response) -> bool {
-        let Some(id) = self.requests.remove(&response.reply_to) else { return false };
+        let Some(id) = self.requests.remove(&response.reply_to) else {
+            return false;
+        };
         match (&response.error, &response.result) {
             (Some(error), _) => self.error(&id, INTERNAL_ERROR, error),
             (None, Some(result)) => {
@@ -206,14 +226,19 @@ impl Process {
     pub(super) fn lose_tasks(&mut self, is_lost: impl Fn(&str) -> bool) {
         let lost: Vec<_> = self.tasks.extract_if(|id, _| is_lost(id)).collect();
         for (_, task) in lost {
-            self.error(&task.call, INTERNAL_ERROR, "the member no longer has the task");
+            self.error(
+                &task.call,
+                INTERNAL_ERROR,
+                "the member no longer has the task",
+            );
         }
     }
 
     /// Asks the member to cancel all tasks, because the process ends.
     pub(super) fn cancel_all(&mut self) {
         for id in self.tasks.drain().map(|(id, _)| id) {
-            self.messages.push(ToMember::TaskCancel { task_id: &id }.text());
+            self.messages
+                .push(ToMember::TaskCancel { task_id: &id }.text());
         }
     }
 
@@ -232,18 +257,22 @@ impl Process {
     }
 
     fn chunk(&mut self, session: &str, text: &str) {
-        let update =
-            json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } });
+        let update = json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } });
         let params = raw(&json!({ "sessionId": session, "update": update }));
-        self.lines.extend_from_slice(&jsonrpc::notification("session/update", &params));
+        self.lines
+            .extend_from_slice(&jsonrpc::notification("session/update", &params));
     }
 
     fn result(&mut self, id: &RawValue, result: &Value) {
-        self.lines.extend_from_slice(&jsonrpc::result(id, &raw(result)));
+        self.lines
+            .extend_from_slice(&jsonrpc::result(id, &raw(result)));
     }
 
     fn error(&mut self, id: &RawValue, code: i64, message: &str) {
-        self.lines.extend_from_slice(&jsonrpc::error(id, &raw(&json!({ "code": code, "message": message }))));
+        self.lines.extend_from_slice(&jsonrpc::error(
+            id,
+            &raw(&json!({ "code": code, "message": message })),
+        ));
     }
 }
 

@@ -75,7 +75,9 @@ impl CcaMembers {
         let mut entries = self.entries();
         if entries.len() >= MAX_MEMBERS && !entries.contains_key(name) {
             let away = entries.iter().find(|(_, entry)| entry.connection.is_none());
-            let away = away.map(|(name, _)| name.clone()).ok_or(OpenError::TooMany)?;
+            let away = away
+                .map(|(name, _)| name.clone())
+                .ok_or(OpenError::TooMany)?;
             entries.remove(&away);
         }
         let entry = entries.entry(name.clone()).or_insert_with(|| Entry {
@@ -96,14 +98,20 @@ impl CcaMembers {
         entry.connections += 1;
         entry.connection = Some(entry.connections);
         let (members, name) = (Arc::clone(self), name.clone());
-        Ok(CcaConnection { members, name, connection: entry.connections, member: Arc::clone(&entry.member) })
+        Ok(CcaConnection {
+            members,
+            name,
+            connection: entry.connections,
+            member: Arc::clone(&entry.member),
+        })
     }
 
     /// The connected members that use keys of the tenant.
     pub fn connected(&self, tenant: &Tenant) -> BTreeSet<AgentName> {
         let entries = self.entries();
-        let connected =
-            entries.iter().filter(|(_, entry)| entry.connection.is_some() && entry.key.0 == *tenant);
+        let connected = entries
+            .iter()
+            .filter(|(_, entry)| entry.connection.is_some() && entry.key.0 == *tenant);
         connected.map(|(name, _)| name.clone()).collect()
     }
 
@@ -121,10 +129,16 @@ impl CcaMembers {
         message: String,
     ) -> Result<oneshot::Receiver<()>, SendError> {
         let entries = self.entries();
-        let entry = entries.get(name).filter(|entry| entry.connection.is_some() && entry.key.0 == *tenant);
+        let entry = entries
+            .get(name)
+            .filter(|entry| entry.connection.is_some() && entry.key.0 == *tenant);
         let entry = entry.ok_or(SendError::Disconnected)?;
         let (line, delivered) = QueuedLine::reported(Bytes::from(message));
-        if lock_or_abort(entry.member.lock()).queue(line) { Ok(delivered) } else { Err(SendError::QueueFull) }
+        if lock_or_abort(entry.member.lock()).queue(line) {
+            Ok(delivered)
+        } else {
+            Err(SendError::QueueFull)
+        }
     }
 
     /// Forgets a member that an operator has removed.
@@ -166,7 +180,9 @@ mod tests {
         let of = |key: &str| (Tenant::default(), Arc::from(key));
         let first = members.open(&name, &of("a"), Some("1".to_owned())).unwrap();
         let error = |key: &str, instance: Option<&str>| {
-            members.open(&name, &of(key), instance.map(str::to_owned)).unwrap_err()
+            members
+                .open(&name, &of(key), instance.map(str::to_owned))
+                .unwrap_err()
         };
         assert_eq!(error("b", Some("1")), OpenError::OtherKey);
         assert_eq!(error("a", Some("2")), OpenError::Connected);
@@ -184,10 +200,16 @@ mod tests {
         let (name, ours): (AgentName, _) = ("worker".parse().unwrap(), Tenant::default());
         let send = |tenant: &Tenant| members.send(&name, tenant, "{}".to_owned());
         assert_eq!(send(&ours).unwrap_err(), SendError::Disconnected);
-        let connection = members.open(&name, &(ours.clone(), "a".into()), None).unwrap();
-        assert_eq!(send(&Tenant::new("other")).unwrap_err(), SendError::Disconnected);
+        let connection = members
+            .open(&name, &(ours.clone(), "a".into()), None)
+            .unwrap();
+        assert_eq!(
+            send(&Tenant::new("other")).unwrap_err(),
+            SendError::Disconnected
+        );
         assert!(
-            members.connected(&Tenant::new("other")).is_empty() && members.connected(&ours).contains(&name)
+            members.connected(&Tenant::new("other")).is_empty()
+                && members.connected(&ours).contains(&name)
         );
         let delivered = send(&ours).unwrap();
         connection.member().next_queued().unwrap().delivered();

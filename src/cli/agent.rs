@@ -15,8 +15,8 @@ use crate::app;
 use crate::config::{self, AgentEntry, Config, EntryFile, Environment, Flags};
 use crate::process::{ChildIsolation, ChildSpec, Spawner};
 use crate::registry::{
-    Answer, DEFAULT_SOURCE, Entry, Index, Installed, Installer, Kind, Programs, Record, Request, Source,
-    installed, verify,
+    Answer, DEFAULT_SOURCE, Entry, Index, Installed, Installer, Kind, Programs, Record, Request,
+    Source, installed, verify,
 };
 use crate::shutdown::Shutdown;
 use crate::types::text::strip_controls;
@@ -85,45 +85,80 @@ pub(super) struct InstallFlags {
 
 pub(super) fn run(command: &AgentCommand, flags: &Flags) -> Result<(), Failure> {
     let environment = Environment::from_process();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     match command {
         AgentCommand::Search { text, registry } => {
             let index = runtime.block_on(load(registry, flags, &environment))?;
-            Ok(output::write_stdout(found(&index, text.as_deref()).as_bytes())?)
+            Ok(output::write_stdout(
+                found(&index, text.as_deref()).as_bytes(),
+            )?)
         }
         AgentCommand::List => {
             let config = config::load_local(flags, &environment)?;
-            Ok(output::write_stdout(listed(&installed(&agents_folder(&config)?)?).as_bytes())?)
+            Ok(output::write_stdout(
+                listed(&installed(&agents_folder(&config)?)?).as_bytes(),
+            )?)
         }
         AgentCommand::Remove { id } => remove(id, flags, &environment),
-        AgentCommand::Add { agent, name, registry, install } => {
-            let (id, version) =
-                agent.split_once('@').map_or((&**agent, None), |(id, version)| (id, Some(version)));
+        AgentCommand::Add {
+            agent,
+            name,
+            registry,
+            install,
+        } => {
+            let (id, version) = agent
+                .split_once('@')
+                .map_or((&**agent, None), |(id, version)| (id, Some(version)));
             runtime.block_on(async {
-                let entry = load(registry, flags, &environment).await?.find(id, version)?;
+                let entry = load(registry, flags, &environment)
+                    .await?
+                    .find(id, version)?;
                 let name = name.clone().map_or_else(|| id.parse(), Ok)?;
                 let installation = Installation::new(flags, &environment, registry, install)?;
                 installation.add(&entry, name).await
             })
         }
-        AgentCommand::Update { id, registry, install } => runtime.block_on(async {
+        AgentCommand::Update {
+            id,
+            registry,
+            install,
+        } => runtime.block_on(async {
             let entry = load(registry, flags, &environment).await?.find(id, None)?;
-            Installation::new(flags, &environment, registry, install)?.update(&entry).await
+            Installation::new(flags, &environment, registry, install)?
+                .update(&entry)
+                .await
         }),
     }
 }
 
 /// The registry of the flag, or of the configuration if its file exists.
-fn source(registry: &RegistryFlags, flags: &Flags, environment: &Environment) -> Result<Source, Failure> {
+fn source(
+    registry: &RegistryFlags,
+    flags: &Flags,
+    environment: &Environment,
+) -> Result<Source, Failure> {
     if let Some(source) = &registry.registry {
         return Ok(Source::parse(source));
     }
     let has_file = flags.config.as_ref().is_none_or(|file| file.exists());
-    let config = if has_file { config::load_local(flags, environment)? } else { Config::default() };
-    Ok(Source::parse(config.registry_source.as_deref().unwrap_or(DEFAULT_SOURCE)))
+    let config = if has_file {
+        config::load_local(flags, environment)?
+    } else {
+        Config::default()
+    };
+    Ok(Source::parse(
+        config.registry_source.as_deref().unwrap_or(DEFAULT_SOURCE),
+    ))
 }
 
-async fn load(registry: &RegistryFlags, flags: &Flags, environment: &Environment) -> Result<Index, Failure> {
+async fn load(
+    registry: &RegistryFlags,
+    flags: &Flags,
+    environment: &Environment,
+) -> Result<Index, Failure> {
     let source = source(registry, flags, environment)?;
     let client = tls_client(registry.ca_file.as_ref(), source.uses_tls(), environment)?;
     Ok(Index::parse(&source.load(&client).await?)?)
@@ -133,24 +168,47 @@ async fn load(registry: &RegistryFlags, flags: &Flags, environment: &Environment
 fn found(index: &Index, text: Option<&str>) -> String {
     let text = text.unwrap_or_default().to_lowercase();
     let contains = |entry: &Entry| {
-        [&entry.id, &entry.name, &entry.description].iter().any(|of| of.to_lowercase().contains(&text))
+        [&entry.id, &entry.name, &entry.description]
+            .iter()
+            .any(|of| of.to_lowercase().contains(&text))
     };
-    index.entries().filter(contains).fold(String::new(), |mut lines, entry| {
-        let kinds: Vec<_> = entry.kinds().iter().map(Kind::to_string).collect();
-        let description = strip_controls(&entry.description);
-        writeln!(lines, "{:<24} {:<12} {:<16} {description}", entry.id, entry.version, kinds.join(","))
+    index
+        .entries()
+        .filter(contains)
+        .fold(String::new(), |mut lines, entry| {
+            let kinds: Vec<_> = entry.kinds().iter().map(Kind::to_string).collect();
+            let description = strip_controls(&entry.description);
+            writeln!(
+                lines,
+                "{:<24} {:<12} {:<16} {description}",
+                entry.id,
+                entry.version,
+                kinds.join(",")
+            )
             .expect("writing to a string does not fail");
-        lines
-    })
+            lines
+        })
 }
 
 fn listed(installed: &[(PathBuf, Record)]) -> String {
-    installed.iter().fold(String::new(), |mut lines, (_, record)| {
-        let Record { id: agent, version, kind, name, installed_at, .. } = record;
-        writeln!(lines, "{agent:<24} {version:<12} {kind:<8} [agents.{name}]  {installed_at}")
+    installed
+        .iter()
+        .fold(String::new(), |mut lines, (_, record)| {
+            let Record {
+                id: agent,
+                version,
+                kind,
+                name,
+                installed_at,
+                ..
+            } = record;
+            writeln!(
+                lines,
+                "{agent:<24} {version:<12} {kind:<8} [agents.{name}]  {installed_at}"
+            )
             .expect("writing to a string does not fail");
-        lines
-    })
+            lines
+        })
 }
 
 /// The folder of all installations. The command of an entry is an absolute path.
@@ -169,15 +227,22 @@ fn remove(id: &str, flags: &Flags, environment: &Environment) -> Result<(), Fail
     let file = config_file(flags, environment)?;
     let config = config::load_local(flags, environment)?;
     let mut entries = EntryFile::open(&file, agents_folder(&config)?.join(id))?;
-    let removed = installed(&agents_folder(&config)?)?.into_iter().filter(|(_, record)| record.id == id);
+    let removed = installed(&agents_folder(&config)?)?
+        .into_iter()
+        .filter(|(_, record)| record.id == id);
     let removed: Vec<_> = removed.collect();
     if removed.is_empty() {
-        return Err(
-            format!("{id} is not installed; `acp-gateway agent list` lists the installed agents").into()
-        );
+        return Err(format!(
+            "{id} is not installed; `acp-gateway agent list` lists the installed agents"
+        )
+        .into());
     }
     for (folder, record) in removed {
-        let entry = if entries.remove(&record.name) { " and its entry" } else { "" };
+        let entry = if entries.remove(&record.name) {
+            " and its entry"
+        } else {
+            ""
+        };
         entries.save()?;
         std::fs::remove_dir_all(&folder)?;
         // It fails while other versions are installed.
@@ -219,7 +284,9 @@ impl Installation {
             spawner,
             env: environment.of_package_managers(),
             path: environment.search_path().to_owned(),
-            home: environment.home().unwrap_or_else(|| config.data.path().to_owned()),
+            home: environment
+                .home()
+                .unwrap_or_else(|| config.data.path().to_owned()),
         };
         let source = source(registry, flags, environment)?;
         // The archives of a registry on this machine can have URLs.
@@ -239,16 +306,24 @@ impl Installation {
             allow_scripts: install.allow_scripts,
         };
         let path = environment.search_path().to_owned();
-        Ok(Self { file, config, installer, request, shutdown, path })
+        Ok(Self {
+            file,
+            config,
+            installer,
+            request,
+            shutdown,
+            path,
+        })
     }
 
     async fn add(mut self, entry: &Entry, name: AgentName) -> Result<(), Failure> {
         let former = installed(&self.installer.agents)?;
         if let Some((_, record)) = former.iter().find(|(_, record)| record.id == entry.id) {
             let (id, version) = (&record.id, &record.version);
-            return Err(
-                format!("{id} {version} is installed; `acp-gateway agent update {id}` replaces it").into()
-            );
+            return Err(format!(
+                "{id} {version} is installed; `acp-gateway agent update {id}` replaces it"
+            )
+            .into());
         }
         self.request.name = name;
         self.install(entry).await.map(drop)
@@ -259,9 +334,11 @@ impl Installation {
         former.retain(|(_, record)| record.id == entry.id);
         former.sort_by_key(|(_, record)| record.installed_at);
         let Some((_, record)) = former.pop() else {
-            return Err(
-                format!("{0} is not installed; `acp-gateway agent add {0}` installs it", entry.id).into()
-            );
+            return Err(format!(
+                "{0} is not installed; `acp-gateway agent add {0}` installs it",
+                entry.id
+            )
+            .into());
         };
         if record.version == entry.version {
             return Ok(output::write_line(&format!(
@@ -290,7 +367,9 @@ impl Installation {
             let answer = self.verify(&done).await?;
             // The file may have changed during the installation.
             let mut entries = open()?;
-            let Installed { command, args, env, .. } = &done;
+            let Installed {
+                command, args, env, ..
+            } = &done;
             entries.put(&self.request.name, &AgentEntry { command, args, env })?;
             entries.save()?;
             Ok::<_, Failure>(answer)
@@ -309,12 +388,19 @@ impl Installation {
 
     /// Starts the agent once, with the isolation of an entry.
     async fn verify(&self, done: &Installed) -> Result<Answer, Failure> {
-        let work = self.installer.agents.join(format!(".start-{}", crate::types::random_uuid()));
+        let work = self
+            .installer
+            .agents
+            .join(format!(".start-{}", crate::types::random_uuid()));
         let home = work.join("home");
         create_private(&home)?;
         let _removed = RemovedFolder(work.clone());
         let mut env: Vec<(OsString, OsString)> = vec![("PATH".into(), self.path.clone())];
-        env.extend(done.env.iter().map(|(name, value)| (name.into(), value.into())));
+        env.extend(
+            done.env
+                .iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        );
         let spec = ChildSpec {
             program: done.command.clone(),
             args: done.args.iter().map(Into::into).collect(),
@@ -330,27 +416,51 @@ impl Installation {
         };
         let isolation = app::command_isolation(&self.config, work.join("tmp"));
         isolation.prepare(&self.shutdown).await?;
-        let spawner = self.installer.programs.spawner.clone().with_isolation(isolation);
+        let spawner = self
+            .installer
+            .programs
+            .spawner
+            .clone()
+            .with_isolation(isolation);
         Ok(verify(&spawner, spec).await?)
     }
 
     fn report(&self, done: &Installed, answer: &Answer) -> String {
-        let Record { id, version, kind, sha256, name, .. } = &done.record;
-        let mut text = format!("installed {id} {version} ({kind}) in {}\n", done.folder.display());
+        let Record {
+            id,
+            version,
+            kind,
+            sha256,
+            name,
+            ..
+        } = &done.record;
+        let mut text = format!(
+            "installed {id} {version} ({kind}) in {}\n",
+            done.folder.display()
+        );
         let mut line = |part: String| text.push_str(&(strip_controls(&part).into_owned() + "\n"));
         if let Some(sha256) = sha256 {
             line(format!("sha256 {sha256}"));
         }
-        line(format!("it answers as {}", answer.agent.as_deref().unwrap_or("an agent without a name")));
+        line(format!(
+            "it answers as {}",
+            answer.agent.as_deref().unwrap_or("an agent without a name")
+        ));
         if !answer.sign_in.is_empty() {
             line(format!("sign-in: {}", answer.sign_in.join(", ")));
         }
         if let Some(known) = KnownAgent::find(&done.command.to_string_lossy(), &done.args)
             && !known.suggested_variables.is_empty()
         {
-            line(format!("key: set {} in `env` of the entry", known.suggested_variables.join(" or ")));
+            line(format!(
+                "key: set {} in `env` of the entry",
+                known.suggested_variables.join(" or ")
+            ));
         }
-        line(format!("wrote [agents.{name}] to {}; {RELOAD}", self.file.display()));
+        line(format!(
+            "wrote [agents.{name}] to {}; {RELOAD}",
+            self.file.display()
+        ));
         text
     }
 }
@@ -367,5 +477,8 @@ impl Drop for RemovedFolder {
 
 fn create_private(folder: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new().mode(0o700).recursive(true).create(folder)
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(folder)
 }

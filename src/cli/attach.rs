@@ -72,7 +72,10 @@ enum EditorDialect {
 impl EditorDialect {
     /// `None` for ACP, whose messages pass unchanged.
     fn protocol(self) -> Option<Box<dyn ServedDialect>> {
-        let context = || ServedContext { cwd: std::env::current_dir().unwrap_or_default(), version: VERSION };
+        let context = || ServedContext {
+            cwd: std::env::current_dir().unwrap_or_default(),
+            version: VERSION,
+        };
         match self {
             Self::Acp => None,
             Self::EarlyAcp => Some(serve_protocol(ServedProtocol::EarlyAcp, context())),
@@ -94,20 +97,36 @@ pub(super) fn run(args: &AttachArgs, flags: &Flags) -> Result<ExitCode, Failure>
     }
     if let Some(url) = &args.url {
         let url = acp_url(url, args.agent.as_ref())?;
-        let target = Target { url, authorization: authorization(&key.ok_or(AttachFailure::NoKey)?)? };
-        return serve(args, client(args, &environment)?, Arc::new(RemoteGateway(target)), false);
+        let target = Target {
+            url,
+            authorization: authorization(&key.ok_or(AttachFailure::NoKey)?)?,
+        };
+        return serve(
+            args,
+            client(args, &environment)?,
+            Arc::new(RemoteGateway(target)),
+            false,
+        );
     }
     let config = local_config(flags)?;
     lock::check_owner(&config.data)?;
     let allow_folders = key.is_none();
     let gateway = LocalGateway::new(config.data, Starter::new(flags), args.agent.clone(), key);
     gateway.find()?;
-    serve(args, client(args, &environment)?, Arc::new(gateway), allow_folders)
+    serve(
+        args,
+        client(args, &environment)?,
+        Arc::new(gateway),
+        allow_folders,
+    )
 }
 
 /// The client for the gateway. A local gateway has no TLS certificate of its own.
 fn client(args: &AttachArgs, environment: &Environment) -> Result<Client, AttachFailure> {
-    let uses_tls = args.url.as_ref().is_some_and(|url| url.starts_with("https:"));
+    let uses_tls = args
+        .url
+        .as_ref()
+        .is_some_and(|url| url.starts_with("https:"));
     tls_client(args.ca_file.as_ref(), uses_tls, environment)
 }
 
@@ -118,7 +137,10 @@ pub(super) fn tls_client(
     environment: &Environment,
 ) -> Result<Client, AttachFailure> {
     let read = |path: &PathBuf| {
-        std::fs::read(path).map_err(|source| AttachFailure::CaFile { path: path.clone(), source })
+        std::fs::read(path).map_err(|source| AttachFailure::CaFile {
+            path: path.clone(),
+            source,
+        })
     };
     let ca_certificates = ca_file.map(read).transpose()?;
     let proxies = &environment.proxy_variables();
@@ -139,7 +161,10 @@ pub(super) fn read_key(
     let key = match file {
         Some(path) => {
             let read = std::fs::read_to_string(path);
-            read.map_err(|source| AttachFailure::KeyFile { path: path.clone(), source })?
+            read.map_err(|source| AttachFailure::KeyFile {
+                path: path.clone(),
+                source,
+            })?
         }
         None => match environment.client_key() {
             Some(key) => key.to_str().ok_or(AttachFailure::InvalidKey)?.to_owned(),
@@ -148,7 +173,11 @@ pub(super) fn read_key(
     };
     let key = key.trim();
     let is_valid = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_valid { Ok(Some(key.to_owned())) } else { Err(AttachFailure::InvalidKey) }
+    if is_valid {
+        Ok(Some(key.to_owned()))
+    } else {
+        Err(AttachFailure::InvalidKey)
+    }
 }
 
 /// A gateway with a fixed URL and a key of its operator.
@@ -186,10 +215,14 @@ fn serve(
         protocol: args.dialect.protocol(),
         client: Ids::system().uuid().to_string(),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let served = runtime.block_on(async {
         let stop = stop_signal()?;
-        Ok(attach::run(options, pipes()?, stop).await.map(|()| ExitCode::SUCCESS)?)
+        Ok(attach::run(options, pipes()?, stop)
+            .await
+            .map(|()| ExitCode::SUCCESS)?)
     });
     // A thread can be blocked in a read of stdin.
     runtime.shutdown_background();
@@ -199,6 +232,10 @@ fn serve(
 /// The command of this process. No argument is a key.
 fn own_command() -> Vec<String> {
     let program = std::env::current_exe().unwrap_or_else(|_| "acp-gateway".into());
-    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    std::iter::once(program.to_string_lossy().into_owned()).chain(words).collect()
+    let words = std::env::args_os()
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned());
+    std::iter::once(program.to_string_lossy().into_owned())
+        .chain(words)
+        .collect()
 }

@@ -53,21 +53,31 @@ pub(super) fn run(command: &AuditCommand, flags: &Flags) -> Result<(), Failure> 
     let archive = Archive(&*store);
     match command {
         AuditCommand::Export { since, until } => {
-            let included =
-                |time| since.is_none_or(|since| time >= since) && until.is_none_or(|until| time < until);
+            let included = |time| {
+                since.is_none_or(|since| time >= since) && until.is_none_or(|until| time < until)
+            };
             match export(&archive, &included) {
                 // The reader of stdout stopped early.
-                Err(AuditError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                Err(AuditError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    Ok(())
+                }
                 exported => Ok(exported?),
             }
         }
         AuditCommand::Verify => {
-            let Verified { first_seq, last_seq, last_hash, pending } = archive.verify()?;
+            let Verified {
+                first_seq,
+                last_seq,
+                last_hash,
+                pending,
+            } = archive.verify()?;
             let events = match last_seq {
                 0 => "no events".to_owned(),
                 _ => format!("events {first_seq} to {last_seq}, last hash {last_hash}"),
             };
-            Ok(output::write_line(&format!("the audit log is intact: {events}, {pending} pending"))?)
+            Ok(output::write_line(&format!(
+                "the audit log is intact: {events}, {pending} pending"
+            ))?)
         }
     }
 }
@@ -86,7 +96,11 @@ fn export(
         }
         Ok::<_, AuditError>(())
     })?;
-    for entry in archive.pending()?.iter().filter(|entry| included(entry.time)) {
+    for entry in archive
+        .pending()?
+        .iter()
+        .filter(|entry| included(entry.time))
+    {
         serde_json::to_writer(&mut out, entry).map_err(io::Error::from)?;
         out.write_all(b"\n")?;
     }

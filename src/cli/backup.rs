@@ -67,12 +67,19 @@ pub(super) fn backup(file: &Path, flags: &Flags) -> Result<(), Failure> {
         drop(fs::remove_file(&part));
         return Err(match error.kind() {
             io::ErrorKind::AlreadyExists => BackupError::Exists(file.to_owned()),
-            _ => BackupError::Write { path: file.to_owned(), source: error.into() },
+            _ => BackupError::Write {
+                path: file.to_owned(),
+                source: error.into(),
+            },
         }
         .into());
     }
     File::open(parent_dir(file))?.sync_all()?;
-    Ok(output::write_line(&format!("{}: {}", file.display(), summary(&checked)))?)
+    Ok(output::write_line(&format!(
+        "{}: {}",
+        file.display(),
+        summary(&checked)
+    ))?)
 }
 
 pub(super) fn restore(file: &Path, flags: &Flags) -> Result<(), Failure> {
@@ -82,12 +89,20 @@ pub(super) fn restore(file: &Path, flags: &Flags) -> Result<(), Failure> {
     remove_stale_parts(&gateway.data);
     let log = gateway.data.log();
     let from_stdin = file == Path::new(STDIO);
-    let source =
-        if from_stdin { gateway.data.private().join(part_name(RESTORE_PART)) } else { file.to_owned() };
+    let source = if from_stdin {
+        gateway.data.private().join(part_name(RESTORE_PART))
+    } else {
+        file.to_owned()
+    };
     if from_stdin {
         // An interrupted restore with the same process id may have left this file, so truncate it.
         let mut options = OpenOptions::new();
-        let mut part = options.write(true).create(true).truncate(true).mode(0o600).open(&source)?;
+        let mut part = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&source)?;
         if let Err(error) = io::copy(&mut io::stdin().lock(), &mut part) {
             drop(fs::remove_file(&source));
             return Err(error.into());
@@ -97,8 +112,10 @@ pub(super) fn restore(file: &Path, flags: &Flags) -> Result<(), Failure> {
     if from_stdin {
         fs::remove_file(&source)?;
     }
-    let restored =
-        restored.map_err(|error| BackupError::Restore { path: file.to_owned(), source: error.into() })?;
+    let restored = restored.map_err(|error| BackupError::Restore {
+        path: file.to_owned(),
+        source: error.into(),
+    })?;
     output::write_line(&format!("restored: {}", summary(&restored.checked)))?;
     if let Some(kept) = restored.previous {
         output::write_line(&format!("the previous log is now {}", kept.display()))?;
@@ -108,7 +125,10 @@ pub(super) fn restore(file: &Path, flags: &Flags) -> Result<(), Failure> {
 
 fn copy(log: &Path, part: &Path) -> Result<CheckReport, BackupError> {
     let written = store::copy(log, part);
-    written.map_err(|error| BackupError::Write { path: part.to_owned(), source: error.into() })
+    written.map_err(|error| BackupError::Write {
+        path: part.to_owned(),
+        source: error.into(),
+    })
 }
 
 /// The name of a temporary file of this process.
@@ -136,15 +156,25 @@ fn remove_stale_parts_in(folder: &Path, name: &str) {
 
 /// Whether a file is a temporary file of an ended process, or a SQLite file that belongs to one.
 fn is_stale_part(file: &str, name: &str) -> bool {
-    let part = file.strip_prefix(&format!(".{name}.")).and_then(|rest| rest.split_once(".part"));
-    let Some((pid, beside)) = part else { return false };
+    let part = file
+        .strip_prefix(&format!(".{name}."))
+        .and_then(|rest| rest.split_once(".part"));
+    let Some((pid, beside)) = part else {
+        return false;
+    };
     let gone = |pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
     ["", "-journal", "-wal", "-shm"].contains(&beside)
-        && pid.parse().ok().and_then(rustix::process::Pid::from_raw).is_some_and(gone)
+        && pid
+            .parse()
+            .ok()
+            .and_then(rustix::process::Pid::from_raw)
+            .is_some_and(gone)
 }
 
 fn parent_dir(file: &Path) -> &Path {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    file.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// Renames the temporary file to its final name; fails if a file with that name exists.

@@ -20,17 +20,22 @@ pub(super) fn run(flags: &Flags, all: bool, sample: bool) -> Result<(), Failure>
         config.warnings.push(warning.to_owned());
     }
     let shown = if all { Shown::All } else { Shown::Set };
-    Ok(output::write_stdout(config::show(&config, shown).as_bytes())?)
+    Ok(output::write_stdout(
+        config::show(&config, shown).as_bytes(),
+    )?)
 }
 
 /// Returns a warning for each agent and MCP server whose command is not found. All others still work, so it is no
 /// error.
 fn unresolved_commands(config: &Config) -> Vec<String> {
     let path = process::trusted_path(&config.child_environment.path);
-    let agents = config.agents.iter().filter_map(|(name, agent)| match &agent.launch {
-        Launch::Command { command, .. } => Some((format!("agents.{name}"), command)),
-        Launch::Demo | Launch::Remote(_) => None,
-    });
+    let agents = config
+        .agents
+        .iter()
+        .filter_map(|(name, agent)| match &agent.launch {
+            Launch::Command { command, .. } => Some((format!("agents.{name}"), command)),
+            Launch::Demo | Launch::Remote(_) => None,
+        });
     let servers = config.mcp.iter().filter_map(|(name, server)| match server {
         McpServer::Stdio { command, .. } => Some((format!("mcp.{name}"), command)),
         McpServer::Remote { .. } => None,

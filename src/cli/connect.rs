@@ -72,7 +72,11 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
     let uses_tls = matches!(url.scheme_str(), Some("wss"));
     let client = tls_client(args.ca_file.as_ref(), uses_tls, &environment)?;
     let folder = std::env::current_dir()?;
-    let roots = Roots::open(if args.root.is_empty() { std::slice::from_ref(&folder) } else { &args.root })?;
+    let roots = Roots::open(if args.root.is_empty() {
+        std::slice::from_ref(&folder)
+    } else {
+        &args.root
+    })?;
     let (program, arguments) = command(args, &environment)?;
     let child = ChildSpec {
         program,
@@ -81,12 +85,19 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
         home: environment.home().unwrap_or_else(|| folder.clone()),
         cwd: Some(folder),
         secrets: vec![key.clone()],
-        isolation: ChildIsolation { level: Isolation::Off, ..ChildIsolation::default() },
+        isolation: ChildIsolation {
+            level: Isolation::Off,
+            ..ChildIsolation::default()
+        },
     };
     let limits = Arc::new(Limits::default());
     let (shutdown, run_files) = (Shutdown::new(), tempfile_folder()?);
-    let spawner =
-        Spawner::new(OWN_PROGRAM.into(), run_files.0.clone(), shutdown.clone(), Arc::clone(&limits));
+    let spawner = Spawner::new(
+        OWN_PROGRAM.into(),
+        run_files.0.clone(),
+        shutdown.clone(),
+        Arc::clone(&limits),
+    );
     let info = MemberInfo {
         capacity: args.capacity.into(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -105,12 +116,18 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
             child,
             spawner,
             roots,
-            serves: Serves { files: args.files, terminals: args.terminals },
+            serves: Serves {
+                files: args.files,
+                terminals: args.terminals,
+            },
             limits,
         },
         shutdown,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let stop = stop_signal()?;
         Ok::<_, Failure>(Box::pin(connect::run(options, stop)).await?)
@@ -119,7 +136,10 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The program that speaks ACP, and its arguments: the agent itself, or this program in front of it.
-fn command(args: &ConnectArgs, environment: &Environment) -> Result<(PathBuf, Vec<OsString>), Failure> {
+fn command(
+    args: &ConnectArgs,
+    environment: &Environment,
+) -> Result<(PathBuf, Vec<OsString>), Failure> {
     let (program, arguments) = args.command.split_first().ok_or("a command is required")?;
     let program = process::resolve(program, environment.search_path())?;
     if args.dialect == TranslatedDialect::Acp {
@@ -142,9 +162,13 @@ fn fleet_url(url: &str) -> Result<Uri, AttachFailure> {
     }
     let parsed: Option<Uri> = url.parse().ok();
     let is_fleet = |url: &Uri| {
-        matches!(url.scheme_str(), Some("ws" | "wss")) && url.authority().is_some() && url.query().is_none()
+        matches!(url.scheme_str(), Some("ws" | "wss"))
+            && url.authority().is_some()
+            && url.query().is_none()
     };
-    parsed.filter(is_fleet).ok_or_else(|| AttachFailure::FleetUrl(url.to_owned()))
+    parsed
+        .filter(is_fleet)
+        .ok_or_else(|| AttachFailure::FleetUrl(url.to_owned()))
 }
 
 /// The folder of the files of running supervisors. Removed at the end.
@@ -172,9 +196,21 @@ mod tests {
     #[test]
     fn url_names_a_websocket_without_a_key() {
         assert!(fleet_url("wss://g.example/v1/fleet/connect").is_ok());
-        for wrong in ["", "g.example", "https://g.example/v1/fleet/connect", "ws://", "ws://h/?key=x"] {
-            assert!(matches!(fleet_url(wrong), Err(AttachFailure::FleetUrl(_))), "{wrong}");
+        for wrong in [
+            "",
+            "g.example",
+            "https://g.example/v1/fleet/connect",
+            "ws://",
+            "ws://h/?key=x",
+        ] {
+            assert!(
+                matches!(fleet_url(wrong), Err(AttachFailure::FleetUrl(_))),
+                "{wrong}"
+            );
         }
-        assert!(matches!(fleet_url("ws://key@h/"), Err(AttachFailure::KeyInUrl)));
+        assert!(matches!(
+            fleet_url("ws://key@h/"),
+            Err(AttachFailure::KeyInUrl)
+        ));
     }
 }

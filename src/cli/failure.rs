@@ -12,5 +12,9 @@ pub(super) type Failure = Box<dyn Error + Send + Sync>;
 pub(super) fn print_error(failure: &dyn Error) {
     // If stderr is closed, there is no other place to report the error.
     let text = ErrorChain(failure).to_string();
-    drop(writeln!(std::io::stderr().lock(), "acp-gateway: {}", strip_controls(&text)));
+    drop(writeln!(
+        std::io::stderr().lock(),
+        "acp-gateway: {}",
+        strip_controls(&text)
+    ));
 }

@@ -14,14 +14,18 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug, thiserror::Error)]
 enum HealthError {
     #[error("no response from {address}")]
-    Unreachable { address: SocketAddr, source: std::io::Error },
+    Unreachable {
+        address: SocketAddr,
+        source: std::io::Error,
+    },
     #[error("not ready: {0}")]
     NotReady(String),
 }
 
 pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     let address = connect_address(local_config(flags)?.listen.address);
-    let status = request_readyz(address).map_err(|source| HealthError::Unreachable { address, source })?;
+    let status =
+        request_readyz(address).map_err(|source| HealthError::Unreachable { address, source })?;
     match status.split_whitespace().nth(1) {
         Some("200") => Ok(()),
         _ => Err(HealthError::NotReady(strip_controls(status.trim_end()).into_owned()).into()),

@@ -59,7 +59,10 @@ pub(super) enum KeyCommand {
 // All keys with the same name share these limits. (A doc comment would replace the help text of the
 // subcommand.)
 #[derive(Debug, Args)]
-#[expect(clippy::struct_field_names, reason = "a flag has the name of its configuration key")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "a flag has the name of its configuration key"
+)]
 pub(super) struct LimitFlags {
     /// Maximum requests in a minute
     #[arg(long, value_name = "N|default")]
@@ -87,7 +90,10 @@ impl LimitFlags {
             (PrincipalLimit::LiveSessions, self.max_live_sessions),
             (PrincipalLimit::QueuedPrompts, self.max_queued_prompts),
         ];
-        flags.into_iter().filter_map(|(limit, value)| Some((limit, value?.0))).collect()
+        flags
+            .into_iter()
+            .filter_map(|(limit, value)| Some((limit, value?.0)))
+            .collect()
     }
 }
 
@@ -111,12 +117,23 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
     let config = local_config(flags)?;
     let (keys, lock) = key_store::open(&config)?;
     match command {
-        KeyCommand::Create { name, scopes, link, limits } => {
+        KeyCommand::Create {
+            name,
+            scopes,
+            link,
+            limits,
+        } => {
             let is_running = lock.is_none();
-            let url = link.then(|| link::page_url(&config, is_running)).transpose()?;
+            let url = link
+                .then(|| link::page_url(&config, is_running))
+                .transpose()?;
             let scopes = scopes.iter().copied().collect();
-            let (text, _) =
-                keys.create(&NewKey { name, tenant: Tenant::default(), scopes, limits: limits.changes() })?;
+            let (text, _) = keys.create(&NewKey {
+                name,
+                tenant: Tenant::default(),
+                scopes,
+                limits: limits.changes(),
+            })?;
             if is_running {
                 key_store::wait_for_reload();
             }
@@ -125,9 +142,18 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
                 None => output::write_line(text.expose())?,
             }
         }
-        KeyCommand::Update { key, scopes, limits } => {
-            let scopes = scopes.as_ref().map(|scopes| scopes.iter().copied().collect());
-            let change = KeyChange { scopes, limits: limits.changes() };
+        KeyCommand::Update {
+            key,
+            scopes,
+            limits,
+        } => {
+            let scopes = scopes
+                .as_ref()
+                .map(|scopes| scopes.iter().copied().collect());
+            let change = KeyChange {
+                scopes,
+                limits: limits.changes(),
+            };
             if change.scopes.is_none() && change.limits.is_empty() {
                 return Err("nothing to change: set --scopes or a limit".into());
             }
@@ -152,18 +178,41 @@ fn parse_scope(text: &str) -> Result<Scope, String> {
 
 /// The name of a scope or of a kind of key, as in the API.
 fn name_of<T: Serialize + Copy>(value: T) -> String {
-    serde_json::to_value(value).ok().as_ref().and_then(|name| name.as_str()).unwrap_or_default().to_owned()
+    serde_json::to_value(value)
+        .ok()
+        .as_ref()
+        .and_then(|name| name.as_str())
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// The limits that the key sets, by the names of their flags.
 fn format_limits(key: &Key) -> String {
-    let set: Vec<_> = key.limits.iter().map(|(limit, value)| format!("{}={value}", limit.flag())).collect();
-    if set.is_empty() { "default".to_owned() } else { set.join(",") }
+    let set: Vec<_> = key
+        .limits
+        .iter()
+        .map(|(limit, value)| format!("{}={value}", limit.flag()))
+        .collect();
+    if set.is_empty() {
+        "default".to_owned()
+    } else {
+        set.join(",")
+    }
 }
 
 fn format_table(keys: &[Key]) -> String {
-    let mut rows =
-        vec![["ID", "NAME", "KIND", "SCOPES", "LIMITS", "CREATED", "LAST USED"].map(str::to_owned)];
+    let mut rows = vec![
+        [
+            "ID",
+            "NAME",
+            "KIND",
+            "SCOPES",
+            "LIMITS",
+            "CREATED",
+            "LAST USED",
+        ]
+        .map(str::to_owned),
+    ];
     rows.extend(keys.iter().map(|key| {
         let scopes: Vec<_> = key.scopes.iter().map(name_of).collect();
         [
@@ -173,16 +222,20 @@ fn format_table(keys: &[Key]) -> String {
             scopes.join(","),
             format_limits(key),
             key.created_at.to_string(),
-            key.last_used_at.map_or_else(|| "never".to_owned(), |time| time.to_string()),
+            key.last_used_at
+                .map_or_else(|| "never".to_owned(), |time| time.to_string()),
         ]
     }));
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: Vec<_> = (0..7).map(width).collect();
     rows.iter().fold(String::new(), |mut text, row| {
-        let cells = row.iter().zip(&widths).fold(String::new(), |mut line, (cell, width)| {
-            write!(line, "{cell:<width$}  ").expect("writing to a string does not fail");
-            line
-        });
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .fold(String::new(), |mut line, (cell, width)| {
+                write!(line, "{cell:<width$}  ").expect("writing to a string does not fail");
+                line
+            });
         text.push_str(cells.trim_end());
         text.push('\n');
         text

@@ -39,7 +39,8 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     if is_running {
         key_store::wait_for_reload();
     } else {
-        let note = "acp-gateway: no gateway uses this data folder; the link works after the next start\n";
+        let note =
+            "acp-gateway: no gateway uses this data folder; the link works after the next start\n";
         // The link is also useful without the note.
         drop(io::stderr().lock().write_all(note.as_bytes()));
     }
@@ -48,14 +49,20 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
 
 /// The URL of the gateway that runs, or of the next start.
 pub(super) fn page_url(config: &Config, is_running: bool) -> Result<String, Failure> {
-    if is_running { Ok(lock::published_url(&config.data)?) } else { future_url(config) }
+    if is_running {
+        Ok(lock::published_url(&config.data)?)
+    } else {
+        future_url(config)
+    }
 }
 
 /// The URL of the next start.
 fn future_url(config: &Config) -> Result<String, Failure> {
     let address = config.listen.address;
     if address.port() == 0 {
-        return Err("the next start selects its port: start the gateway first, or set --listen ADDR".into());
+        return Err(
+            "the next start selects its port: start the gateway first, or set --listen ADDR".into(),
+        );
     }
     Ok(browser_url(address, config.public_url.as_ref()))
 }
@@ -71,10 +78,16 @@ mod tests {
             browser_url(bound.parse().unwrap(), url.as_ref())
         };
         assert_eq!(link("127.0.0.1:8080", None), "http://127.0.0.1:8080");
-        assert_eq!(link("127.0.0.1:8080", Some("https://g.example")), "http://127.0.0.1:8080");
+        assert_eq!(
+            link("127.0.0.1:8080", Some("https://g.example")),
+            "http://127.0.0.1:8080"
+        );
         assert_eq!(link("[::1]:8080", None), "http://[::1]:8080");
         assert_eq!(link("0.0.0.0:8080", None), "http://127.0.0.1:8080");
-        assert_eq!(link("0.0.0.0:8080", Some("https://g.example")), "https://g.example/g");
+        assert_eq!(
+            link("0.0.0.0:8080", Some("https://g.example")),
+            "https://g.example/g"
+        );
         assert_eq!(link("10.0.0.5:80", None), "http://10.0.0.5:80");
     }
 }

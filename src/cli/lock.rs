@@ -35,12 +35,25 @@ pub(super) type DataLock = File;
 
 /// Creates the missing folders. Always removes the access of other users to `private`.
 pub(super) fn create_layout(data: &DataDir) -> Result<(), DataDirError> {
-    for folder in [data.path().to_owned(), data.private(), data.run(), data.workspaces(), data.homes()] {
-        create_private_dir(&folder).map_err(|source| DataDirError::CreateDir { path: folder, source })?;
+    for folder in [
+        data.path().to_owned(),
+        data.private(),
+        data.run(),
+        data.workspaces(),
+        data.homes(),
+    ] {
+        create_private_dir(&folder).map_err(|source| DataDirError::CreateDir {
+            path: folder,
+            source,
+        })?;
     }
     let private = data.private();
-    fs::set_permissions(&private, Permissions::from_mode(0o700))
-        .map_err(|source| DataDirError::CreateDir { path: private, source })
+    fs::set_permissions(&private, Permissions::from_mode(0o700)).map_err(|source| {
+        DataDirError::CreateDir {
+            path: private,
+            source,
+        }
+    })
 }
 
 fn create_private_dir(folder: &Path) -> io::Result<()> {
@@ -53,7 +66,10 @@ pub(super) fn check_owner(data: &DataDir) -> Result<(), DataDirError> {
     let path = data.private();
     match fs::metadata(&path) {
         Ok(found) if found.uid() == rustix::process::geteuid().as_raw() => Ok(()),
-        Ok(found) => Err(DataDirError::OtherOwner { path: data.path().to_owned(), owner: found.uid() }),
+        Ok(found) => Err(DataDirError::OtherOwner {
+            path: data.path().to_owned(),
+            owner: found.uid(),
+        }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(source) => Err(DataDirError::Read { path, source }),
     }
@@ -69,7 +85,11 @@ pub(super) fn publish_url(lock: &DataLock, url: &str) -> io::Result<()> {
 pub(super) fn published_url(data: &DataDir) -> Result<String, DataDirError> {
     let path = data.lock();
     let url = fs::read_to_string(&path).map_err(|source| DataDirError::Read { path, source })?;
-    if url.is_empty() { Err(DataDirError::Starting(data.path().to_owned())) } else { Ok(url) }
+    if url.is_empty() {
+        Err(DataDirError::Starting(data.path().to_owned()))
+    } else {
+        Ok(url)
+    }
 }
 
 /// Locks the data folder; fails if another gateway holds the lock. Removes the URL of an earlier gateway.
@@ -83,7 +103,10 @@ pub(super) fn acquire(data: &DataDir) -> Result<DataLock, DataDirError> {
                 let cleared = lock.set_len(0);
                 return match cleared {
                     Ok(()) => Ok(lock),
-                    Err(source) => Err(DataDirError::Lock { path: data.lock(), source }),
+                    Err(source) => Err(DataDirError::Lock {
+                        path: data.lock(),
+                        source,
+                    }),
                 };
             }
             None if Instant::now() < until => std::thread::sleep(LOCK_TIMEOUT / 20),
@@ -111,8 +134,16 @@ pub(super) fn is_held(data: &DataDir) -> Result<bool, DataDirError> {
 fn try_acquire(data: &DataDir) -> Result<Option<DataLock>, DataDirError> {
     let path = data.lock();
     let mut options = fs::OpenOptions::new();
-    let file = options.write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let file = file.map_err(|source| DataDirError::Lock { path: path.clone(), source })?;
+    let file = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path);
+    let file = file.map_err(|source| DataDirError::Lock {
+        path: path.clone(),
+        source,
+    })?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),

@@ -122,11 +122,15 @@ enum DemoCommand {
 /// Parses the arguments of this process and runs the subcommand.
 pub fn main() -> ExitCode {
     let line = CommandLine::parse();
-    let command = line.command.unwrap_or_else(|| Command::Serve(serve::ServeArgs::default()));
+    let command = line
+        .command
+        .unwrap_or_else(|| Command::Serve(serve::ServeArgs::default()));
     // All other commands may have the environment of the gateway, with its secrets. Agents of the same user
     // must not read it from `/proc`. The demo agent and the supervisor have only the environment of an agent.
-    if !matches!(command, Command::DemoAgent { .. } | Command::Supervisor { .. })
-        && let Err(error) = process::set_not_dumpable()
+    if !matches!(
+        command,
+        Command::DemoAgent { .. } | Command::Supervisor { .. }
+    ) && let Err(error) = process::set_not_dumpable()
     {
         print_error(&error);
         return ExitCode::FAILURE;
@@ -147,7 +151,9 @@ pub fn main() -> ExitCode {
         Command::Openapi => openapi(),
         Command::Completions { shell } => completions(shell),
         Command::DemoAgent { command: None } => return demo_agent::main(),
-        Command::DemoAgent { command: Some(DemoCommand::SignIn) } => return demo_agent::sign_in(),
+        Command::DemoAgent {
+            command: Some(DemoCommand::SignIn),
+        } => return demo_agent::sign_in(),
         Command::Supervisor { args } => return process::supervisor::main(args),
     };
     exit_code(done.map(|()| ExitCode::SUCCESS))
@@ -164,11 +170,18 @@ fn exit_code(done: Result<ExitCode, Failure>) -> ExitCode {
 }
 
 fn openapi() -> Result<(), Failure> {
-    Ok(output::write_line(surface::rest::document_json().trim_end())?)
+    Ok(output::write_line(
+        surface::rest::document_json().trim_end(),
+    )?)
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut CommandLine::command(), "acp-gateway", &mut script);
+    clap_complete::generate(
+        shell,
+        &mut CommandLine::command(),
+        "acp-gateway",
+        &mut script,
+    );
     Ok(output::write_stdout(&script)?)
 }

@@ -45,9 +45,15 @@ impl Recorder {
         init: &Init,
     ) -> Option<Self> {
         let any = |is_recorded: &dyn Fn(FileId) -> bool| {
-            [stdout, stderr].into_iter().flatten().any(|output| is_recorded(output.id))
+            [stdout, stderr]
+                .into_iter()
+                .flatten()
+                .any(|output| is_recorded(output.id))
         };
-        if journal_stream.and_then(FileId::parse).is_some_and(|journal| any(&|id| id == journal)) {
+        if journal_stream
+            .and_then(FileId::parse)
+            .is_some_and(|journal| any(&|id| id == journal))
+        {
             return Some(Self::Journal);
         }
         let is_container_log = match init {
@@ -58,7 +64,9 @@ impl Recorder {
             return Some(Self::ContainerLog);
         }
         // The link is on stdout. The log may be in a file.
-        stdout.is_some_and(|stdout| stdout.is_file).then_some(Self::File)
+        stdout
+            .is_some_and(|stdout| stdout.is_file)
+            .then_some(Self::File)
     }
 }
 
@@ -71,13 +79,19 @@ struct FileId {
 
 impl FileId {
     fn of(file: &Metadata) -> Self {
-        Self { device: file.dev(), inode: file.ino() }
+        Self {
+            device: file.dev(),
+            inode: file.ino(),
+        }
     }
 
     /// Parses `device:inode`.
     fn parse(text: &str) -> Option<Self> {
         let (device, inode) = text.split_once(':')?;
-        Some(Self { device: device.parse().ok()?, inode: inode.parse().ok()? })
+        Some(Self {
+            device: device.parse().ok()?,
+            inode: inode.parse().ok()?,
+        })
     }
 }
 
@@ -93,7 +107,10 @@ impl Output {
     fn of(output: &(impl AsFd + IsTerminal)) -> Option<Self> {
         let found = metadata(output.as_fd()).ok()?;
         let discards = found.file_type().is_char_device() && !output.is_terminal();
-        (!discards).then(|| Self { id: FileId::of(&found), is_file: found.is_file() })
+        (!discards).then(|| Self {
+            id: FileId::of(&found),
+            is_file: found.is_file(),
+        })
     }
 }
 
@@ -114,13 +131,17 @@ enum Init {
 
 impl Init {
     fn read() -> Self {
-        let outputs: io::Result<Vec<FileId>> =
-            INIT_OUTPUTS.iter().map(|path| fs::metadata(path).map(|found| FileId::of(&found))).collect();
+        let outputs: io::Result<Vec<FileId>> = INIT_OUTPUTS
+            .iter()
+            .map(|path| fs::metadata(path).map(|found| FileId::of(&found)))
+            .collect();
         if let Ok(outputs) = outputs {
             return Self::Outputs(outputs);
         }
         let ours = session_of("self");
-        Self::Hidden { same_session: ours.is_some() && ours == session_of("1") }
+        Self::Hidden {
+            same_session: ours.is_some() && ours == session_of("1"),
+        }
     }
 }
 
@@ -133,7 +154,12 @@ fn session_of(process: &str) -> Option<u32> {
 fn parse_session(stat: &str) -> Option<u32> {
     // The name of the program can contain parentheses. Then follow the state, the parent and the group.
     let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(3)?.parse().ok().filter(|session| *session != 0)
+    fields
+        .split_whitespace()
+        .nth(3)?
+        .parse()
+        .ok()
+        .filter(|session| *session != 0)
 }
 
 #[cfg(test)]
@@ -141,12 +167,18 @@ mod tests {
     use super::*;
 
     fn output(inode: u64, is_file: bool) -> Output {
-        Output { id: FileId { device: 9, inode }, is_file }
+        Output {
+            id: FileId { device: 9, inode },
+            is_file,
+        }
     }
 
     #[test]
     fn session_is_read_from_proc() {
-        assert_eq!(session_of("self"), session_of(&std::process::id().to_string()));
+        assert_eq!(
+            session_of("self"),
+            session_of(&std::process::id().to_string())
+        );
         assert_eq!(session_of("0"), None);
         assert_eq!(parse_session("7 (a) b) S 1 6 5 0 -1"), Some(5));
         assert_eq!(parse_session("7 (a) S 0 0 0 0 -1"), None);
@@ -154,10 +186,16 @@ mod tests {
 
     #[test]
     fn only_a_journal_a_container_log_and_a_file_record() {
-        let host = Init::Hidden { same_session: false };
+        let host = Init::Hidden {
+            same_session: false,
+        };
         let container = Init::Outputs([3, 4].map(|inode| FileId { device: 9, inode }).to_vec());
         let hidden = Init::Hidden { same_session: true };
-        let (pipe, other, file) = (Some(output(1, false)), Some(output(2, false)), Some(output(5, true)));
+        let (pipe, other, file) = (
+            Some(output(1, false)),
+            Some(output(2, false)),
+            Some(output(5, true)),
+        );
         for (stdout, stderr, journal, init, recorder) in [
             (pipe, other, None, &host, None),
             (pipe, file, None, &host, None),
@@ -168,8 +206,20 @@ mod tests {
             (pipe, other, Some("9:1"), &host, Some(Recorder::Journal)),
             (pipe, other, Some("9:2"), &host, Some(Recorder::Journal)),
             (pipe, other, None, &container, None),
-            (Some(output(3, false)), other, None, &container, Some(Recorder::ContainerLog)),
-            (pipe, Some(output(4, false)), None, &container, Some(Recorder::ContainerLog)),
+            (
+                Some(output(3, false)),
+                other,
+                None,
+                &container,
+                Some(Recorder::ContainerLog),
+            ),
+            (
+                pipe,
+                Some(output(4, false)),
+                None,
+                &container,
+                Some(Recorder::ContainerLog),
+            ),
             (pipe, other, None, &hidden, Some(Recorder::ContainerLog)),
             (file, pipe, None, &host, Some(Recorder::File)),
         ] {

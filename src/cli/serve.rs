@@ -59,7 +59,11 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags) -> Result<(), Failure> {
     let source = ConfigSource::new(flags);
     let config = source.load()?;
     let filter = config.log_filter.as_deref();
-    let init = if args.detached { telemetry::init_bounded } else { telemetry::init };
+    let init = if args.detached {
+        telemetry::init_bounded
+    } else {
+        telemetry::init
+    };
     init(filter)?;
     for warning in &config.warnings {
         tracing::warn!("{warning}");
@@ -71,7 +75,11 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags) -> Result<(), Failure> {
     }
     let recorder = Recorder::of_process(source.journal_stream()).filter(|_| !flags.print_link);
     // Nobody reads the link of a detached gateway.
-    let recorder = if args.detached { Some(Recorder::File) } else { recorder };
+    let recorder = if args.detached {
+        Some(Recorder::File)
+    } else {
+        recorder
+    };
     lock::create_layout(&config.data)?;
     // Lock before binding the port or reading data: a second gateway must not change the data of the first.
     let lock = lock::acquire(&config.data)?;
@@ -88,7 +96,12 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags) -> Result<(), Failure> {
         .enable_all()
         .build()?;
     let announcement = Announcement::new(&config, recorder, lock.try_clone()?, args.exit_when_idle);
-    let ended = runtime.block_on(serve(source, config, (listeners, supervisors), announcement));
+    let ended = runtime.block_on(serve(
+        source,
+        config,
+        (listeners, supervisors),
+        announcement,
+    ));
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     // The store is closed now.
     drop(lock);
@@ -123,7 +136,13 @@ async fn reload_on_request(
             () = requested.notified() => {}
         }
         let source = source.clone();
-        reloader.reload(move || source.load().map_err(|error| ErrorChain(&*error).to_string())).await;
+        reloader
+            .reload(move || {
+                source
+                    .load()
+                    .map_err(|error| ErrorChain(&*error).to_string())
+            })
+            .await;
     }
 }
 
@@ -136,7 +155,11 @@ async fn start_and_wait(
 ) -> Result<(), Failure> {
     let address = held.0.local_addr()?;
     let gateway = app::start(config, held, shutdown.clone()).await?;
-    shutdown.spawn(reload_on_request(reloads, gateway.reloader(), shutdown.clone()));
+    shutdown.spawn(reload_on_request(
+        reloads,
+        gateway.reloader(),
+        shutdown.clone(),
+    ));
     announcement.publish(address, &gateway)?;
     Ok(gateway.wait_ended().await?)
 }
@@ -168,9 +191,19 @@ mod tests {
     fn skips_used_port_unless_configured() {
         let occupied = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = occupied.local_addr().unwrap();
-        let asked = bind(&Listen { address, explicit: true }).unwrap_err();
+        let asked = bind(&Listen {
+            address,
+            explicit: true,
+        })
+        .unwrap_err();
         assert_eq!(asked.to_string(), format!("could not bind {address}"));
-        let other = bind(&Listen { address, explicit: false }).unwrap().local_addr().unwrap();
+        let other = bind(&Listen {
+            address,
+            explicit: false,
+        })
+        .unwrap()
+        .local_addr()
+        .unwrap();
         assert!(other.port() > address.port(), "{other}");
     }
 }

@@ -27,10 +27,17 @@ impl Signals {
     /// Must be called inside the runtime.
     pub(super) fn new() -> io::Result<Self> {
         // Read this before `signal` replaces the disposition of HUP.
-        let hangup_stops =
-            has_controlling_terminal() && !is_hangup_ignored(&std::fs::read_to_string("/proc/self/status")?);
-        let stops = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
-        Ok(Self { stops, hangup: signal(SignalKind::hangup())?, hangup_stops })
+        let hangup_stops = has_controlling_terminal()
+            && !is_hangup_ignored(&std::fs::read_to_string("/proc/self/status")?);
+        let stops = [
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+        ];
+        Ok(Self {
+            stops,
+            hangup: signal(SignalKind::hangup())?,
+            hangup_stops,
+        })
     }
 
     /// Turns signals into a reload or a stop. Completes a grace period after the second stop signal.

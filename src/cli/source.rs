@@ -20,7 +20,10 @@ pub(super) struct ConfigSource {
 
 impl ConfigSource {
     pub(super) fn new(flags: &Flags) -> Self {
-        Self { flags: flags.clone(), environment: Environment::from_process() }
+        Self {
+            flags: flags.clone(),
+            environment: Environment::from_process(),
+        }
     }
 
     pub(super) fn journal_stream(&self) -> Option<&str> {

@@ -91,20 +91,38 @@ impl Summary {
         let workspaces: Vec<String> = roots.map(|root| root.display().to_string()).collect();
         let data = config.data.path().display().to_string();
         let run_as = config.isolation.run_as.map(|users| users.to_string());
-        Self { data, agents: agents.join(", "), workspaces: workspaces.join(", "), run_as }
+        Self {
+            data,
+            agents: agents.join(", "),
+            workspaces: workspaces.join(", "),
+            run_as,
+        }
     }
 
     /// Writes the summary to stderr: as text on a terminal, else as one record of the log, so that every line stays JSON.
     fn report(&self, gateway: &Gateway) {
-        let Self { data, agents, workspaces, run_as } = self;
+        let Self {
+            data,
+            agents,
+            workspaces,
+            run_as,
+        } = self;
         if io::stderr().is_terminal() {
             // A start does not fail because its terminal is gone.
             let sandbox = gateway.isolation().sandbox();
             let mechanism = sandbox.applied(Isolation::Private).mechanism;
             let isolation = isolation_text(mechanism, sandbox.shortcoming());
-            drop(io::stderr().lock().write_all(self.text(&isolation).as_bytes()));
+            drop(
+                io::stderr()
+                    .lock()
+                    .write_all(self.text(&isolation).as_bytes()),
+            );
         } else {
-            let isolation = gateway.isolation().sandbox().applied(Isolation::Private).mechanism;
+            let isolation = gateway
+                .isolation()
+                .sandbox()
+                .applied(Isolation::Private)
+                .mechanism;
             let control_groups = gateway.isolation().groups();
             tracing::info!(
                 %data,
@@ -129,7 +147,10 @@ impl Summary {
             ("run as", self.run_as.as_deref()),
             ("stop", Some(STOP)),
         ];
-        for (name, value) in lines.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+        for (name, value) in lines
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)))
+        {
             let value = strip_controls(value).replace(['\n', '\t'], " ");
             writeln!(text, "{name:<12}{value}").expect("writing to a string does not fail");
         }
@@ -166,9 +187,15 @@ run as      100000-165535
 stop        SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once
 ";
         let reason = Some("no rules for signals");
-        assert_eq!(summary.text(&isolation_text(Mechanism::Partial, reason)), expected);
+        assert_eq!(
+            summary.text(&isolation_text(Mechanism::Partial, reason)),
+            expected
+        );
         assert_eq!(isolation_text(Mechanism::Namespaces, None), "namespaces");
         assert_eq!(isolation_text(Mechanism::Landlock, reason), "landlock");
-        assert_eq!(isolation_text(Mechanism::None, reason), "none: no rules for signals");
+        assert_eq!(
+            isolation_text(Mechanism::None, reason),
+            "none: no rules for signals"
+        );
     }
 }

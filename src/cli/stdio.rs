@@ -22,7 +22,12 @@ pub(super) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
 
 /// Stdin and stdout without the buffers of the standard library, so that a line is one write.
 pub(super) fn pipes() -> std::io::Result<(tokio::fs::File, tokio::fs::File)> {
-    let open =
-        |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map(|fd| tokio::fs::File::from_std(File::from(fd)));
-    Ok((open(std::io::stdin().as_fd())?, open(std::io::stdout().as_fd())?))
+    let open = |fd: BorrowedFd<'_>| {
+        fd.try_clone_to_owned()
+            .map(|fd| tokio::fs::File::from_std(File::from(fd)))
+    };
+    Ok((
+        open(std::io::stdin().as_fd())?,
+        open(std::io::stdout().as_fd())?,
+    ))
 }

@@ -28,7 +28,11 @@ pub(super) struct TranslateArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "command"])]
     replay: Option<PathBuf>,
     /// The command of the agent, after --
-    #[arg(last = true, required_unless_present = "replay", value_name = "COMMAND")]
+    #[arg(
+        last = true,
+        required_unless_present = "replay",
+        value_name = "COMMAND"
+    )]
     command: Vec<OsString>,
 }
 
@@ -53,7 +57,10 @@ impl From<TranslatedDialect> for AgentDialect {
 impl TranslatedDialect {
     /// The arguments of this program that translate a command in this protocol to ACP. The command follows.
     pub(super) fn to_acp(self) -> [OsString; 6] {
-        let name = self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        let name = self
+            .to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default();
         ["translate", "--from", &name, "--to", "acp", "--"].map(OsString::from)
     }
 }
@@ -74,8 +81,15 @@ pub(super) fn run(args: &TranslateArgs) -> Result<ExitCode, Failure> {
         env: environment.without_gateway_variables(),
         cwd: std::env::current_dir()?,
     };
-    let options = Options { from, to, command, record: args.record.clone() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let options = Options {
+        from,
+        to,
+        command,
+        record: args.record.clone(),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let ended: Result<i32, Failure> = runtime.block_on(async {
         let stop = stop_signal()?;
         Ok(translate::run(options, pipes()?, stop).await?)

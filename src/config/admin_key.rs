@@ -17,24 +17,28 @@ const MIN_KEY_LEN: usize = 32;
 /// Returns the SHA-256 of the key: computed from the key in a file, or read from a variable.
 pub(super) fn read(environment: &Environment) -> Result<Option<[u8; 32]>, ConfigError> {
     let variable = |name| move |reason: String| ConfigError::Variable { name, reason };
-    match (environment.get(FILE_VARIABLE), environment.get(HASH_VARIABLE)) {
+    match (
+        environment.get(FILE_VARIABLE),
+        environment.get(HASH_VARIABLE),
+    ) {
         (None, None) => Ok(None),
-        (Some(_), Some(_)) => {
-            Err(variable(HASH_VARIABLE)(format!("cannot be combined with {FILE_VARIABLE}")))
-        }
+        (Some(_), Some(_)) => Err(variable(HASH_VARIABLE)(format!(
+            "cannot be combined with {FILE_VARIABLE}"
+        ))),
         (Some(path), None) => {
             let key = secret::read_file(Path::new(path)).map_err(variable(FILE_VARIABLE))?;
             if key.len() < MIN_KEY_LEN || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-                let reason = format!("the file must contain one key of at least {MIN_KEY_LEN} characters");
+                let reason =
+                    format!("the file must contain one key of at least {MIN_KEY_LEN} characters");
                 return Err(variable(FILE_VARIABLE)(reason));
             }
             Ok(Some(Sha256::digest(key).into()))
         }
         (None, Some(hash)) => {
             let bytes = hash.to_str().and_then(parse_hex);
-            bytes
-                .map(Some)
-                .ok_or_else(|| variable(HASH_VARIABLE)("not a SHA-256 hash of 64 hex digits".to_owned()))
+            bytes.map(Some).ok_or_else(|| {
+                variable(HASH_VARIABLE)("not a SHA-256 hash of 64 hex digits".to_owned())
+            })
         }
     }
 }

@@ -48,7 +48,13 @@ impl Agent {
         if let Launch::Remote(_) = &launch {
             settings.isolation = Isolation::Off;
         }
-        Self { launch, discovered: false, env: BTreeMap::new(), home: Home::Private, settings }
+        Self {
+            launch,
+            discovered: false,
+            env: BTreeMap::new(),
+            home: Home::Private,
+            settings,
+        }
     }
 
     /// Returns the names of the variables that a discovered agent receives from the environment of the

@@ -15,7 +15,10 @@ pub enum EntryError {
     #[error("could not write {}", .path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("{} is not valid TOML", .path.display())]
-    Toml { path: PathBuf, source: Box<TomlError> },
+    Toml {
+        path: PathBuf,
+        source: Box<TomlError>,
+    },
     #[error("{} has an entry [agents.{name}] that this command did not write; choose another name with --name", .path.display())]
     Exists { path: PathBuf, name: AgentName },
     #[error("`agents` in {} is not a table", .path.display())]
@@ -44,22 +47,37 @@ impl EntryFile {
     pub fn open(path: &Path, installed: PathBuf) -> Result<Self, EntryError> {
         let text = match std::fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(source) => return Err(EntryError::Read { path: path.to_owned(), source }),
+            Err(source) => {
+                return Err(EntryError::Read {
+                    path: path.to_owned(),
+                    source,
+                });
+            }
             Ok(text) => text,
         };
         let document = text.parse::<DocumentMut>();
-        let document = document
-            .map_err(|source| EntryError::Toml { path: path.to_owned(), source: Box::new(source) })?;
-        Ok(Self { path: path.to_owned(), document, installed })
+        let document = document.map_err(|source| EntryError::Toml {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            document,
+            installed,
+        })
     }
 
     /// Whether an entry of this name can be written.
     pub fn check(&self, name: &AgentName) -> Result<(), EntryError> {
-        let exists = self.document.get("agents").and_then(|agents| agents.get(name.to_string()));
+        let exists = self
+            .document
+            .get("agents")
+            .and_then(|agents| agents.get(name.to_string()));
         match exists {
-            Some(entry) if !self.is_installed(entry) => {
-                Err(EntryError::Exists { path: self.path.clone(), name: name.clone() })
-            }
+            Some(entry) if !self.is_installed(entry) => Err(EntryError::Exists {
+                path: self.path.clone(),
+                name: name.clone(),
+            }),
             _ => Ok(()),
         }
     }
@@ -72,21 +90,33 @@ impl EntryFile {
     /// Writes an entry. An entry of an earlier version keeps its other members, for example keys in `env`.
     pub fn put(&mut self, name: &AgentName, entry: &AgentEntry<'_>) -> Result<(), EntryError> {
         self.check(name)?;
-        let no_table = || EntryError::NoTable { path: self.path.clone() };
+        let no_table = || EntryError::NoTable {
+            path: self.path.clone(),
+        };
         let mut agents = Table::new();
         agents.set_implicit(true);
         let agents = self.document.entry("agents").or_insert(Item::Table(agents));
         let agents = agents.as_table_like_mut().ok_or_else(no_table)?;
-        let table = agents.entry(&name.to_string()).or_insert(Item::Table(Table::new()));
+        let table = agents
+            .entry(&name.to_string())
+            .or_insert(Item::Table(Table::new()));
         let table = table.as_table_like_mut().ok_or_else(no_table)?;
-        table.insert("command", value(entry.command.to_string_lossy().into_owned()));
+        table.insert(
+            "command",
+            value(entry.command.to_string_lossy().into_owned()),
+        );
         if entry.args.is_empty() {
             table.remove("args");
         } else {
-            table.insert("args", value(entry.args.iter().collect::<toml_edit::Array>()));
+            table.insert(
+                "args",
+                value(entry.args.iter().collect::<toml_edit::Array>()),
+            );
         }
         if !entry.env.is_empty() {
-            let env = table.entry("env").or_insert(value(toml_edit::InlineTable::new()));
+            let env = table
+                .entry("env")
+                .or_insert(value(toml_edit::InlineTable::new()));
             let env = env.as_table_like_mut().ok_or_else(no_table)?;
             for (variable, text) in entry.env {
                 if !env.contains_key(variable) {
@@ -100,18 +130,27 @@ impl EntryFile {
     /// Removes an entry that the command has written. Returns false if there is none.
     pub fn remove(&mut self, name: &AgentName) -> bool {
         let name = name.to_string();
-        let is_installed = self.document.get("agents").and_then(|agents| agents.get(&name));
+        let is_installed = self
+            .document
+            .get("agents")
+            .and_then(|agents| agents.get(&name));
         if !is_installed.is_some_and(|entry| self.is_installed(entry)) {
             return false;
         }
-        let agents = self.document.get_mut("agents").and_then(Item::as_table_like_mut);
+        let agents = self
+            .document
+            .get_mut("agents")
+            .and_then(Item::as_table_like_mut);
         agents.is_some_and(|agents| agents.remove(&name).is_some())
     }
 
     /// Replaces the file. It keeps its mode; a new file is private, because entries can have keys.
     pub fn save(&self) -> Result<(), EntryError> {
         use std::os::unix::fs::OpenOptionsExt as _;
-        let failed = |source| EntryError::Write { path: self.path.clone(), source };
+        let failed = |source| EntryError::Write {
+            path: self.path.clone(),
+            source,
+        };
         // A link stays a link.
         let path = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -124,16 +163,19 @@ impl EntryFile {
             .mode(0o600)
             .open(&new)
             .map_err(failed)?;
-        let written = file.write_all(self.document.to_string().as_bytes()).and_then(|()| file.sync_all());
+        let written = file
+            .write_all(self.document.to_string().as_bytes())
+            .and_then(|()| file.sync_all());
         let kept = written.and_then(|()| match std::fs::metadata(&path) {
             Ok(metadata) => std::fs::set_permissions(&new, metadata.permissions()),
             Err(_) => Ok(()),
         });
-        kept.and_then(|()| std::fs::rename(&new, &path)).map_err(|source| {
-            // The former file stays.
-            drop(std::fs::remove_file(&new));
-            failed(source)
-        })
+        kept.and_then(|()| std::fs::rename(&new, &path))
+            .map_err(|source| {
+                // The former file stays.
+                drop(std::fs::remove_file(&new));
+                failed(source)
+            })
     }
 }
 
@@ -146,25 +188,45 @@ mod tests {
 
     fn open(text: &str) -> EntryFile {
         let document = text.parse().unwrap();
-        EntryFile { path: "x.toml".into(), document, installed: "/data/agents".into() }
+        EntryFile {
+            path: "x.toml".into(),
+            document,
+            installed: "/data/agents".into(),
+        }
     }
 
-    fn entry<'a>(command: &'a str, args: &'a [String], env: &'a BTreeMap<String, String>) -> AgentEntry<'a> {
-        AgentEntry { command: Path::new(command), args, env }
+    fn entry<'a>(
+        command: &'a str,
+        args: &'a [String],
+        env: &'a BTreeMap<String, String>,
+    ) -> AgentEntry<'a> {
+        AgentEntry {
+            command: Path::new(command),
+            args,
+            env,
+        }
     }
 
     #[test]
     fn entry_is_added_changed_and_removed_beside_comments() {
         let mut file = open(FORMER);
         let name = "hello".parse().unwrap();
-        let (args, env) = (["--acp".to_owned()], BTreeMap::from([("A".to_owned(), "1".to_owned())]));
-        file.put(&name, &entry("/data/agents/hello/1/bin", &args, &env)).unwrap();
+        let (args, env) = (
+            ["--acp".to_owned()],
+            BTreeMap::from([("A".to_owned(), "1".to_owned())]),
+        );
+        file.put(&name, &entry("/data/agents/hello/1/bin", &args, &env))
+            .unwrap();
         let added = "\n[agents.hello]\ncommand = \"/data/agents/hello/1/bin\"\nargs = [\"--acp\"]\nenv = { A = \"1\" }\n";
         assert_eq!(file.document.to_string(), format!("{FORMER}{added}"));
         // An update keeps what the operator has added.
-        let edited = file.document.to_string().replace("{ A = \"1\" }", "{ A = \"2\", KEY = \"k\" }");
+        let edited = file
+            .document
+            .to_string()
+            .replace("{ A = \"1\" }", "{ A = \"2\", KEY = \"k\" }");
         let mut file = open(&edited);
-        file.put(&name, &entry("/data/agents/hello/2/bin", &[], &env)).unwrap();
+        file.put(&name, &entry("/data/agents/hello/2/bin", &[], &env))
+            .unwrap();
         let text = file.document.to_string();
         assert!(
             text.contains("hello/2/bin")
@@ -183,6 +245,9 @@ mod tests {
         assert!(matches!(put, Err(EntryError::Exists { .. })));
         assert!(!file.remove(&name) && !file.remove(&"other".parse().unwrap()));
         let mut file = open("agents = 1");
-        assert!(matches!(file.put(&name, &entry("/x", &[], &env)), Err(EntryError::NoTable { .. })));
+        assert!(matches!(
+            file.put(&name, &entry("/x", &[], &env)),
+            Err(EntryError::NoTable { .. })
+        ));
     }
 }

@@ -5,14 +5,18 @@ use std::collections::BTreeMap;
 use super::agent::{Agent, Home, Launch};
 use super::error::ConfigError;
 use super::key::{Key, key_table, read_keys, read_table, show_table};
-use super::kinds::{Kind, Words, count, count_or_zero, size, strings, switch, time, time_or_zero, word};
+use super::kinds::{
+    Kind, Words, count, count_or_zero, size, strings, switch, time, time_or_zero, word,
+};
 use super::remote;
 use super::secret::{self, Secret};
 use super::section::{Field, Section};
 use super::settings::real_folders;
 use super::toml_text;
 use crate::types::method_list::route_of;
-use crate::types::{AgentDialect, DeniedModes, Isolation, OnTimeout, Permissions, PoolSettings, ServedBy};
+use crate::types::{
+    AgentDialect, DeniedModes, Isolation, OnTimeout, Permissions, PoolSettings, ServedBy,
+};
 
 /// The keys of an agent's entry, except those of its launch: `builtin`, `command` and `args`, or `url` with the keys of
 /// [`remote`].
@@ -98,7 +102,8 @@ pub(super) fn read(field: Field) -> Result<Agent, ConfigError> {
             "the agent runs on another host, so that files and terminals must be \"off\" or \"client\"",
         ));
     }
-    if agent.settings.isolation == Isolation::Strict && agent.settings.isolation_command.is_empty() {
+    if agent.settings.isolation == Isolation::Strict && agent.settings.isolation_command.is_empty()
+    {
         return Err(section.missing("isolation_command"));
     }
     if agent.settings.dialect != AgentDialect::Acp && agent.settings.protocol != 1 {
@@ -125,7 +130,9 @@ pub(super) const KEYS_OF_CHILDREN: [&str; 9] = [
 ];
 
 fn reject_keys_of_children(section: &mut Section) -> Result<(), ConfigError> {
-    let present = KEYS_OF_CHILDREN.into_iter().find_map(|name| section.take(name));
+    let present = KEYS_OF_CHILDREN
+        .into_iter()
+        .find_map(|name| section.take(name));
     present.map_or(Ok(()), |field| {
         Err(field.invalid("is only for agents with a command: this agent runs on another host"))
     })
@@ -133,7 +140,11 @@ fn reject_keys_of_children(section: &mut Section) -> Result<(), ConfigError> {
 
 /// Reads a command with arguments, a URL, or the name of a built-in agent. `None` if there is neither.
 fn read_launch(section: &mut Section) -> Result<Option<Launch>, ConfigError> {
-    let (builtin, command, args) = (section.take("builtin"), section.take("command"), section.take("args"));
+    let (builtin, command, args) = (
+        section.take("builtin"),
+        section.take("command"),
+        section.take("args"),
+    );
     if let Some(url) = section.take("url") {
         if builtin.is_some() || command.is_some() || args.is_some() {
             return Err(section.invalid("url cannot be combined with builtin, command or args"));
@@ -142,7 +153,9 @@ fn read_launch(section: &mut Section) -> Result<Option<Launch>, ConfigError> {
     }
     Ok(match (builtin, command, args) {
         (Some(builtin), None, None) => Some(builtin.choice(&[("demo", Launch::Demo)])?),
-        (Some(_), _, _) => return Err(section.invalid("builtin cannot be combined with command or args")),
+        (Some(_), _, _) => {
+            return Err(section.invalid("builtin cannot be combined with command or args"));
+        }
         (None, Some(command), args) => Some(Launch::Command {
             command: command.program()?,
             args: args.map_or(Ok(Vec::new()), strings().read)?,
@@ -156,13 +169,19 @@ impl Words for Home {
 }
 
 impl Words for ServedBy {
-    const WORDS: &[(&str, Self)] =
-        &[("off", Self::Off), ("client", Self::Client), ("gateway", Self::Gateway)];
+    const WORDS: &[(&str, Self)] = &[
+        ("off", Self::Off),
+        ("client", Self::Client),
+        ("gateway", Self::Gateway),
+    ];
 }
 
 impl Words for AgentDialect {
-    const WORDS: &[(&str, Self)] =
-        &[("acp", Self::Acp), ("stream-json", Self::StreamJson), ("early-acp", Self::EarlyAcp)];
+    const WORDS: &[(&str, Self)] = &[
+        ("acp", Self::Acp),
+        ("stream-json", Self::StreamJson),
+        ("early-acp", Self::EarlyAcp),
+    ];
 }
 
 impl Words for Isolation {
@@ -179,11 +198,17 @@ impl Words for OnTimeout {
 }
 
 fn variables() -> Kind<BTreeMap<String, Secret>> {
-    Kind { read: |field| secret::read_all(field, secret::is_variable_name), show: secret::show_all }
+    Kind {
+        read: |field| secret::read_all(field, secret::is_variable_name),
+        show: secret::show_all,
+    }
 }
 
 fn methods() -> Kind<Vec<String>> {
-    Kind { read: |field| field.each(read_method), ..strings() }
+    Kind {
+        read: |field| field.each(read_method),
+        ..strings()
+    }
 }
 
 /// Reads the name of a method. A name that ends in `*` matches all methods with this prefix.
@@ -226,25 +251,45 @@ fn memory_size() -> Kind<u64> {
 }
 
 /// The kinds of tools in ACP.
-const TOOL_KINDS: [&str; 10] =
-    ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
+const TOOL_KINDS: [&str; 10] = [
+    "read",
+    "edit",
+    "delete",
+    "move",
+    "search",
+    "execute",
+    "think",
+    "fetch",
+    "switch_mode",
+    "other",
+];
 
 fn tool_kinds() -> Kind<Vec<String>> {
-    let read = |field: Field| field.each(|item| item.choice(&TOOL_KINDS.map(|kind| (kind, kind.to_owned()))));
+    let read = |field: Field| {
+        field.each(|item| item.choice(&TOOL_KINDS.map(|kind| (kind, kind.to_owned()))))
+    };
     Kind { read, ..strings() }
 }
 
 fn permissions() -> Kind<Permissions> {
-    Kind { read: |field| read_table(field, PERMISSIONS), show: |value| show_table(value, PERMISSIONS) }
+    Kind {
+        read: |field| read_table(field, PERMISSIONS),
+        show: |value| show_table(value, PERMISSIONS),
+    }
 }
 
 fn modes() -> Kind<DeniedModes> {
-    Kind { read: read_modes, show: |value| toml_text::table([("deny", (strings().show)(&value.names()))]) }
+    Kind {
+        read: read_modes,
+        show: |value| toml_text::table([("deny", (strings().show)(&value.names()))]),
+    }
 }
 
 fn read_modes(field: Field) -> Result<DeniedModes, ConfigError> {
     let mut section = field.section()?;
-    let Some(deny) = section.take("deny") else { return Err(section.missing("deny")) };
+    let Some(deny) = section.take("deny") else {
+        return Err(section.missing("deny"));
+    };
     section.finish()?;
     let names = deny.each(|item| match item.string()? {
         name if name.chars().any(char::is_alphanumeric) => Ok(name.to_owned()),
@@ -254,7 +299,10 @@ fn read_modes(field: Field) -> Result<DeniedModes, ConfigError> {
 }
 
 fn pool() -> Kind<PoolSettings> {
-    Kind { read: read_pool, show: |value| show_table(value, POOL) }
+    Kind {
+        read: read_pool,
+        show: |value| show_table(value, POOL),
+    }
 }
 
 fn read_pool(field: Field) -> Result<PoolSettings, ConfigError> {
@@ -276,7 +324,10 @@ fn read_pool(field: Field) -> Result<PoolSettings, ConfigError> {
         Some(field) => {
             pool.min_idle = field.count()?;
             if pool.min_idle > pool.max_size {
-                return Err(field.invalid(format!("must be at most `max_size`, which is {}", pool.max_size)));
+                return Err(field.invalid(format!(
+                    "must be at most `max_size`, which is {}",
+                    pool.max_size
+                )));
             }
         }
         None => pool.min_idle = pool.min_idle.min(pool.max_size),

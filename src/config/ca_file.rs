@@ -22,11 +22,14 @@ pub(super) fn read(field: &Field) -> Result<CaFile, ConfigError> {
         return Err(field.invalid("must be an absolute path"));
     }
     let mut certificates = Vec::new();
-    let read =
-        std::fs::File::open(&path).and_then(|file| file.take(MAX_CA_BYTES).read_to_end(&mut certificates));
+    let read = std::fs::File::open(&path)
+        .and_then(|file| file.take(MAX_CA_BYTES).read_to_end(&mut certificates));
     read.map_err(|error| field.invalid(format!("{}: {error}", path.display())))?;
     let marker = b"-----BEGIN CERTIFICATE-----";
-    if !certificates.windows(marker.len()).any(|window| window == marker) {
+    if !certificates
+        .windows(marker.len())
+        .any(|window| window == marker)
+    {
         return Err(field.invalid(format!("{}: not a certificate in PEM", path.display())));
     }
     Ok(CaFile { path, certificates })

@@ -25,7 +25,9 @@ impl Environment {
     /// Copies the environment of this process. Names that are not UTF-8 are skipped, because no key has such
     /// a name.
     pub fn from_process() -> Self {
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))).collect()
+        std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+            .collect()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&OsStr> {
@@ -49,8 +51,13 @@ impl Environment {
 
     /// The variables for a child that runs in place of this process: all except those of the gateway.
     pub fn without_gateway_variables(&self) -> Vec<(OsString, OsString)> {
-        let others = self.0.iter().filter(|(name, _)| !name.starts_with(GATEWAY_PREFIX));
-        others.map(|(name, value)| (name.into(), value.clone())).collect()
+        let others = self
+            .0
+            .iter()
+            .filter(|(name, _)| !name.starts_with(GATEWAY_PREFIX));
+        others
+            .map(|(name, value)| (name.into(), value.clone()))
+            .collect()
     }
 
     /// The variables for package managers: no variables of the gateway and no keys of agents.
@@ -60,15 +67,20 @@ impl Environment {
             PACKAGE_MANAGER_VARIABLES.contains(&name)
                 || SHARED_VARIABLES.contains(&name)
                 || lower.ends_with("_proxy")
-                || ["npm_config_", "pip_", "uv_"].iter().any(|start| lower.starts_with(start))
+                || ["npm_config_", "pip_", "uv_"]
+                    .iter()
+                    .any(|start| lower.starts_with(start))
         };
         let used = self.0.iter().filter(|(name, _)| is_used(name));
-        used.map(|(name, value)| (name.into(), value.clone())).collect()
+        used.map(|(name, value)| (name.into(), value.clone()))
+            .collect()
     }
 
     /// The value of `ACP_GATEWAY_CONFIG`.
     pub fn config_file(&self) -> Option<PathBuf> {
-        self.get(CONFIG_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+        self.get(CONFIG_VARIABLE)
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from)
     }
 
     /// The home directory.
@@ -79,8 +91,15 @@ impl Environment {
     /// The variables of proxies, in upper or in lower case.
     pub fn proxy_variables(&self) -> ProxyVariables {
         let value = |upper: &str| {
-            let set = |name: &str| self.get(name).and_then(OsStr::to_str).filter(|value| !value.is_empty());
-            set(upper).or_else(|| set(&upper.to_lowercase())).unwrap_or_default().to_owned()
+            let set = |name: &str| {
+                self.get(name)
+                    .and_then(OsStr::to_str)
+                    .filter(|value| !value.is_empty())
+            };
+            set(upper)
+                .or_else(|| set(&upper.to_lowercase()))
+                .unwrap_or_default()
+                .to_owned()
         };
         ProxyVariables {
             https: value("HTTPS_PROXY"),
@@ -92,23 +111,35 @@ impl Environment {
 
     /// The log filter for a command that reads no configuration: `ACP_GATEWAY_LOG` or `RUST_LOG`.
     pub fn log_filter(&self) -> Option<&str> {
-        self.get("ACP_GATEWAY_LOG").or_else(|| self.get("RUST_LOG"))?.to_str()
+        self.get("ACP_GATEWAY_LOG")
+            .or_else(|| self.get("RUST_LOG"))?
+            .to_str()
     }
 
     /// Iterates over the variables in the order of their names.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &OsStr)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_os_str()))
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_os_str()))
     }
 
     /// Returns the directory that a variable names, if the path is absolute.
     pub(super) fn folder(&self, name: &str) -> Option<PathBuf> {
-        self.get(name).map(Path::new).filter(|path| path.is_absolute()).map(Path::to_owned)
+        self.get(name)
+            .map(Path::new)
+            .filter(|path| path.is_absolute())
+            .map(Path::to_owned)
     }
 }
 
 impl<N: Into<String>, V: Into<OsString>> FromIterator<(N, V)> for Environment {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
-        Self(Arc::new(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect()))
+        Self(Arc::new(
+            variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        ))
     }
 }
 
@@ -131,8 +162,15 @@ pub struct ChildEnvironment {
     pub user: Vec<(String, OsString)>,
 }
 
-const SHARED_VARIABLES: [&str; 7] =
-    ["LANG", "LANGUAGE", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"];
+const SHARED_VARIABLES: [&str; 7] = [
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "TZ",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+];
 /// Variables of the process that package managers need.
 const PACKAGE_MANAGER_VARIABLES: [&str; 4] = ["PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME"];
 const USER_VARIABLES: [&str; 8] = [
@@ -150,7 +188,9 @@ impl ChildEnvironment {
     pub(super) fn from_environment(environment: &Environment) -> Self {
         let pick = |matches: &dyn Fn(&str) -> bool| {
             let picked = environment.iter().filter(|(name, _)| matches(name));
-            picked.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+            picked
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect()
         };
         Self {
             path: environment.search_path().to_owned(),

@@ -7,31 +7,61 @@ use super::origin::Origin;
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("{}: cannot be read: {source}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("{origin}: {message}")]
     Syntax { origin: Origin, message: String },
     #[error("{origin}: unknown key `{key}`{}", did_you_mean(suggestion.as_deref()))]
-    Unknown { origin: Origin, key: String, suggestion: Option<String> },
+    Unknown {
+        origin: Origin,
+        key: String,
+        suggestion: Option<String>,
+    },
     #[error("{origin}: unknown variable{}", did_you_mean(suggestion.as_deref()))]
-    UnknownVariable { origin: Origin, suggestion: Option<String> },
+    UnknownVariable {
+        origin: Origin,
+        suggestion: Option<String>,
+    },
     #[error("{origin}: `{key}` must be {expected}, not {found}")]
-    Type { origin: Origin, key: String, expected: String, found: &'static str },
+    Type {
+        origin: Origin,
+        key: String,
+        expected: String,
+        found: &'static str,
+    },
     #[error("{origin}: `{key}`: {reason}")]
-    Invalid { origin: Origin, key: String, reason: String },
+    Invalid {
+        origin: Origin,
+        key: String,
+        reason: String,
+    },
     #[error("{origin}: `{key}` needs `{missing}`")]
-    Missing { origin: Origin, key: String, missing: &'static str },
+    Missing {
+        origin: Origin,
+        key: String,
+        missing: &'static str,
+    },
     #[error("{name}: {reason}")]
     Variable { name: &'static str, reason: String },
-    #[error("no home directory for the data; set the data directory with --data DIR or ACP_GATEWAY_DATA")]
+    #[error(
+        "no home directory for the data; set the data directory with --data DIR or ACP_GATEWAY_DATA"
+    )]
     NoDataFolder,
 }
 
 fn did_you_mean(suggestion: Option<&str>) -> String {
-    suggestion.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+    suggestion
+        .map(|name| format!("; did you mean `{name}`?"))
+        .unwrap_or_default()
 }
 
 /// Returns the known name that is most similar to the given name, if one is similar enough.
-pub(super) fn closest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub(super) fn closest<'a>(
+    written: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
     known
         .into_iter()
         .map(|name| (similarity(written, name), name))

@@ -8,17 +8,35 @@ use super::{limits, settings};
 
 /// The sections and their descriptions. `[limits]` has tables only: [`read`] rejects a key directly in it.
 pub(super) const SECTIONS: [(&str, &str); 12] = [
-    ("server", "The address, the data directory, and the limits of connections and request bodies."),
+    (
+        "server",
+        "The address, the data directory, and the limits of connections and request bodies.",
+    ),
     ("auth", "Web origins and keys."),
-    (PER_KEY, "Limits of each principal (all keys of one name). Options of `key create` override them."),
+    (
+        PER_KEY,
+        "Limits of each principal (all keys of one name). Options of `key create` override them.",
+    ),
     ("limits.per_session", "Limits of each session."),
     ("timeouts", "Times such as \"500ms\", \"10s\" or \"1h30m\"."),
-    ("retention", "The bounds of stored data, and the free disk space that the gateway requires."),
+    (
+        "retention",
+        "The bounds of stored data, and the free disk space that the gateway requires.",
+    ),
     ("cache", "Memory for readers of event logs."),
     ("workspaces", "The directories in which sessions may work."),
-    ("isolation", "The requirements for the isolation of agents from the gateway and from each other."),
-    ("webhooks", "Webhooks, which send events of sessions to other hosts."),
-    ("registry", "The registry from which agents are installed by id."),
+    (
+        "isolation",
+        "The requirements for the isolation of agents from the gateway and from each other.",
+    ),
+    (
+        "webhooks",
+        "Webhooks, which send events of sessions to other hosts.",
+    ),
+    (
+        "registry",
+        "The registry from which agents are installed by id.",
+    ),
     ("telemetry", "The log of the gateway."),
 ];
 
@@ -52,17 +70,29 @@ pub(super) fn read(
         }
         section.finish().map_err(suggest_section)?;
     }
-    limits.map_or(Ok(()), Section::finish).map_err(suggest_section)
+    limits
+        .map_or(Ok(()), Section::finish)
+        .map_err(suggest_section)
 }
 
 /// Suggests the section of a key that is in a wrong section.
 pub(super) fn suggest_section(error: ConfigError) -> ConfigError {
     match error {
-        ConfigError::Unknown { origin, key, suggestion: None } => {
+        ConfigError::Unknown {
+            origin,
+            key,
+            suggestion: None,
+        } => {
             let name = key.rsplit('.').next().unwrap_or(&key);
             let found = closest(name, all().map(|key| key.name));
-            let suggestion = all().find(|key| found.as_deref() == Some(key.name)).map(Key::path);
-            ConfigError::Unknown { origin, key, suggestion }
+            let suggestion = all()
+                .find(|key| found.as_deref() == Some(key.name))
+                .map(Key::path);
+            ConfigError::Unknown {
+                origin,
+                key,
+                suggestion,
+            }
         }
         other => other,
     }
@@ -72,7 +102,8 @@ impl Config {
     /// Lists the keys whose values differ in `next` and apply only after a restart. A reload applies agents, MCP
     /// servers and the admin key, which are not in the table of keys.
     pub fn changes_that_need_restart(&self, next: &Self) -> Vec<String> {
-        let differing = all().filter(|key| key.section != PER_KEY && (key.show)(self) != (key.show)(next));
+        let differing =
+            all().filter(|key| key.section != PER_KEY && (key.show)(self) != (key.show)(next));
         differing.map(Key::path).collect()
     }
 }
@@ -87,12 +118,18 @@ mod tests {
         let file = folder.path().join("gateway.toml");
         let read = |text: &str| {
             std::fs::write(&file, text).unwrap();
-            let flags = Flags { config: Some(file.clone()), ..Flags::default() };
+            let flags = Flags {
+                config: Some(file.clone()),
+                ..Flags::default()
+            };
             load(&flags, &[("HOME", "/")].into_iter().collect(), &|_| false).unwrap()
         };
         let first = read("");
         let reloadable = "[agents.a]\ncommand = \"a\"\n[mcp.docs]\nurl = \"https://mcp.example\"\n[limits.per_key]\nmax_streams = 3\n";
-        assert_eq!(first.changes_that_need_restart(&read(reloadable)), Vec::<String>::new());
+        assert_eq!(
+            first.changes_that_need_restart(&read(reloadable)),
+            Vec::<String>::new()
+        );
         let here = folder.path().display();
         let all = format!(
             "[server]\nlisten = \"127.0.0.1:1\"\ndata_dir = \"{here}\"\npublic_url = \"https://a.example\"\n\

@@ -16,20 +16,32 @@ pub(super) struct Kind<T> {
 }
 
 pub(super) fn time() -> Kind<Duration> {
-    Kind { read: |field| non_zero(&field, field.duration()?), ..time_or_zero() }
+    Kind {
+        read: |field| non_zero(&field, field.duration()?),
+        ..time_or_zero()
+    }
 }
 
 pub(super) fn time_or_zero() -> Kind<Duration> {
-    Kind { read: |field| field.duration(), show: |value| quoted(&duration_text(*value)) }
+    Kind {
+        read: |field| field.duration(),
+        show: |value| quoted(&duration_text(*value)),
+    }
 }
 
 /// The type of a count or of a size in bytes.
-pub(super) trait Number: Copy + Default + Display + PartialEq + TryFrom<u64> + TryInto<u64> {}
+pub(super) trait Number:
+    Copy + Default + Display + PartialEq + TryFrom<u64> + TryInto<u64>
+{
+}
 
 impl<T: Copy + Default + Display + PartialEq + TryFrom<u64> + TryInto<u64>> Number for T {}
 
 pub(super) fn size<T: Number>() -> Kind<T> {
-    Kind { read: |field| non_zero(&field, field.size()?), ..size_or_zero() }
+    Kind {
+        read: |field| non_zero(&field, field.size()?),
+        ..size_or_zero()
+    }
 }
 
 pub(super) fn size_or_zero<T: Number>() -> Kind<T> {
@@ -40,11 +52,17 @@ pub(super) fn size_or_zero<T: Number>() -> Kind<T> {
 }
 
 pub(super) fn count<T: Number>() -> Kind<T> {
-    Kind { read: |field| non_zero(&field, field.count()?), ..count_or_zero() }
+    Kind {
+        read: |field| non_zero(&field, field.count()?),
+        ..count_or_zero()
+    }
 }
 
 pub(super) fn count_or_zero<T: Number>() -> Kind<T> {
-    Kind { read: |field| field.count(), show: T::to_string }
+    Kind {
+        read: |field| field.count(),
+        show: T::to_string,
+    }
 }
 
 pub(super) fn percent() -> Kind<u64> {
@@ -52,19 +70,32 @@ pub(super) fn percent() -> Kind<u64> {
         percent @ 0..=100 => Ok(percent),
         _ => Err(field.invalid("must be at most 100")),
     };
-    Kind { read, ..count_or_zero() }
+    Kind {
+        read,
+        ..count_or_zero()
+    }
 }
 
 fn non_zero<T: PartialEq + Default>(field: &Field, value: T) -> Result<T, ConfigError> {
-    if value == T::default() { Err(field.invalid("must be more than 0")) } else { Ok(value) }
+    if value == T::default() {
+        Err(field.invalid("must be more than 0"))
+    } else {
+        Ok(value)
+    }
 }
 
 pub(super) fn switch() -> Kind<bool> {
-    Kind { read: |field| field.boolean(), show: bool::to_string }
+    Kind {
+        read: |field| field.boolean(),
+        show: bool::to_string,
+    }
 }
 
 pub(super) fn strings() -> Kind<Vec<String>> {
-    Kind { read: |field| field.each(|item| item.string().map(str::to_owned)), show: |value| list(value) }
+    Kind {
+        read: |field| field.each(|item| item.string().map(str::to_owned)),
+        show: |value| list(value),
+    }
 }
 
 /// A type whose values are words in the file.

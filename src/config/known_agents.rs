@@ -15,12 +15,18 @@ pub(super) fn default_agents(
     on_path: &dyn Fn(&str) -> bool,
     environment: &Environment,
 ) -> BTreeMap<AgentName, Agent> {
-    let name = |name: &str| name.parse::<AgentName>().expect("the names in the table are valid agent names");
+    let name = |name: &str| {
+        name.parse::<AgentName>()
+            .expect("the names in the table are valid agent names")
+    };
     let mut agents = BTreeMap::from([(name("demo"), Agent::new(Launch::Demo))]);
     if search {
         let found = KNOWN.iter().filter_map(|known| {
             let command = known.commands.iter().find(|command| on_path(command))?;
-            Some((name(known.name), discovered_agent(known, command, environment)))
+            Some((
+                name(known.name),
+                discovered_agent(known, command, environment),
+            ))
         });
         agents.extend(found);
     }
@@ -29,7 +35,10 @@ pub(super) fn default_agents(
 
 fn discovered_agent(known: &KnownAgent, command: &str, environment: &Environment) -> Agent {
     let args = known.args.iter().map(|arg| (*arg).to_owned()).collect();
-    let mut agent = Agent::new(Launch::Command { command: command.to_owned(), args });
+    let mut agent = Agent::new(Launch::Command {
+        command: command.to_owned(),
+        args,
+    });
     agent.discovered = true;
     // The agent's sign-ins are in the operator's home directory. The operator did not configure the agent, so
     // no process starts ahead of a request.
@@ -38,9 +47,14 @@ fn discovered_agent(known: &KnownAgent, command: &str, environment: &Environment
     let secrets = known.secrets.iter().map(|name| (*name, true));
     let settings = known.settings.iter().map(|name| (*name, false));
     for (name, secret) in secrets.chain(settings) {
-        let value = environment.get(name).and_then(|value| value.to_str()).filter(|value| !value.is_empty());
+        let value = environment
+            .get(name)
+            .and_then(|value| value.to_str())
+            .filter(|value| !value.is_empty());
         if let Some(value) = value {
-            agent.env.insert(name.to_owned(), inherited_variable(name, value, secret));
+            agent
+                .env
+                .insert(name.to_owned(), inherited_variable(name, value, secret));
         }
     }
     agent

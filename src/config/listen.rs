@@ -15,20 +15,31 @@ pub struct Listen {
 
 impl Default for Listen {
     fn default() -> Self {
-        Self { address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080), explicit: false }
+        Self {
+            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
+            explicit: false,
+        }
     }
 }
 
 pub(super) fn read(field: &Field) -> Result<Listen, ConfigError> {
     let text = field.string()?;
     let address = match text.strip_prefix("localhost:") {
-        Some(port) => port.parse().ok().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
+        Some(port) => port
+            .parse()
+            .ok()
+            .map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
         None => text.parse().ok(),
     };
     let address = address.ok_or_else(|| {
-        field.invalid(format!("{text:?} is not an address and a port such as \"127.0.0.1:8080\""))
+        field.invalid(format!(
+            "{text:?} is not an address and a port such as \"127.0.0.1:8080\""
+        ))
     })?;
-    Ok(Listen { address, explicit: true })
+    Ok(Listen {
+        address,
+        explicit: true,
+    })
 }
 
 impl Listen {

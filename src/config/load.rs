@@ -36,11 +36,14 @@ pub fn load(
         config.mcp.insert(name, mcp::read(field)?);
     }
     for (name, field) in root.take("agents").map_or(Ok(Vec::new()), Field::entries)? {
-        let name = name.parse::<AgentName>().map_err(|error| field.invalid(error.to_string()))?;
+        let name = name
+            .parse::<AgentName>()
+            .map_err(|error| field.invalid(error.to_string()))?;
         config.agents.insert(name, agent_keys::read(field)?);
     }
     if config.agents.is_empty() {
-        config.agents = known_agents::default_agents(!config.listen.is_exposed(), on_path, environment);
+        config.agents =
+            known_agents::default_agents(!config.listen.is_exposed(), on_path, environment);
     }
     root.finish().map_err(keys::suggest_section)?;
     config.admin_key = admin_key::read(environment)?;
@@ -103,28 +106,48 @@ fn check_exposure(config: &mut Config) -> Result<(), ConfigError> {
         "{address} is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with \
          server.trusted_proxies = [\"10.0.0.1\"], or use --insecure-http to send keys unencrypted"
     );
-    let origin = config.origins.get("server.listen").cloned().unwrap_or(Origin::Default);
-    Err(ConfigError::Invalid { origin, key: "server.listen".to_owned(), reason })
+    let origin = config
+        .origins
+        .get("server.listen")
+        .cloned()
+        .unwrap_or(Origin::Default);
+    Err(ConfigError::Invalid {
+        origin,
+        key: "server.listen".to_owned(),
+        reason,
+    })
 }
 
 fn default_data(environment: &Environment) -> Result<DataDir, ConfigError> {
-    let folder = environment
-        .folder("XDG_DATA_HOME")
-        .or_else(|| environment.folder("HOME").map(|home| home.join(".local/share")));
-    folder.map(|folder| DataDir::new(folder.join("acp-gateway"))).ok_or(ConfigError::NoDataFolder)
+    let folder = environment.folder("XDG_DATA_HOME").or_else(|| {
+        environment
+            .folder("HOME")
+            .map(|home| home.join(".local/share"))
+    });
+    folder
+        .map(|folder| DataDir::new(folder.join("acp-gateway")))
+        .ok_or(ConfigError::NoDataFolder)
 }
 
 /// Adds the directories of the command line.
-fn add_workspaces(config: &mut Config, flags: &Flags, environment: &Environment) -> Result<(), ConfigError> {
+fn add_workspaces(
+    config: &mut Config,
+    flags: &Flags,
+    environment: &Environment,
+) -> Result<(), ConfigError> {
     for path in &flags.workspaces {
         let origin = Origin::Flag("--workspace");
         let node = Node {
             value: Value::String(path_text(path, "--workspace", "workspaces.allow")?),
             origin: origin.clone(),
         };
-        let folder = settings::read_existing_folder(&Field::new("workspaces.allow", node, environment))?;
+        let folder =
+            settings::read_existing_folder(&Field::new("workspaces.allow", node, environment))?;
         config.workspaces.allow.push(folder);
-        config.origins.entry("workspaces.allow".to_owned()).or_insert(origin);
+        config
+            .origins
+            .entry("workspaces.allow".to_owned())
+            .or_insert(origin);
     }
     Ok(())
 }

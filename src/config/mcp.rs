@@ -27,15 +27,17 @@ pub(super) fn read(field: Field) -> Result<McpServer, ConfigError> {
     let mut section = field.section()?;
     let server = match (section.take("url"), section.take("command")) {
         (Some(url), None) => McpServer::Remote {
-            sse: section
-                .take("type")
-                .map_or(Ok(false), |kind| kind.choice(&[("http", false), ("sse", true)]))?,
+            sse: section.take("type").map_or(Ok(false), |kind| {
+                kind.choice(&[("http", false), ("sse", true)])
+            })?,
             headers: read_secrets(section.take("headers"), is_header_name)?,
             url: read_url(&url)?,
         },
         (None, Some(command)) => McpServer::Stdio {
             command: command.program()?,
-            args: section.take("args").map_or(Ok(Vec::new()), strings().read)?,
+            args: section
+                .take("args")
+                .map_or(Ok(Vec::new()), strings().read)?,
             env: read_secrets(section.take("env"), secret::is_variable_name)?,
         },
         (url, _) => {
@@ -65,7 +67,8 @@ fn read_url(field: &Field) -> Result<String, ConfigError> {
     let text = field.string()?;
     let url: Option<http::Uri> = text.parse().ok();
     let web = url.is_some_and(|url| {
-        matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some_and(|host| !host.is_empty())
+        matches!(url.scheme_str(), Some("http" | "https"))
+            && url.host().is_some_and(|host| !host.is_empty())
     });
     if web {
         Ok(text.to_owned())

@@ -41,7 +41,9 @@ mod web_origin;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::types::{AgentName, HostPattern, IsolationPolicy, Limits, Network, ProxyVariables, PublicUrl};
+use crate::types::{
+    AgentName, HostPattern, IsolationPolicy, Limits, Network, ProxyVariables, PublicUrl,
+};
 
 pub use agent::{Agent, Home, Launch};
 pub use agent_entry::{AgentEntry, EntryError, EntryFile};

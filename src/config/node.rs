@@ -31,7 +31,10 @@ pub(super) enum Value {
 
 impl Node {
     pub(super) fn table(origin: Origin) -> Self {
-        Self { value: Value::Table(BTreeMap::new()), origin }
+        Self {
+            value: Value::Table(BTreeMap::new()),
+            origin,
+        }
     }
 
     pub(super) fn type_name(&self) -> &'static str {
@@ -56,7 +59,12 @@ impl Node {
                     }
                 }
             }
-            (_, value) => *self = Self { value, origin: over.origin },
+            (_, value) => {
+                *self = Self {
+                    value,
+                    origin: over.origin,
+                }
+            }
         }
     }
 
@@ -65,7 +73,11 @@ impl Node {
         match &self.value {
             Value::Table(entries) if !entries.is_empty() => {
                 for (name, node) in entries {
-                    let below = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                    let below = if key.is_empty() {
+                        name.clone()
+                    } else {
+                        format!("{key}.{name}")
+                    };
                     node.origins(&below, into);
                 }
             }
@@ -85,7 +97,10 @@ pub(super) fn parse_file(text: &str, path: &Path) -> Result<Node, ConfigError> {
         origin: origin_at(error.span().map_or(0, |span| span.start)),
         message: error.message().to_owned(),
     })?;
-    Ok(Node { value: entries(table.into_inner(), &origin_at), origin: origin_at(0) })
+    Ok(Node {
+        value: entries(table.into_inner(), &origin_at),
+        origin: origin_at(0),
+    })
 }
 
 /// Parses a list or a table from one environment variable.
@@ -98,7 +113,13 @@ fn entries(table: DeTable<'_>, origin_at: &impl Fn(usize) -> Origin) -> Value {
     let named = |(key, value): (Spanned<_>, _)| {
         // Errors refer to the line of the key, also if the value is a table.
         let origin = origin_at(key.span().start);
-        (std::borrow::Cow::into_owned(key.into_inner()), Node { origin, ..convert(value, origin_at) })
+        (
+            std::borrow::Cow::into_owned(key.into_inner()),
+            Node {
+                origin,
+                ..convert(value, origin_at)
+            },
+        )
     };
     Value::Table(table.into_iter().map(named).collect())
 }
@@ -114,9 +135,12 @@ fn convert(value: Spanned<DeValue<'_>>, origin_at: &impl Fn(usize) -> Origin) ->
         DeValue::Boolean(value) => Value::Boolean(value),
         DeValue::Float(_) => Value::Unsupported("a fraction"),
         DeValue::Datetime(_) => Value::Unsupported("a date"),
-        DeValue::Array(items) => {
-            Value::Array(items.into_iter().map(|item| convert(item, origin_at)).collect())
-        }
+        DeValue::Array(items) => Value::Array(
+            items
+                .into_iter()
+                .map(|item| convert(item, origin_at))
+                .collect(),
+        ),
         DeValue::Table(table) => entries(table, origin_at),
     };
     Node { value, origin }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use http::header::{
-    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE,
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING,
+    UPGRADE,
 };
 use http::{HeaderName, HeaderValue, Uri};
 
@@ -28,16 +29,31 @@ pub struct Remote {
 }
 
 pub(super) fn read(section: &mut Section, url: &Field) -> Result<Remote, ConfigError> {
-    let insecure_http = section.take("insecure_http").map_or(Ok(false), |field| field.boolean())?;
+    let insecure_http = section
+        .take("insecure_http")
+        .map_or(Ok(false), |field| field.boolean())?;
     let token = section.take("token").map(read_token).transpose()?;
-    let headers =
-        section.take("headers").map_or(Ok(BTreeMap::new()), |field| secret::read_all(field, is_header))?;
-    if token.is_some() && headers.keys().any(|name| name.eq_ignore_ascii_case(AUTHORIZATION.as_str())) {
-        return Err(section.invalid("has both token and the header Authorization; remove one of them"));
-    }
-    if let Some((name, _)) = headers.iter().find(|(_, value)| HeaderValue::try_from(value.expose()).is_err())
+    let headers = section
+        .take("headers")
+        .map_or(Ok(BTreeMap::new()), |field| {
+            secret::read_all(field, is_header)
+        })?;
+    if token.is_some()
+        && headers
+            .keys()
+            .any(|name| name.eq_ignore_ascii_case(AUTHORIZATION.as_str()))
     {
-        return Err(section.invalid(format!("the value of the header {name} has invalid characters")));
+        return Err(
+            section.invalid("has both token and the header Authorization; remove one of them")
+        );
+    }
+    if let Some((name, _)) = headers
+        .iter()
+        .find(|(_, value)| HeaderValue::try_from(value.expose()).is_err())
+    {
+        return Err(section.invalid(format!(
+            "the value of the header {name} has invalid characters"
+        )));
     }
     let Some(folders) = section.take("remote_folders") else {
         return Err(section.invalid(
@@ -48,7 +64,10 @@ pub(super) fn read(section: &mut Section, url: &Field) -> Result<Remote, ConfigE
         url: read_url(url, insecure_http)?,
         headers,
         token,
-        ca_file: section.take("ca_file").map(|field| ca_file::read(&field)).transpose()?,
+        ca_file: section
+            .take("ca_file")
+            .map(|field| ca_file::read(&field))
+            .transpose()?,
         folders: read_folders(folders)?,
         insecure_http,
     })
@@ -57,7 +76,8 @@ pub(super) fn read(section: &mut Section, url: &Field) -> Result<Remote, ConfigE
 fn read_token(field: Field) -> Result<Secret, ConfigError> {
     let invalid = field.invalid("must have only visible ASCII characters");
     let token = Secret::read(field)?;
-    let is_valid = !token.expose().is_empty() && token.expose().bytes().all(|byte| byte.is_ascii_graphic());
+    let is_valid =
+        !token.expose().is_empty() && token.expose().bytes().all(|byte| byte.is_ascii_graphic());
     if is_valid { Ok(token) } else { Err(invalid) }
 }
 
@@ -73,7 +93,11 @@ fn read_folders(field: Field) -> Result<Vec<String>, ConfigError> {
             Err(item.invalid("must be an absolute path without . and .."))
         }
     })?;
-    if folders.is_empty() { Err(wrong) } else { Ok(folders) }
+    if folders.is_empty() {
+        Err(wrong)
+    } else {
+        Ok(folders)
+    }
 }
 
 fn read_url(field: &Field, insecure_http: bool) -> Result<Uri, ConfigError> {
@@ -81,7 +105,8 @@ fn read_url(field: &Field, insecure_http: bool) -> Result<Uri, ConfigError> {
     if text.contains('@') {
         return Err(field.invalid("must not contain credentials: use token or headers"));
     }
-    let invalid = || field.invalid("not a URL such as https://HOST/acp or wss://HOST/acp, without a query");
+    let invalid =
+        || field.invalid("not a URL such as https://HOST/acp or wss://HOST/acp, without a query");
     let url: Uri = text.parse().map_err(|_| invalid())?;
     let has_host = url.host().is_some_and(|host| !host.is_empty());
     if !has_host || url.query().is_some() || text.contains('#') {
@@ -99,16 +124,32 @@ fn read_url(field: &Field, insecure_http: bool) -> Result<Uri, ConfigError> {
 
 /// Headers that the operator may set. The transport sets the others itself.
 fn is_header(name: &str) -> bool {
-    let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { return false };
-    let own = [ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE];
+    let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+        return false;
+    };
+    let own = [
+        ACCEPT,
+        CONNECTION,
+        CONTENT_LENGTH,
+        CONTENT_TYPE,
+        HOST,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ];
     let starts = ["sec-websocket-", "acp-", "last-event-id", "proxy-"];
     !own.contains(&name) && !starts.iter().any(|start| name.as_str().starts_with(start))
 }
 
 /// The values for `check`, without secrets. A value that is not set is empty.
 pub(super) fn shown(remote: &Remote) -> [(&'static str, String); 5] {
-    let token = remote.token.as_ref().map_or(String::new(), |token| token.shown().to_owned());
-    let ca_file = remote.ca_file.as_ref().map(|file| super::toml_text::quoted(&file.path.to_string_lossy()));
+    let token = remote
+        .token
+        .as_ref()
+        .map_or(String::new(), |token| token.shown().to_owned());
+    let ca_file = remote
+        .ca_file
+        .as_ref()
+        .map(|file| super::toml_text::quoted(&file.path.to_string_lossy()));
     [
         ("token", token),
         ("headers", secret::show_all(&remote.headers)),

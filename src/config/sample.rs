@@ -23,9 +23,18 @@ pub fn sample() -> String {
         }
     }
     let agent = Agent::new(Launch::Demo);
-    let line = |key: &Key<Agent>| format!("# # {}\n# {} = {}\n", key.comment, key.name, (key.show)(&agent));
+    let line = |key: &Key<Agent>| {
+        format!(
+            "# # {}\n# {} = {}\n",
+            key.comment,
+            key.name,
+            (key.show)(&agent)
+        )
+    };
     let agent_keys: String = agent_keys::KEYS.iter().map(line).collect();
-    include_str!("sample.template").replace("{sections}", &sections).replace("{agent_keys}", &agent_keys)
+    include_str!("sample.template")
+        .replace("{sections}", &sections)
+        .replace("{agent_keys}", &agent_keys)
 }
 
 /// Returns the tables of the configuration reference in Markdown, without agents and MCP servers.
@@ -35,14 +44,19 @@ pub fn reference() -> String {
     for (section, description) in keys::SECTIONS {
         write_line(
             &mut text,
-            &format!("### `[{section}]`\n\n{description}\n\n| key | default | meaning |\n|---|---|---|"),
+            &format!(
+                "### `[{section}]`\n\n{description}\n\n| key | default | meaning |\n|---|---|---|"
+            ),
         );
         for key in keys::of_section(section) {
             let default = match &key.default {
                 None => format!("`{}`", (key.show)(&config)),
                 Some(described) => described.text.to_owned(),
             };
-            write_line(&mut text, &format!("| `{}` | {default} | {} |", key.name, key.comment));
+            write_line(
+                &mut text,
+                &format!("| `{}` | {default} | {} |", key.name, key.comment),
+            );
         }
         text.push('\n');
     }

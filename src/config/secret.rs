@@ -44,7 +44,11 @@ impl Secret {
 
     /// A value from an environment variable. `check` shows its origin.
     pub(super) fn from_variable(name: &str, text: &str, hidden: bool) -> Self {
-        Self { text: text.to_owned(), shown: table([("from_env", quoted(name))]), hidden }
+        Self {
+            text: text.to_owned(),
+            shown: table([("from_env", quoted(name))]),
+            hidden,
+        }
     }
 
     /// Reads `"text"`, `{ from_env = "NAME" }` or `{ from_file = "/path" }`.
@@ -52,17 +56,24 @@ impl Secret {
         match &field.node.value {
             // A value from an environment variable remains secret.
             Value::Untyped(text) if !text.trim_start().starts_with('{') => {
-                return Ok(Self::from_variable(&field.origin().to_string(), field.string()?, true));
+                return Ok(Self::from_variable(
+                    &field.origin().to_string(),
+                    field.string()?,
+                    true,
+                ));
             }
             Value::String(_) => {
                 let text = field.string()?;
-                return Ok(Self { text: text.to_owned(), shown: quoted(text), hidden: false });
+                return Ok(Self {
+                    text: text.to_owned(),
+                    shown: quoted(text),
+                    hidden: false,
+                });
             }
             Value::Untyped(_) | Value::Table(_) => {}
             _ => {
-                return Err(
-                    field.type_error("a string, { from_env = \"NAME\" } or { from_file = \"/path\" }")
-                );
+                return Err(field
+                    .type_error("a string, { from_env = \"NAME\" } or { from_file = \"/path\" }"));
             }
         }
         let mut section = field.section()?;
@@ -73,9 +84,13 @@ impl Secret {
             (Some(variable), None) => read_variable(&variable),
             (None, Some(file)) => {
                 let name = file.string()?;
-                let text =
-                    read_file(Path::new(name)).map_err(|reason| file.invalid(format!("{name}: {reason}")))?;
-                Ok(Self { text, shown: table([("from_file", quoted(name))]), hidden: true })
+                let text = read_file(Path::new(name))
+                    .map_err(|reason| file.invalid(format!("{name}: {reason}")))?;
+                Ok(Self {
+                    text,
+                    shown: table([("from_file", quoted(name))]),
+                    hidden: true,
+                })
             }
             _ => Err(one),
         }
@@ -84,9 +99,16 @@ impl Secret {
 
 fn read_variable(field: &Field) -> Result<Secret, ConfigError> {
     let name = field.string()?;
-    let text = field.environment.get(name).and_then(|value| value.to_str()).filter(|text| !text.is_empty());
-    let text =
-        text.ok_or_else(|| field.invalid(format!("the environment variable {name} is empty or not set")))?;
+    let text = field
+        .environment
+        .get(name)
+        .and_then(|value| value.to_str())
+        .filter(|text| !text.is_empty());
+    let text = text.ok_or_else(|| {
+        field.invalid(format!(
+            "the environment variable {name} is empty or not set"
+        ))
+    })?;
     Ok(Secret::from_variable(name, text, true))
 }
 
@@ -106,7 +128,11 @@ pub(super) fn read_file(path: &Path) -> Result<String, String> {
     }
     let text = String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
     let text = text.trim_end_matches(['\n', '\r']);
-    if text.is_empty() { Err("empty".to_owned()) } else { Ok(text.to_owned()) }
+    if text.is_empty() {
+        Err("empty".to_owned())
+    } else {
+        Ok(text.to_owned())
+    }
 }
 
 /// Reads a table of named secrets: environment variables or headers.
@@ -126,10 +152,17 @@ pub(super) fn read_all(
 
 /// Returns true for valid names of environment variables.
 pub(super) fn is_variable_name(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'=')
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'=')
 }
 
 /// Describes named secrets as an inline table, without their values.
 pub(super) fn show_all(secrets: &BTreeMap<String, Secret>) -> String {
-    table(secrets.iter().map(|(name, secret)| (name.as_str(), secret.shown.clone())))
+    table(
+        secrets
+            .iter()
+            .map(|(name, secret)| (name.as_str(), secret.shown.clone())),
+    )
 }

@@ -33,37 +33,62 @@ impl Section {
     pub(super) fn take(&mut self, name: &'static str) -> Option<Field> {
         self.known_keys.push(name);
         let node = self.entries.remove(name)?;
-        Some(Field { key: self.dotted_key(name), node, environment: self.environment.clone() })
+        Some(Field {
+            key: self.dotted_key(name),
+            node,
+            environment: self.environment.clone(),
+        })
     }
 
     /// Returns the error for a missing required key. If the table has an unknown key, its error is returned
     /// instead, because the key may be misspelt.
     pub(super) fn missing(mut self, name: &'static str) -> ConfigError {
         self.known_keys.push(name);
-        let missing =
-            ConfigError::Missing { origin: self.origin.clone(), key: self.key.clone(), missing: name };
+        let missing = ConfigError::Missing {
+            origin: self.origin.clone(),
+            key: self.key.clone(),
+            missing: name,
+        };
         self.finish().err().unwrap_or(missing)
     }
 
     pub(super) fn invalid(&self, reason: impl Into<String>) -> ConfigError {
-        ConfigError::Invalid { origin: self.origin.clone(), key: self.key.clone(), reason: reason.into() }
+        ConfigError::Invalid {
+            origin: self.origin.clone(),
+            key: self.key.clone(),
+            reason: reason.into(),
+        }
     }
 
     /// Rejects keys that were not read.
     pub(super) fn finish(mut self) -> Result<(), ConfigError> {
-        let Some((name, node)) = self.entries.pop_first() else { return Ok(()) };
+        let Some((name, node)) = self.entries.pop_first() else {
+            return Ok(());
+        };
         let suggestion = closest(&name, self.known_keys.iter().copied());
-        Err(ConfigError::Unknown { origin: node.origin, key: self.dotted_key(&name), suggestion })
+        Err(ConfigError::Unknown {
+            origin: node.origin,
+            key: self.dotted_key(&name),
+            suggestion,
+        })
     }
 
     fn dotted_key(&self, name: &str) -> String {
-        if self.key.is_empty() { name.to_owned() } else { format!("{}.{name}", self.key) }
+        if self.key.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}.{name}", self.key)
+        }
     }
 }
 
 impl Field {
     pub(super) fn new(key: &str, node: Node, environment: &Environment) -> Self {
-        Self { key: key.to_owned(), node, environment: environment.clone() }
+        Self {
+            key: key.to_owned(),
+            node,
+            environment: environment.clone(),
+        }
     }
 
     pub(super) fn origin(&self) -> &Origin {
@@ -139,9 +164,13 @@ impl Field {
 
     pub(super) fn duration(&self) -> Result<Duration, ConfigError> {
         match &self.node.value {
-            Value::String(text) | Value::Untyped(text) => units::parse_duration(text).ok_or_else(|| {
-                self.invalid("not a time such as \"500ms\", \"10m\" or \"1h30m\", at most 3650d")
-            }),
+            Value::String(text) | Value::Untyped(text) => {
+                units::parse_duration(text).ok_or_else(|| {
+                    self.invalid(
+                        "not a time such as \"500ms\", \"10m\" or \"1h30m\", at most 3650d",
+                    )
+                })
+            }
             _ => Err(self.type_error("a time such as \"10m\"")),
         }
     }
@@ -149,21 +178,29 @@ impl Field {
     /// Reads one of several words.
     pub(super) fn choice<T: Clone>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
         let written = self.string()?;
-        choices.iter().find(|(name, _)| *name == written).map(|(_, value)| value.clone()).ok_or_else(|| {
-            let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-            let names = names.join(", ");
-            let expected = match names.rsplit_once(", ") {
-                Some((others, last)) => format!("{others} or {last}"),
-                None => names,
-            };
-            self.invalid(format!("must be {expected}, not {written:?}"))
-        })
+        choices
+            .iter()
+            .find(|(name, _)| *name == written)
+            .map(|(_, value)| value.clone())
+            .ok_or_else(|| {
+                let names: Vec<_> = choices
+                    .iter()
+                    .map(|(name, _)| format!("\"{name}\""))
+                    .collect();
+                let names = names.join(", ");
+                let expected = match names.rsplit_once(", ") {
+                    Some((others, last)) => format!("{others} or {last}"),
+                    None => names,
+                };
+                self.invalid(format!("must be {expected}, not {written:?}"))
+            })
     }
 
     /// Reads a string that another type parses.
     pub(super) fn parse<T: FromStr<Err: std::fmt::Display>>(&self) -> Result<T, ConfigError> {
         let text = self.string()?;
-        text.parse().map_err(|error| self.invalid(format!("{text:?}: {error}")))
+        text.parse()
+            .map_err(|error| self.invalid(format!("{text:?}: {error}")))
     }
 
     /// Reads each item of a list.
@@ -182,13 +219,24 @@ impl Field {
         };
         let items = items.into_iter().enumerate();
         items
-            .map(|(index, node)| read(&Self::new(&format!("{}[{index}]", self.key), node, &self.environment)))
+            .map(|(index, node)| {
+                read(&Self::new(
+                    &format!("{}[{index}]", self.key),
+                    node,
+                    &self.environment,
+                ))
+            })
             .collect()
     }
 
     /// Reads a table whose keys are names that the operator chose.
     pub(super) fn entries(self) -> Result<Vec<(String, Self)>, ConfigError> {
-        let Section { key, entries, environment, .. } = self.section()?;
+        let Section {
+            key,
+            entries,
+            environment,
+            ..
+        } = self.section()?;
         let field = |(name, node): (String, Node)| {
             let field = Self::new(&format!("{key}.{name}"), node, &environment);
             (name, field)
@@ -206,7 +254,17 @@ impl Field {
             },
             _ => return Err(wrong),
         };
-        let Self { key, node: Node { origin, .. }, environment } = self;
-        Ok(Section { key, origin, entries, known_keys: Vec::new(), environment })
+        let Self {
+            key,
+            node: Node { origin, .. },
+            environment,
+        } = self;
+        Ok(Section {
+            key,
+            origin,
+            entries,
+            known_keys: Vec::new(),
+            environment,
+        })
     }
 }

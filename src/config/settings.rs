@@ -70,13 +70,20 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
 };
 
 fn address() -> Kind<Listen> {
-    Kind { read: |field| listen::read(&field), show: |listen| quoted(&listen.address.to_string()) }
+    Kind {
+        read: |field| listen::read(&field),
+        show: |listen| quoted(&listen.address.to_string()),
+    }
 }
 
 fn public_url() -> Kind<Option<PublicUrl>> {
     Kind {
         read: |field| web_origin::read_public_url(&field).map(Some),
-        show: |url| url.as_ref().map(|url| quoted(&url.to_string())).unwrap_or_default(),
+        show: |url| {
+            url.as_ref()
+                .map(|url| quoted(&url.to_string()))
+                .unwrap_or_default()
+        },
     }
 }
 
@@ -90,31 +97,51 @@ fn log_filter() -> Kind<Option<String>> {
 fn users() -> Kind<Option<UserRange>> {
     Kind {
         read: |field| field.parse().map(Some),
-        show: |range| range.map(|range| quoted(&range.to_string())).unwrap_or_default(),
+        show: |range| {
+            range
+                .map(|range| quoted(&range.to_string()))
+                .unwrap_or_default()
+        },
     }
 }
 
 fn hosts() -> Kind<Vec<HostPattern>> {
-    Kind { read: |field| field.each(Field::parse), show: |value| list(value) }
+    Kind {
+        read: |field| field.each(Field::parse),
+        show: |value| list(value),
+    }
 }
 
 fn certificates() -> Kind<Option<CaFile>> {
     Kind {
         read: |field| ca_file::read(&field).map(Some),
-        show: |file| file.as_ref().map(|file| path(&file.path)).unwrap_or_default(),
+        show: |file| {
+            file.as_ref()
+                .map(|file| path(&file.path))
+                .unwrap_or_default()
+        },
     }
 }
 
 fn networks() -> Kind<Vec<Network>> {
-    Kind { read: |field| field.each(Field::parse), show: |value| list(value) }
+    Kind {
+        read: |field| field.each(Field::parse),
+        show: |value| list(value),
+    }
 }
 
 fn origins() -> Kind<Vec<String>> {
-    Kind { read: |field| field.each(web_origin::read), show: |value| list(value) }
+    Kind {
+        read: |field| field.each(web_origin::read),
+        show: |value| list(value),
+    }
 }
 
 fn folder() -> Kind<PathBuf> {
-    Kind { read: |field| read_folder(&field), show: |value| path(value) }
+    Kind {
+        read: |field| read_folder(&field),
+        show: |value| path(value),
+    }
 }
 
 pub(super) fn existing_folders() -> Kind<Vec<PathBuf>> {
@@ -139,12 +166,16 @@ fn read_folder(field: &Field) -> Result<PathBuf, ConfigError> {
 
 /// Folders without symbolic links: an agent could replace a link later.
 pub(super) fn real_folders() -> Kind<Vec<PathBuf>> {
-    Kind { read: |field| field.each(read_real_folder), ..existing_folders() }
+    Kind {
+        read: |field| field.each(read_real_folder),
+        ..existing_folders()
+    }
 }
 
 fn read_real_folder(field: &Field) -> Result<PathBuf, ConfigError> {
     let path = read_existing_folder(field)?;
-    path.canonicalize().map_err(|error| field.invalid(format!("{}: {error}", path.display())))
+    path.canonicalize()
+        .map_err(|error| field.invalid(format!("{}: {error}", path.display())))
 }
 
 pub(super) fn read_existing_folder(field: &Field) -> Result<PathBuf, ConfigError> {

@@ -19,8 +19,13 @@ pub enum Shown {
 
 /// Returns the configuration as TOML. Each line ends with a comment that names the origin of its value.
 pub fn show(config: &Config, shown: Shown) -> String {
-    let mut page =
-        TomlWriter { text: String::new(), origins: &config.origins, section: "", header: None, shown };
+    let mut page = TomlWriter {
+        text: String::new(),
+        origins: &config.origins,
+        section: "",
+        header: None,
+        shown,
+    };
     for warning in &config.warnings {
         page.write_line(&format!("# warning: {warning}"));
     }
@@ -33,19 +38,28 @@ pub fn show(config: &Config, shown: Shown) -> String {
             page.value_line(key.name, &(key.show)(config));
         }
     }
-    let agents: Vec<_> =
-        config.agents.iter().map(|(name, agent)| (format!("agents.{name}"), agent)).collect();
+    let agents: Vec<_> = config
+        .agents
+        .iter()
+        .map(|(name, agent)| (format!("agents.{name}"), agent))
+        .collect();
     for (section, agent) in &agents {
         page.section(section);
         page.agent_lines(agent);
     }
-    let servers: Vec<_> = config.mcp.iter().map(|(name, server)| (format!("mcp.{name}"), server)).collect();
+    let servers: Vec<_> = config
+        .mcp
+        .iter()
+        .map(|(name, server)| (format!("mcp.{name}"), server))
+        .collect();
     for (section, server) in &servers {
         page.section(section);
         page.mcp_server_lines(server);
     }
     if shown == Shown::Set {
-        page.write_line("\n# All other keys have their defaults. `acp-gateway check --all` prints them.");
+        page.write_line(
+            "\n# All other keys have their defaults. `acp-gateway check --all` prints them.",
+        );
     }
     page.text
 }
@@ -119,7 +133,9 @@ impl<'a> TomlWriter<'a> {
 
     fn agent_lines(&mut self, agent: &Agent) {
         if agent.discovered {
-            let passed = agent.inherited_variables().unwrap_or_else(|| "none".to_owned());
+            let passed = agent
+                .inherited_variables()
+                .unwrap_or_else(|| "none".to_owned());
             self.write_line(&format!(
                 "# Found on PATH. The agent receives these variables from the gateway's environment: {passed}"
             ));

@@ -9,9 +9,12 @@ pub(super) fn read(field: &Field) -> Result<String, ConfigError> {
     let written = field.string()?;
     match canonicalize(written) {
         Some(origin) if origin == written => Ok(origin),
-        Some(origin) => Err(field.invalid(format!("must have the form of a browser: \"{origin}\""))),
-        None => Err(field
-            .invalid("not an origin such as \"https://app.example\"; wildcards and null are not supported")),
+        Some(origin) => {
+            Err(field.invalid(format!("must have the form of a browser: \"{origin}\"")))
+        }
+        None => Err(field.invalid(
+            "not an origin such as \"https://app.example\"; wildcards and null are not supported",
+        )),
     }
 }
 
@@ -31,7 +34,9 @@ pub(super) fn read_public_url(field: &Field) -> Result<PublicUrl, ConfigError> {
 /// The origin of a URL, and the rest.
 fn split_path(url: &str) -> (&str, &str) {
     let authority = url.find("://").map_or(0, |at| at + 3);
-    let path = url[authority..].find('/').map_or(url.len(), |at| authority + at);
+    let path = url[authority..]
+        .find('/')
+        .map_or(url.len(), |at| authority + at);
     url.split_at(path)
 }
 
@@ -56,7 +61,10 @@ fn canonicalize(text: &str) -> Option<String> {
         }
     }
     let valid = match host.strip_prefix('[') {
-        Some(address) => address.strip_suffix(']')?.parse::<std::net::Ipv6Addr>().is_ok(),
+        Some(address) => address
+            .strip_suffix(']')?
+            .parse::<std::net::Ipv6Addr>()
+            .is_ok(),
         None => host.split('.').all(is_host_label),
     };
     let authority = authority.strip_suffix(default).unwrap_or(&authority);
@@ -65,7 +73,9 @@ fn canonicalize(text: &str) -> Option<String> {
 
 fn is_host_label(label: &str) -> bool {
     (1..=63).contains(&label.len())
-        && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        && label
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
 #[cfg(test)]
@@ -87,12 +97,22 @@ mod tests {
 
     #[test]
     fn origins_are_canonicalized() {
-        for origin in ["https://app.example", "http://localhost:3000", "http://[::1]:3000", "http://10.0.0.1"]
-        {
+        for origin in [
+            "https://app.example",
+            "http://localhost:3000",
+            "http://[::1]:3000",
+            "http://10.0.0.1",
+        ] {
             assert_eq!(canonicalize(origin).as_deref(), Some(origin));
         }
-        assert_eq!(canonicalize("HTTPS://App.Example:443/").as_deref(), Some("https://app.example"));
-        assert_eq!(canonicalize("http://a:443").as_deref(), Some("http://a:443"));
+        assert_eq!(
+            canonicalize("HTTPS://App.Example:443/").as_deref(),
+            Some("https://app.example")
+        );
+        assert_eq!(
+            canonicalize("http://a:443").as_deref(),
+            Some("http://a:443")
+        );
         for wrong in [
             "",
             "null",

@@ -16,8 +16,8 @@ use uuid::Uuid;
 use super::Options;
 use super::process::{ProcessCommand, ProcessEvent, ProcessHandle};
 use crate::fleet::{
-    self, ChannelId, Command, CommandReceiver, GATEWAY_FRAME_BYTES, GatewayFrame, HEARTBEAT, HeldChannel,
-    Hello, MemberFrame, OutputBuffer, OutputPart, PROTOCOL, REMOVED, SILENCE, WINDOW,
+    self, ChannelId, Command, CommandReceiver, GATEWAY_FRAME_BYTES, GatewayFrame, HEARTBEAT,
+    HeldChannel, Hello, MemberFrame, OutputBuffer, OutputPart, PROTOCOL, REMOVED, SILENCE, WINDOW,
 };
 use crate::outgoing::{Backoff, WebSocket, WebSocketError, open_websocket};
 use crate::types::random_uuid;
@@ -107,7 +107,11 @@ impl Driver {
     ) -> Result<(), ConnectError> {
         let mut backoff = Backoff::default();
         loop {
-            let state = if self.attempt == 0 { "connecting" } else { "reconnecting" };
+            let state = if self.attempt == 0 {
+                "connecting"
+            } else {
+                "reconnecting"
+            };
             tracing::info!(state, attempt = self.attempt, name = %self.options.name, "connecting to the gateway");
             let mut opened = false;
             let end = match Box::pin(self.connection(stop.as_mut(), &mut opened)).await {
@@ -136,9 +140,16 @@ impl Driver {
             };
             self.attempt = self.attempt.saturating_add(1);
             let attempt = self.attempt;
-            if self.options.max_attempts.is_some_and(|max| attempt >= max.get()) {
+            if self
+                .options
+                .max_attempts
+                .is_some_and(|max| attempt >= max.get())
+            {
                 tracing::error!(state = "failed", attempt, error = last, "gave up");
-                return Err(ConnectError::GaveUp { attempts: attempt, last });
+                return Err(ConnectError::GaveUp {
+                    attempts: attempt,
+                    last,
+                });
             }
             let delay = backoff.next_delay();
             tracing::warn!(
@@ -192,9 +203,16 @@ impl Driver {
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, self.options.authorization.clone());
         let open = Box::pin(async move {
-            timeout(OPEN_TIMEOUT, open_websocket(&client, &url, headers, GATEWAY_FRAME_BYTES)).await
+            timeout(
+                OPEN_TIMEOUT,
+                open_websocket(&client, &url, headers, GATEWAY_FRAME_BYTES),
+            )
+            .await
         });
-        let socket = self.handling_events(stop.as_mut(), open).await.ok_or(End::Stopped)?;
+        let socket = self
+            .handling_events(stop.as_mut(), open)
+            .await
+            .ok_or(End::Stopped)?;
         let socket = socket.map_err(|_| End::Failed("no connection in time".to_owned()))?;
         let (mut socket, _) = socket.map_err(|error| match error {
             WebSocketError::Status { status, .. }
@@ -263,7 +281,10 @@ impl Driver {
             let channel = *channel;
             if std::mem::take(&mut local.received_due) {
                 let number = local.commands.last();
-                return Some(fleet::encode(&MemberFrame::Received { channel, number }, b""));
+                return Some(fleet::encode(
+                    &MemberFrame::Received { channel, number },
+                    b"",
+                ));
             }
             Some(match local.buffer.next_part()? {
                 OutputPart::Bytes { offset, bytes } => {
@@ -271,14 +292,23 @@ impl Driver {
                 }
                 OutputPart::End { offset, end } => {
                     let end = Box::new(end);
-                    fleet::encode(&MemberFrame::Ended { channel, offset, end }, b"")
+                    fleet::encode(
+                        &MemberFrame::Ended {
+                            channel,
+                            offset,
+                            end,
+                        },
+                        b"",
+                    )
                 }
             })
         })
     }
 
     fn handle_event(&mut self, channel: ChannelId, event: ProcessEvent) {
-        let Some(local) = self.channels.get_mut(&channel) else { return };
+        let Some(local) = self.channels.get_mut(&channel) else {
+            return;
+        };
         match event {
             ProcessEvent::Output(block) => {
                 local.buffer.push(block);
@@ -302,7 +332,9 @@ impl Driver {
     ) -> Result<Option<Bytes>, fleet::ProtocolError> {
         match frame {
             GatewayFrame::Welcome { .. } => {}
-            GatewayFrame::Ping { at } => return Ok(Some(fleet::encode(&MemberFrame::Pong { at }, b""))),
+            GatewayFrame::Ping { at } => {
+                return Ok(Some(fleet::encode(&MemberFrame::Pong { at }, b"")));
+            }
             GatewayFrame::Pong { at } => {
                 tracing::debug!(latency = self.clock().saturating_sub(at), "heartbeat");
             }
@@ -318,7 +350,11 @@ impl Driver {
                 }
             }
             GatewayFrame::Forget { channel } => drop(self.channels.remove(&channel)),
-            GatewayFrame::Command { channel, number, command } => {
+            GatewayFrame::Command {
+                channel,
+                number,
+                command,
+            } => {
                 self.command(channel, number, &command, payload)?;
             }
         }
@@ -333,14 +369,24 @@ impl Driver {
         line: Bytes,
     ) -> Result<(), fleet::ProtocolError> {
         if *command == Command::Open && !self.channels.contains_key(&channel) {
-            let Options { agent, shutdown, .. } = &self.options;
+            let Options {
+                agent, shutdown, ..
+            } = &self.options;
             let process = ProcessHandle::start(agent, channel, self.event_sender.clone(), shutdown);
             let (buffer, commands) = (OutputBuffer::new(WINDOW), CommandReceiver::default());
-            let local = LocalChannel { process, buffer, is_paused: false, commands, received_due: false };
+            let local = LocalChannel {
+                process,
+                buffer,
+                is_paused: false,
+                commands,
+                received_due: false,
+            };
             self.channels.insert(channel, local);
         }
         // The gateway may have sent the command before it learned that the channel is unknown here.
-        let Some(local) = self.channels.get_mut(&channel) else { return Ok(()) };
+        let Some(local) = self.channels.get_mut(&channel) else {
+            return Ok(());
+        };
         local.received_due = true;
         if !local.commands.receive(number, command)? {
             return Ok(());
@@ -383,10 +429,14 @@ fn received(
 ) -> Result<Option<Bytes>, End> {
     match message {
         Some(Ok(Message::Binary(bytes))) => Ok(Some(bytes)),
-        Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == REMOVED => Err(End::Removed),
+        Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == REMOVED => {
+            Err(End::Removed)
+        }
         Some(Ok(Message::Close(frame))) => {
             let reason = frame.map(|frame| strip_controls(&frame.reason).to_string());
-            Err(End::Failed(reason.unwrap_or_else(|| "the gateway closed the connection".to_owned())))
+            Err(End::Failed(reason.unwrap_or_else(|| {
+                "the gateway closed the connection".to_owned()
+            })))
         }
         Some(Ok(_)) => Ok(None),
         Some(Err(error)) => Err(failed(&error)),

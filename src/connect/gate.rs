@@ -74,9 +74,21 @@ impl Folders {
 }
 
 impl Gate {
-    pub(super) fn new(roots: Roots, serves: Serves, shutdown: Shutdown, max_json_depth: usize) -> Self {
+    pub(super) fn new(
+        roots: Roots,
+        serves: Serves,
+        shutdown: Shutdown,
+        max_json_depth: usize,
+    ) -> Self {
         let (creating, sessions) = (Folders::default(), Folders::default());
-        Self { roots, serves, shutdown, max_json_depth, creating, sessions }
+        Self {
+            roots,
+            serves,
+            shutdown,
+            max_json_depth,
+            creating,
+            sessions,
+        }
     }
 
     /// Checks a line of the gateway.
@@ -107,7 +119,10 @@ impl Gate {
             }
             (Err(detail), Some(id)) => {
                 tracing::warn!(%method, detail, "rejected a request of the gateway");
-                Checked::Answer(jsonrpc::error(&id, &acp::error(error_code::INVALID_PARAMS, &detail)))
+                Checked::Answer(jsonrpc::error(
+                    &id,
+                    &acp::error(error_code::INVALID_PARAMS, &detail),
+                ))
             }
             (Err(detail), None) => {
                 tracing::warn!(%method, detail, "discarded a notification of the gateway");
@@ -151,7 +166,9 @@ impl Gate {
 
     /// Notes the response of the agent to a request that creates a session.
     pub(super) fn answered(&mut self, id: &RawValue, result: Option<&RawValue>) {
-        let Some(folder) = self.creating.remove(id.get()) else { return };
+        let Some(folder) = self.creating.remove(id.get()) else {
+            return;
+        };
         if let Some(Ok(Some(session))) = result.map(acp::session_id_of) {
             self.sessions.insert(session.into_owned(), folder);
         }
@@ -166,7 +183,9 @@ impl Gate {
 
     /// Offers the methods that this member serves instead of those of the gateway.
     fn offer(&self, line: Bytes) -> Bytes {
-        let Ok(mut message) = serde_json::from_slice::<Value>(&line) else { return line };
+        let Ok(mut message) = serde_json::from_slice::<Value>(&line) else {
+            return line;
+        };
         let capabilities = &mut message["params"]["clientCapabilities"];
         if !capabilities.is_object() {
             *capabilities = Value::Object(serde_json::Map::new());
@@ -186,7 +205,12 @@ mod tests {
     use super::*;
 
     fn gate(folder: &Path, serves: Serves) -> Gate {
-        Gate::new(Roots::open(&[folder.to_owned()]).unwrap(), serves, Shutdown::new(), 128)
+        Gate::new(
+            Roots::open(&[folder.to_owned()]).unwrap(),
+            serves,
+            Shutdown::new(),
+            128,
+        )
     }
 
     #[tokio::test]
@@ -200,9 +224,16 @@ mod tests {
                 "{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"{method}\",\"params\":{params}}}\n"
             ))
         };
-        let inside = format!("{{\"cwd\":\"{}\",\"mcpServers\":[]}}", root.join("sub").display());
+        let inside = format!(
+            "{{\"cwd\":\"{}\",\"mcpServers\":[]}}",
+            root.join("sub").display()
+        );
         let new = line("session/new", &inside);
-        assert_eq!(gate.check(new.clone()).await, Checked::Pass(new), "bytes stay unchanged");
+        assert_eq!(
+            gate.check(new.clone()).await,
+            Checked::Pass(new),
+            "bytes stay unchanged"
+        );
         assert!(gate.awaits_session());
         let result: &RawValue = serde_json::from_str(r#"{"sessionId":"s1"}"#).unwrap();
         gate.answered(serde_json::from_str("7").unwrap(), Some(result));
@@ -215,7 +246,10 @@ mod tests {
                 panic!("{method} was not rejected")
             };
             let text = std::str::from_utf8(&answer).unwrap();
-            assert!(text.contains("outside of the roots") && text.contains("\"id\":7"), "{text}");
+            assert!(
+                text.contains("outside of the roots") && text.contains("\"id\":7"),
+                "{text}"
+            );
         }
         let notification = Bytes::from_static(b"{\"method\":\"x\",\"params\":{\"cwd\":\"/\"}}\n");
         assert_eq!(gate.check(notification).await, Checked::Discard);
@@ -229,10 +263,17 @@ mod tests {
         let initialize = Bytes::from_static(
             b"{\"id\":1,\"method\":\"initialize\",\"params\":{\"clientCapabilities\":{\"fs\":{\"readTextFile\":false},\"a\":1}}}\n",
         );
-        let off = gate(dir.path(), Serves::default()).check(initialize.clone()).await;
+        let off = gate(dir.path(), Serves::default())
+            .check(initialize.clone())
+            .await;
         assert_eq!(off, Checked::Pass(initialize.clone()));
-        let serves = Serves { files: true, terminals: true };
-        let Checked::Pass(offered) = gate(dir.path(), serves).check(initialize).await else { panic!() };
+        let serves = Serves {
+            files: true,
+            terminals: true,
+        };
+        let Checked::Pass(offered) = gate(dir.path(), serves).check(initialize).await else {
+            panic!()
+        };
         let offered: Value = serde_json::from_slice(&offered).unwrap();
         assert_eq!(
             offered["params"]["clientCapabilities"],

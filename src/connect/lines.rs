@@ -32,10 +32,13 @@ impl Lines {
 
     /// The next piece. `None`: the rest is not a complete line.
     pub(super) fn next_piece(&mut self) -> Option<Piece> {
-        let end = memchr::memchr(b'\n', &self.partial[self.searched..]).map(|at| self.searched + at);
+        let end =
+            memchr::memchr(b'\n', &self.partial[self.searched..]).map(|at| self.searched + at);
         self.searched = if end.is_some() { 0 } else { self.partial.len() };
         if self.is_passing {
-            let part = self.partial.split_to(end.map_or(self.partial.len(), |at| at + 1));
+            let part = self
+                .partial
+                .split_to(end.map_or(self.partial.len(), |at| at + 1));
             (self.is_passing, self.searched) = (end.is_none(), 0);
             return (!part.is_empty()).then_some(Piece::Part(part));
         }
@@ -80,11 +83,16 @@ mod tests {
         assert_eq!(lines.rest(), "d");
 
         lines.push(&vec![b'x'; MAX_LINE_BYTES + 1]);
-        assert!(matches!(&pieces(&mut lines)[..], [Piece::Part(part)] if part.len() == MAX_LINE_BYTES + 1));
+        assert!(
+            matches!(&pieces(&mut lines)[..], [Piece::Part(part)] if part.len() == MAX_LINE_BYTES + 1)
+        );
         assert!(!lines.is_at_line_start());
         lines.push(b"y");
         lines.push(b"z\nnext\n");
-        assert_eq!(pieces(&mut lines), [Piece::Part(b"yz\n"[..].into()), line("next\n")]);
+        assert_eq!(
+            pieces(&mut lines),
+            [Piece::Part(b"yz\n"[..].into()), line("next\n")]
+        );
         assert!(lines.is_at_line_start());
     }
 }

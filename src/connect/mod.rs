@@ -44,6 +44,9 @@ pub struct Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options").field("url", &self.url).field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("url", &self.url)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }

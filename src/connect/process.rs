@@ -56,9 +56,18 @@ impl ProcessHandle {
         let (sender, commands) = mpsc::channel(QUEUED_COMMANDS);
         let reads = Arc::new(Semaphore::new(1));
         let (agent, permits) = (agent.clone(), Arc::clone(&reads));
-        let process = Process { channel, events, commands, reads: permits, ready: BytesMut::new() };
+        let process = Process {
+            channel,
+            events,
+            commands,
+            reads: permits,
+            ready: BytesMut::new(),
+        };
         shutdown.spawn_isolated(process.run(agent, shutdown.clone()));
-        Self { commands: sender, reads }
+        Self {
+            commands: sender,
+            reads,
+        }
     }
 
     /// Passes a command to the process. A process that does not accept its commands is stopped.
@@ -106,7 +115,10 @@ impl Process {
                 tracing::warn!(channel = %self.channel, %error, "could not start the agent");
                 let reason = Some(format!("could not start the agent: {error}"));
                 return self
-                    .report(ProcessEvent::Ended(ProcessEnd { reason, ..ProcessEnd::default() }))
+                    .report(ProcessEvent::Ended(ProcessEnd {
+                        reason,
+                        ..ProcessEnd::default()
+                    }))
                     .await;
             }
         };
@@ -188,8 +200,19 @@ impl Protocol {
         let (roots, serves) = (agent.roots.clone(), agent.serves);
         let gate = Gate::new(roots.clone(), serves, shutdown.clone(), max_json_depth);
         let commands = child.terminals().clone();
-        let serving = Serving::new((roots, serves), commands, Arc::clone(&agent.limits), shutdown);
-        Self { gate, serving, lines: Lines::default(), stdin: child.stdin(), max_json_depth }
+        let serving = Serving::new(
+            (roots, serves),
+            commands,
+            Arc::clone(&agent.limits),
+            shutdown,
+        );
+        Self {
+            gate,
+            serving,
+            lines: Lines::default(),
+            stdin: child.stdin(),
+            max_json_depth,
+        }
     }
 
     /// Handles output of the agent. Appends the lines for the gateway to `ready`, and returns the lines for the agent.
@@ -230,7 +253,9 @@ impl Protocol {
     }
 
     fn cancel(&mut self, params: &RawValue) -> Served {
-        self.serving.cancel(params).map_or(Served::ByGateway, |answer| Served::Here(Some(answer)))
+        self.serving
+            .cancel(params)
+            .map_or(Served::ByGateway, |answer| Served::Here(Some(answer)))
     }
 }
 

@@ -30,19 +30,28 @@ impl Roots {
     /// Opens the real paths of the roots.
     pub fn open(requested: &[PathBuf]) -> Result<Self, RootError> {
         let real = |path: &PathBuf| {
-            let real = path.canonicalize().map_err(|error| RootError::Open(path.clone(), error))?;
-            if real.to_str().is_some() { Ok(real) } else { Err(RootError::NotUtf8(real)) }
+            let real = path
+                .canonicalize()
+                .map_err(|error| RootError::Open(path.clone(), error))?;
+            if real.to_str().is_some() {
+                Ok(real)
+            } else {
+                Err(RootError::NotUtf8(real))
+            }
         };
         let paths = requested.iter().map(real).collect::<Result<Vec<_>, _>>()?;
         let (first, others) = paths.split_first().ok_or(RootError::Missing)?;
-        let workspaces =
-            Workspaces::new(first, others).map_err(|error| RootError::Open(first.clone(), error))?;
+        let workspaces = Workspaces::new(first, others)
+            .map_err(|error| RootError::Open(first.clone(), error))?;
         Ok(Self { workspaces, paths })
     }
 
     /// The real paths as text.
     pub fn names(&self) -> Vec<String> {
-        self.paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
+        self.paths
+            .iter()
+            .map(|path| path.to_string_lossy().into_owned())
+            .collect()
     }
 
     /// The default folder.
@@ -61,7 +70,11 @@ impl Roots {
         for directory in &named.additional {
             self.folder("additionalDirectories", directory)?;
         }
-        named.cwd.as_ref().map(|cwd| self.folder("cwd", cwd)).transpose()
+        named
+            .cwd
+            .as_ref()
+            .map(|cwd| self.folder("cwd", cwd))
+            .transpose()
     }
 
     fn folder(&self, member: &str, requested: &str) -> Result<PathBuf, String> {
@@ -74,7 +87,9 @@ impl Roots {
             FileError::Relative
         };
         let detail = match error {
-            FileError::OutsideRoots => "the folder is outside of the roots of the member".to_owned(),
+            FileError::OutsideRoots => {
+                "the folder is outside of the roots of the member".to_owned()
+            }
             FileError::Missing => "there is no such folder at the member".to_owned(),
             other => other.to_string(),
         };
@@ -95,11 +110,22 @@ impl NamedFolders {
         let Some(object) = RawObject::parse(params) else {
             let is_object = params.get().starts_with('{');
             let ambiguous = Err("the params are not an object with distinct members".to_owned());
-            return if is_object { ambiguous } else { Ok(Self::default()) };
+            return if is_object {
+                ambiguous
+            } else {
+                Ok(Self::default())
+            };
         };
-        let member = |name: &str| object.get(name).filter(|value| value.get() != "null").map(RawValue::get);
+        let member = |name: &str| {
+            object
+                .get(name)
+                .filter(|value| value.get() != "null")
+                .map(RawValue::get)
+        };
         let cwd = member("cwd").map(serde_json::from_str).transpose();
-        let additional = member("additionalDirectories").map(serde_json::from_str).transpose();
+        let additional = member("additionalDirectories")
+            .map(serde_json::from_str)
+            .transpose();
         Ok(Self {
             cwd: cwd.map_err(|_| "cwd: expected a path".to_owned())?,
             additional: additional
@@ -132,7 +158,10 @@ mod tests {
         std::os::unix::fs::symlink(&other, first.join("out")).unwrap();
         std::os::unix::fs::symlink(&second, first.join("across")).unwrap();
         let roots = Roots::open(&[first.clone(), second.clone()]).unwrap();
-        assert_eq!(roots.names(), [first.to_str().unwrap(), second.to_str().unwrap()]);
+        assert_eq!(
+            roots.names(),
+            [first.to_str().unwrap(), second.to_str().unwrap()]
+        );
         let check = |params: serde_json::Value| roots.check(&NamedFolders::of(&raw(&params))?);
         let path = |path: &Path| path.to_str().unwrap().to_owned();
         for (cwd, real) in [
@@ -140,7 +169,10 @@ mod tests {
             (first.join("sub"), &first.join("sub")),
             (first.join("across"), &second),
         ] {
-            assert_eq!(check(serde_json::json!({ "cwd": cwd })).unwrap().as_ref(), Some(real));
+            assert_eq!(
+                check(serde_json::json!({ "cwd": cwd })).unwrap().as_ref(),
+                Some(real)
+            );
         }
         for outside in [
             path(&other),
@@ -150,14 +182,28 @@ mod tests {
             "/".to_owned(),
             "sub".to_owned(),
         ] {
-            assert!(check(serde_json::json!({ "cwd": outside })).is_err(), "{outside}");
-            let directories = serde_json::json!({ "cwd": first, "additionalDirectories": [second, outside] });
+            assert!(
+                check(serde_json::json!({ "cwd": outside })).is_err(),
+                "{outside}"
+            );
+            let directories =
+                serde_json::json!({ "cwd": first, "additionalDirectories": [second, outside] });
             assert!(check(directories).is_err(), "{outside}");
         }
-        assert_eq!(check(serde_json::json!({ "sessionId": "s", "cwd": null })), Ok(None));
+        assert_eq!(
+            check(serde_json::json!({ "sessionId": "s", "cwd": null })),
+            Ok(None)
+        );
         assert_eq!(check(serde_json::json!(null)), Ok(None));
-        for wrong in [r#"{"cwd":1}"#, r#"{"additionalDirectories":"/"}"#, r#"{"cwd":null,"cwd":"/"}"#] {
-            assert!(NamedFolders::of(serde_json::from_str(wrong).unwrap()).is_err(), "{wrong}");
+        for wrong in [
+            r#"{"cwd":1}"#,
+            r#"{"additionalDirectories":"/"}"#,
+            r#"{"cwd":null,"cwd":"/"}"#,
+        ] {
+            assert!(
+                NamedFolders::of(serde_json::from_str(wrong).unwrap()).is_err(),
+                "{wrong}"
+            );
         }
         assert!(Roots::open(&[base.join("missing")]).is_err() && Roots::open(&[]).is_err());
     }

@@ -119,7 +119,9 @@ impl Serving {
             open: HashMap::new(),
             last_request: 0,
             files: FileLimits {
-                answers: Arc::new(Semaphore::new(limits.max_file_requests.min(Semaphore::MAX_PERMITS))),
+                answers: Arc::new(Semaphore::new(
+                    limits.max_file_requests.min(Semaphore::MAX_PERMITS),
+                )),
                 waiting_kib: Arc::new(Semaphore::new(kib(limits.max_pending_write_bytes) as usize)),
             },
             limits,
@@ -146,7 +148,9 @@ impl Serving {
         params: Box<RawValue>,
         folder: PathBuf,
     ) -> Option<Bytes> {
-        self.begin(id.to_owned(), method, params, folder).err().map(|error| jsonrpc::error(id, &error))
+        self.begin(id.to_owned(), method, params, folder)
+            .err()
+            .map(|error| jsonrpc::error(id, &error))
     }
 
     fn begin(
@@ -157,7 +161,10 @@ impl Serving {
         folder: PathBuf,
     ) -> Result<(), Box<RawValue>> {
         if self.open.len() >= self.limits.max_pending_requests {
-            return Err(acp::error(error_code::INTERNAL, "too many requests are in progress"));
+            return Err(acp::error(
+                error_code::INTERNAL,
+                "too many requests are in progress",
+            ));
         }
         match method {
             method::FS_READ_TEXT_FILE | method::FS_WRITE_TEXT_FILE => self.file(id, method, params),
@@ -175,18 +182,37 @@ impl Serving {
         }
     }
 
-    fn file(&mut self, id: Box<RawValue>, method: &str, params: Box<RawValue>) -> Result<(), Box<RawValue>> {
-        let waiting = Arc::clone(&self.files.waiting_kib).try_acquire_many_owned(kib(params.get().len()));
-        let waiting = waiting
-            .map_err(|_| acp::error(error_code::INTERNAL, "too many bytes are waiting to be written"))?;
-        let (roots, max_bytes, shutdown) =
-            (self.roots.clone(), self.limits.max_file_bytes, self.shutdown.clone());
+    fn file(
+        &mut self,
+        id: Box<RawValue>,
+        method: &str,
+        params: Box<RawValue>,
+    ) -> Result<(), Box<RawValue>> {
+        let waiting =
+            Arc::clone(&self.files.waiting_kib).try_acquire_many_owned(kib(params.get().len()));
+        let waiting = waiting.map_err(|_| {
+            acp::error(
+                error_code::INTERNAL,
+                "too many bytes are waiting to be written",
+            )
+        })?;
+        let (roots, max_bytes, shutdown) = (
+            self.roots.clone(),
+            self.limits.max_file_bytes,
+            self.shutdown.clone(),
+        );
         let (answers, method) = (Arc::clone(&self.files.answers), method.to_owned());
         self.spawn(id, async move {
-            let Ok(permit) = answers.acquire_owned().await else { return Work::Answer(Err(aborted()), None) };
+            let Ok(permit) = answers.acquire_owned().await else {
+                return Work::Answer(Err(aborted()), None);
+            };
             let work = shutdown.spawn_blocking(move || {
-                let outcome =
-                    workspace::serve_file_request(|| roots.workspace(), &method, &params, max_bytes);
+                let outcome = workspace::serve_file_request(
+                    || roots.workspace(),
+                    &method,
+                    &params,
+                    max_bytes,
+                );
                 drop((params, waiting));
                 outcome.map_err(|error| error.response())
             });
@@ -206,7 +232,11 @@ impl Serving {
             acp::error(error_code::INVALID_PARAMS, detail)
         })?;
         self.check_terminal_limit()?;
-        let (roots, commands, shutdown) = (self.roots.clone(), self.commands.clone(), self.shutdown.clone());
+        let (roots, commands, shutdown) = (
+            self.roots.clone(),
+            self.commands.clone(),
+            self.shutdown.clone(),
+        );
         self.spawn(id, async move {
             let requested = asked.cwd.clone();
             let find = move || match requested {
@@ -236,14 +266,23 @@ impl Serving {
         if self.terminals.count() < self.limits.max_terminals {
             return Ok(());
         }
-        Err(acp::error(error_code::INTERNAL, "too many terminals are open; release some first"))
+        Err(acp::error(
+            error_code::INTERNAL,
+            "too many terminals are open; release some first",
+        ))
     }
 
     /// Runs the work for a request outside of the task of the process.
     fn spawn(&mut self, id: Box<RawValue>, work: impl Future<Output = Work> + Send + 'static) {
         self.last_request += 1;
         let (request, cancelled) = (self.last_request, CancellationToken::new());
-        self.open.insert(request, OpenRequest { id, _cancel: cancelled.clone().drop_guard() });
+        self.open.insert(
+            request,
+            OpenRequest {
+                id,
+                _cancel: cancelled.clone().drop_guard(),
+            },
+        );
         let completions = self.completions.0.clone();
         self.shutdown.spawn_isolated(async move {
             if let Some(work) = cancelled.run_until_cancelled_owned(work).await {
@@ -262,10 +301,16 @@ impl Serving {
             request_id: &'a RawValue,
         }
         let Cancel { request_id } = acp::parse(params).ok()?;
-        let found = self.open.iter().find(|(_, open)| open.id.get() == request_id.get());
+        let found = self
+            .open
+            .iter()
+            .find(|(_, open)| open.id.get() == request_id.get());
         let request = found.map(|(request, _)| *request)?;
         let OpenRequest { id, .. } = self.open.remove(&request)?;
-        Some(jsonrpc::error(&id, &acp::error(error_code::REQUEST_CANCELLED, "")))
+        Some(jsonrpc::error(
+            &id,
+            &acp::error(error_code::REQUEST_CANCELLED, ""),
+        ))
     }
 
     /// Waits for the next answer to the agent. Cancel-safe.
@@ -294,7 +339,10 @@ impl Serving {
             Work::Started(started, kept) => (self.terminal_started(*started, kept), None),
         };
         let line = encoded(&id, &outcome);
-        Some(Bytes::from_owner(GuardedLine { line, _permit: permit }))
+        Some(Bytes::from_owner(GuardedLine {
+            line,
+            _permit: permit,
+        }))
     }
 
     fn terminal_started(&mut self, started: StartedTerminal, kept: Option<u64>) -> Outcome {
@@ -302,7 +350,9 @@ impl Serving {
         self.last_terminal += 1;
         let id = TerminalId::new(self.last_terminal);
         // No event of the output is used, so none is logged.
-        let ((), follower) = self.terminals.open((id, ()), started, kept, (&self.limits, 0));
+        let ((), follower) = self
+            .terminals
+            .open((id, ()), started, kept, (&self.limits, 0));
         self.shutdown.spawn_isolated(follower);
         Ok(acp::create_terminal_result(id))
     }

@@ -27,7 +27,9 @@ pub enum ClientError {
     Rejected(String),
     #[error("the gateway failed: {0}")]
     Failed(String),
-    #[error("the gateway sent an unexpected message on its control socket: it may have another version")]
+    #[error(
+        "the gateway sent an unexpected message on its control socket: it may have another version"
+    )]
     Unexpected,
 }
 
@@ -37,12 +39,18 @@ impl ControlClient {
         let (stream, token) = socket::connect(private)?;
         stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
-        Ok(Self { stream: Some(BufReader::new(stream)), token })
+        Ok(Self {
+            stream: Some(BufReader::new(stream)),
+            token,
+        })
     }
 
     /// Must be the first call. A repetition checks that the gateway still serves the connection.
     pub fn hello(&mut self, access: Access) -> Result<Welcome, ClientError> {
-        let request = Request::Hello { token: self.token.clone(), access };
+        let request = Request::Hello {
+            token: self.token.clone(),
+            access,
+        };
         match self.request(&request)? {
             Reply::Welcome(welcome) => Ok(welcome),
             _ => Err(ClientError::Unexpected),
@@ -51,14 +59,19 @@ impl ControlClient {
 
     /// Grants a folder to the key of this connection.
     pub fn allow(&mut self, folder: &str) -> Result<(), ClientError> {
-        match self.request(&Request::Allow { folder: folder.to_owned() })? {
+        match self.request(&Request::Allow {
+            folder: folder.to_owned(),
+        })? {
             Reply::Allowed => Ok(()),
             _ => Err(ClientError::Unexpected),
         }
     }
 
     fn request(&mut self, request: &Request) -> Result<Reply, ClientError> {
-        let mut stream = self.stream.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
+        let mut stream = self
+            .stream
+            .take()
+            .ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
         let reply = exchange(&mut stream, request)?;
         self.stream = Some(stream);
         match reply {
@@ -89,10 +102,17 @@ mod tests {
     #[test]
     fn late_reply_is_not_the_reply_to_the_next_request() {
         let (own, mut gateway) = UnixStream::pair().unwrap();
-        own.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        own.set_read_timeout(Some(Duration::from_millis(50)))
+            .unwrap();
         let token = Secret("token".to_owned());
-        let mut client = ControlClient { stream: Some(BufReader::new(own)), token };
-        assert!(matches!(client.allow("/one"), Err(ClientError::Io(_))), "no reply in time");
+        let mut client = ControlClient {
+            stream: Some(BufReader::new(own)),
+            token,
+        };
+        assert!(
+            matches!(client.allow("/one"), Err(ClientError::Io(_))),
+            "no reply in time"
+        );
         drop(gateway.write_all(&encode(&Reply::Allowed)));
         assert!(matches!(client.allow("/two"), Err(ClientError::Io(_))));
         // The gateway sees the end of the connection after the first request.

@@ -23,9 +23,11 @@ impl ControlClients {
     }
 
     pub(super) fn enter(&self) -> Option<ClientGuard> {
-        let entered = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
-            (count < MAX_CONNECTIONS).then_some(count + 1)
-        });
+        let entered = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                (count < MAX_CONNECTIONS).then_some(count + 1)
+            });
         entered.ok().map(|_| ClientGuard(self.clone()))
     }
 }
@@ -81,8 +83,13 @@ mod tests {
     #[test]
     fn connections_with_a_checked_token_are_bounded() {
         let clients = ControlClients::default();
-        let mut guards: Vec<_> = std::iter::from_fn(|| clients.enter()).take(MAX_CONNECTIONS + 1).collect();
-        assert_eq!((guards.len(), clients.count()), (MAX_CONNECTIONS, MAX_CONNECTIONS));
+        let mut guards: Vec<_> = std::iter::from_fn(|| clients.enter())
+            .take(MAX_CONNECTIONS + 1)
+            .collect();
+        assert_eq!(
+            (guards.len(), clients.count()),
+            (MAX_CONNECTIONS, MAX_CONNECTIONS)
+        );
         guards.pop();
         assert!(clients.enter().is_some());
     }

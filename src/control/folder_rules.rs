@@ -7,8 +7,8 @@ use crate::types::text::strip_controls;
 
 /// Folders of the system. An agent must not change programs, devices or settings of the machine.
 const SYSTEM: [&str; 13] = [
-    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr",
-    "/var/run",
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys",
+    "/usr", "/var/run",
 ];
 
 /// Folders that all users share. Folders below them can be granted.
@@ -42,7 +42,11 @@ impl FolderRules {
     /// `roots` are the workspace roots, `data` is the data folder, and `home` is that of the owner.
     pub fn new(roots: impl Iterator<Item = PathBuf>, data: &Path, home: Option<&Path>) -> Self {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        Self { roots: roots.map(|root| real(&root)).collect(), data: real(data), home: home.map(real) }
+        Self {
+            roots: roots.map(|root| real(&root)).collect(),
+            data: real(data),
+            home: home.map(real),
+        }
     }
 
     /// The real path of a folder that can be granted. `None`: it is below a root, so it needs no grant. Blocks.
@@ -64,19 +68,32 @@ impl FolderRules {
         let text = real.to_str().filter(|text| strip_controls(text) == *text);
         let name = text.ok_or(FolderRejection::NotText)?.to_owned();
         if real.starts_with(&self.data) {
-            return Err(FolderRejection::Forbidden(name, "the data folder of the gateway"));
+            return Err(FolderRejection::Forbidden(
+                name,
+                "the data folder of the gateway",
+            ));
         }
         if SYSTEM.iter().any(|system| real.starts_with(system)) {
             return Err(FolderRejection::Forbidden(name, "the system"));
         }
         if self.data.starts_with(&real) {
-            return Err(FolderRejection::TooWide(name, "the data folder of the gateway"));
+            return Err(FolderRejection::TooWide(
+                name,
+                "the data folder of the gateway",
+            ));
         }
-        if self.home.as_ref().is_some_and(|home| home.starts_with(&real)) {
+        if self
+            .home
+            .as_ref()
+            .is_some_and(|home| home.starts_with(&real))
+        {
             return Err(FolderRejection::TooWide(name, "the home folder"));
         }
         if real.parent().is_none() || SHARED.iter().any(|shared| real == Path::new(shared)) {
-            return Err(FolderRejection::TooWide(name, "folders of other users or of the system"));
+            return Err(FolderRejection::TooWide(
+                name,
+                "folders of other users or of the system",
+            ));
         }
         Ok(Some(real))
     }
@@ -103,9 +120,18 @@ mod tests {
         let check = |path: &Path| rules.check(path.to_str().unwrap());
         assert_eq!(check(&project), Ok(Some(project.clone())));
         assert_eq!(check(&root.join("one")), Ok(None));
-        for path in [&home, &base, &data, &data.join("private"), &project.join("link")] {
+        for path in [
+            &home,
+            &base,
+            &data,
+            &data.join("private"),
+            &project.join("link"),
+        ] {
             assert!(
-                matches!(check(path), Err(FolderRejection::TooWide(..) | FolderRejection::Forbidden(..))),
+                matches!(
+                    check(path),
+                    Err(FolderRejection::TooWide(..) | FolderRejection::Forbidden(..))
+                ),
                 "{}",
                 path.display()
             );
@@ -114,12 +140,21 @@ mod tests {
             assert!(rules.check(path).is_err(), "{path}");
         }
         let error = check(&home).unwrap_err().to_string();
-        assert!(error.contains("the data folder") && error.contains("below it"), "{error}");
+        assert!(
+            error.contains("the data folder") && error.contains("below it"),
+            "{error}"
+        );
         assert_eq!(
             check(&project.join("file")),
-            Err(FolderRejection::Missing(format!("{}/file", project.display())))
+            Err(FolderRejection::Missing(format!(
+                "{}/file",
+                project.display()
+            )))
         );
-        assert!(matches!(check(&project.join("none")), Err(FolderRejection::Missing(_))));
+        assert!(matches!(
+            check(&project.join("none")),
+            Err(FolderRejection::Missing(_))
+        ));
         assert_eq!(rules.check("project"), Err(FolderRejection::Relative));
     }
 }

@@ -29,7 +29,11 @@ impl Holders {
             Access::Editor { former } => {
                 let valid = former.and_then(|former| Some((keys.attach_key(&former.0)?, former)));
                 match valid {
-                    Some((id, text)) => HeldKey { id, text, is_editor: true },
+                    Some((id, text)) => HeldKey {
+                        id,
+                        text,
+                        is_editor: true,
+                    },
                     None => created(keys.create_attach_key(), true)?,
                 }
             }
@@ -53,9 +57,16 @@ impl Holders {
     }
 }
 
-fn created(created: Result<(KeyText, KeyId), KeyStoreError>, is_editor: bool) -> Result<HeldKey, Reply> {
+fn created(
+    created: Result<(KeyText, KeyId), KeyStoreError>,
+    is_editor: bool,
+) -> Result<HeldKey, Reply> {
     let (text, id) = created.map_err(|error| Reply::failed(&error))?;
-    Ok(HeldKey { id, text: Secret(text.expose().to_owned()), is_editor })
+    Ok(HeldKey {
+        id,
+        text: Secret(text.expose().to_owned()),
+        is_editor,
+    })
 }
 
 #[cfg(test)]
@@ -68,7 +79,9 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::store::{Batch, CommitError, MemoryStore, ReadError, Record, RecordStore, RunHeader, Table};
+    use crate::store::{
+        Batch, CommitError, MemoryStore, ReadError, Record, RecordStore, RunHeader, Table,
+    };
     use crate::types::{Ids, Limits};
 
     /// A store that announces each deletion, and waits before it.
@@ -104,7 +117,9 @@ mod tests {
     }
 
     fn editor(former: Option<&Secret>) -> Access {
-        Access::Editor { former: former.cloned() }
+        Access::Editor {
+            former: former.cloned(),
+        }
     }
 
     /// A connection ends while the next one presents the same key.
@@ -113,7 +128,10 @@ mod tests {
         let (begun, begins) = sync_channel(1);
         let (release, released) = sync_channel(1);
         let gate = Mutex::new((begun, released));
-        let store = SlowDeletes { store: MemoryStore::new(Ids::system()), gate };
+        let store = SlowDeletes {
+            store: MemoryStore::new(Ids::system()),
+            gate,
+        };
         let keys = Keys::open(Arc::new(store), Ids::system(), &Limits::default(), None).unwrap();
         let holders = Holders::default();
         let first = holders.hold(&keys, editor(None)).unwrap().unwrap();
@@ -136,7 +154,10 @@ mod tests {
         let keys = Keys::open(store, Ids::system(), &Limits::default(), None).unwrap();
         let holders = Holders::default();
         let first = holders.hold(&keys, editor(None)).unwrap().unwrap();
-        let second = holders.hold(&keys, editor(Some(&first.text))).unwrap().unwrap();
+        let second = holders
+            .hold(&keys, editor(Some(&first.text)))
+            .unwrap()
+            .unwrap();
         assert_eq!(first.text, second.text);
         holders.release(&keys, &first).unwrap();
         assert!(keys.attach_key(&first.text.0).is_some());

@@ -68,11 +68,15 @@ pub(super) enum Reply {
 
 impl Reply {
     pub(super) fn failed(error: &dyn std::error::Error) -> Self {
-        Self::Failed { reason: ErrorChain(error).to_string() }
+        Self::Failed {
+            reason: ErrorChain(error).to_string(),
+        }
     }
 
     pub(super) fn failure(reason: impl Into<String>) -> Self {
-        Self::Failed { reason: reason.into() }
+        Self::Failed {
+            reason: reason.into(),
+        }
     }
 }
 

@@ -52,7 +52,11 @@ struct Shared {
 impl ControlServer {
     /// Starts to accept connections. Must be called on the runtime.
     pub fn start(self, socket: BoundSocket) -> io::Result<()> {
-        let BoundSocket { listener, token, files } = socket;
+        let BoundSocket {
+            listener,
+            token,
+            files,
+        } = socket;
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
         let shutdown = self.shutdown.clone();
@@ -95,14 +99,20 @@ impl Shared {
         let shutdown = self.server.shutdown.clone();
         let peer = stream.peer_cred();
         let (read, write) = stream.into_split();
-        let mut connection =
-            Connection { shared: Arc::clone(&self), lines: BufReader::new(read), write, held: None };
+        let mut connection = Connection {
+            shared: Arc::clone(&self),
+            lines: BufReader::new(read),
+            write,
+            held: None,
+        };
         let first = tokio::select! {
             () = shutdown.drain_started() => return,
             () = evicted.cancelled() => return tracing::debug!("too many connections without a token"),
             first = timeout(STALL_TIMEOUT, connection.check(peer)) => first,
         };
-        let Ok(Ok(Some((access, _guard)))) = first else { return };
+        let Ok(Ok(Some((access, _guard)))) = first else {
+            return;
+        };
         drop(checked);
         let ended = tokio::select! {
             // The clients connect to the next gateway with the same keys.
@@ -114,10 +124,16 @@ impl Shared {
         }
         if let Some(held) = connection.held.take() {
             let released = self.blocking(move |shared| {
-                shared.holders.release(&shared.server.keys, &held).map_err(|error| Reply::failed(&error))
+                shared
+                    .holders
+                    .release(&shared.server.keys, &held)
+                    .map_err(|error| Reply::failed(&error))
             });
             if let Err(Reply::Failed { reason }) = released.await {
-                tracing::warn!(reason, "could not revoke the key of an editor; it expires without use");
+                tracing::warn!(
+                    reason,
+                    "could not revoke the key of an editor; it expires without use"
+                );
             }
         }
     }
@@ -131,8 +147,12 @@ impl Shared {
             return rejected("the control socket is only for the user of the gateway");
         };
         // A process outside of the namespace of the gateway has no pid in it. Agents have one.
-        let Some(pid) = peer.pid().and_then(Pid::from_raw) else { return Ok(()) };
-        let checked = self.blocking(move |_| Ok(descends_from_this_process(pid))).await?;
+        let Some(pid) = peer.pid().and_then(Pid::from_raw) else {
+            return Ok(());
+        };
+        let checked = self
+            .blocking(move |_| Ok(descends_from_this_process(pid)))
+            .await?;
         match checked {
             Ok(false) => Ok(()),
             Ok(true) => {
@@ -155,19 +175,31 @@ impl Shared {
         work: impl FnOnce(&Self) -> Result<T, Reply> + Send + 'static,
     ) -> Result<T, Reply> {
         let shared = Arc::clone(self);
-        let done = self.server.shutdown.spawn_blocking(move || work(&shared)).await;
+        let done = self
+            .server
+            .shutdown
+            .spawn_blocking(move || work(&shared))
+            .await;
         done.unwrap_or_else(|_| Err(Reply::failure("the work was aborted")))
     }
 
     fn grant(&self, key: &KeyId, folder: &str) -> Result<(), Reply> {
         let checked = self.server.rules.check(folder);
-        let Some(real) = checked.map_err(|error| Reply::Rejected { reason: error.to_string() })? else {
+        let Some(real) = checked.map_err(|error| Reply::Rejected {
+            reason: error.to_string(),
+        })?
+        else {
             return Ok(());
         };
-        self.server.keys.grant_folder(key, &real).map_err(|error| match error {
-            GrantError::Store(error) => Reply::failed(&error),
-            error => Reply::Rejected { reason: error.to_string() },
-        })
+        self.server
+            .keys
+            .grant_folder(key, &real)
+            .map_err(|error| match error {
+                GrantError::Store(error) => Reply::failed(&error),
+                error => Reply::Rejected {
+                    reason: error.to_string(),
+                },
+            })
     }
 }
 
@@ -180,13 +212,18 @@ struct Connection {
 
 impl Connection {
     /// Checks the process of the connection, and the token of its first request. `None`: the connection was rejected.
-    async fn check(&mut self, peer: io::Result<UCred>) -> io::Result<Option<(Access, ClientGuard)>> {
+    async fn check(
+        &mut self,
+        peer: io::Result<UCred>,
+    ) -> io::Result<Option<(Access, ClientGuard)>> {
         let checked = self.shared.check_peer(peer).await;
         if let Err(reply) = checked {
             self.reply(&reply).await?;
             return Ok(None);
         }
-        let Some(Request::Hello { token, access }) = self.next().await? else { return Ok(None) };
+        let Some(Request::Hello { token, access }) = self.next().await? else {
+            return Ok(None);
+        };
         let rejection = if !bool::from(token.0.as_bytes().ct_eq(self.shared.token.0.as_bytes())) {
             "the token is wrong".to_owned()
         } else if let Some(guard) = self.shared.server.clients.enter() {
@@ -199,7 +236,10 @@ impl Connection {
     }
 
     async fn run(&mut self, access: Access) -> io::Result<()> {
-        let held = self.shared.blocking(move |shared| shared.holders.hold(&shared.server.keys, access)).await;
+        let held = self
+            .shared
+            .blocking(move |shared| shared.holders.hold(&shared.server.keys, access))
+            .await;
         match held {
             Ok(held) => self.held = held,
             Err(reply) => return self.reply(&reply).await,
@@ -208,14 +248,25 @@ impl Connection {
         while let Some(request) = self.next().await? {
             let reply = match (request, &self.held) {
                 (Request::Hello { .. }, _) => self.welcome(),
-                (Request::Allow { folder }, Some(HeldKey { id, is_editor: true, .. })) => {
+                (
+                    Request::Allow { folder },
+                    Some(HeldKey {
+                        id,
+                        is_editor: true,
+                        ..
+                    }),
+                ) => {
                     let id = id.clone();
-                    let granted = self.shared.blocking(move |shared| shared.grant(&id, &folder));
-                    granted.await.map_or_else(|reply| reply, |()| Reply::Allowed)
+                    let granted = self
+                        .shared
+                        .blocking(move |shared| shared.grant(&id, &folder));
+                    granted
+                        .await
+                        .map_or_else(|reply| reply, |()| Reply::Allowed)
                 }
-                (Request::Allow { .. }, _) => {
-                    Reply::Rejected { reason: "the connection has no key of an editor".to_owned() }
-                }
+                (Request::Allow { .. }, _) => Reply::Rejected {
+                    reason: "the connection has no key of an editor".to_owned(),
+                },
             };
             self.reply(&reply).await?;
         }
@@ -223,15 +274,26 @@ impl Connection {
     }
 
     fn welcome(&self) -> Reply {
-        let ControlServer { url, exits_when_idle, .. } = &self.shared.server;
+        let ControlServer {
+            url,
+            exits_when_idle,
+            ..
+        } = &self.shared.server;
         let key = self.held.as_ref().map(|held| held.text.clone());
-        Reply::Welcome(Welcome { url: url.clone(), key, exits_when_idle: *exits_when_idle })
+        Reply::Welcome(Welcome {
+            url: url.clone(),
+            key,
+            exits_when_idle: *exits_when_idle,
+        })
     }
 
     /// The next request. `None` at the end of the connection.
     async fn next(&mut self) -> io::Result<Option<Request>> {
         let mut line = Vec::new();
-        (&mut self.lines).take(MAX_BYTES as u64).read_until(b'\n', &mut line).await?;
+        (&mut self.lines)
+            .take(MAX_BYTES as u64)
+            .read_until(b'\n', &mut line)
+            .await?;
         if line.is_empty() {
             return Ok(None);
         }

@@ -48,13 +48,20 @@ impl BoundSocket {
         remove(&private.join(SOCKET))?;
         remove(&private.join(TOKEN))?;
         let token = Secret(URL_SAFE_NO_PAD.encode(ids.secret()));
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(private.join(TOKEN))?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(private.join(TOKEN))?;
         file.write_all(token.0.as_bytes())?;
         let (_folder, path) = short_path(private)?;
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(private.join(SOCKET), Permissions::from_mode(0o600))?;
-        Ok(Self { listener, token, files })
+        Ok(Self {
+            listener,
+            token,
+            files,
+        })
     }
 }
 

@@ -34,29 +34,50 @@ pub struct Locked {
 
 impl Conversations {
     fn new(log: EventLog) -> Self {
-        Self { log, locks: Arc::default() }
+        Self {
+            log,
+            locks: Arc::default(),
+        }
     }
 
     /// Waits until no other request uses the conversation.
     pub async fn lock(&self, key: ConversationKey) -> Locked {
-        let lock = Arc::clone(lock_or_abort(self.locks.lock()).entry(key.clone()).or_default());
-        Locked { conversations: self.clone(), key, guard: Some(lock.lock_owned().await) }
+        let lock = Arc::clone(
+            lock_or_abort(self.locks.lock())
+                .entry(key.clone())
+                .or_default(),
+        );
+        Locked {
+            conversations: self.clone(),
+            key,
+            guard: Some(lock.lock_owned().await),
+        }
     }
 
     pub async fn get(&self, key: &ConversationKey) -> Result<Option<Conversation>, ReadError> {
-        Ok(self.log.get(Table::Conversation, key.bytes()).await?.and_then(|value| from_json(&value)))
+        Ok(self
+            .log
+            .get(Table::Conversation, key.bytes())
+            .await?
+            .and_then(|value| from_json(&value)))
     }
 
     /// Removes records whose session no longer exists.
     async fn sweep(&self, sessions: &SessionRegistry) -> Result<(), ReadError> {
         let mut after = None;
         loop {
-            let page = self.log.scan(Table::Conversation, Vec::new(), after, SWEEP_PAGE).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
+            let page = self
+                .log
+                .scan(Table::Conversation, Vec::new(), after, SWEEP_PAGE)
+                .await?;
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
             after = Some(last.clone());
             let mut records = Records::default();
             for (key, value) in &page {
-                let session = from_json::<Conversation>(value).map(|conversation| conversation.session);
+                let session =
+                    from_json::<Conversation>(value).map(|conversation| conversation.session);
                 if let Some(session) = session
                     && !sessions.exists(session).await?
                 {
@@ -91,7 +112,10 @@ impl Drop for Locked {
         let mut locks = lock_or_abort(self.conversations.locks.lock());
         self.guard = None;
         // Only the table has the lock: nobody waits for it.
-        if locks.get(&self.key).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+        if locks
+            .get(&self.key)
+            .is_some_and(|lock| Arc::strong_count(lock) == 1)
+        {
             locks.remove(&self.key);
         }
     }
@@ -101,7 +125,11 @@ impl Drop for Locked {
 pub fn start(sessions: &SessionRegistry) -> Conversations {
     let context = sessions.context();
     let conversations = Conversations::new(context.log.clone());
-    let (sweeper, sessions, shutdown) = (conversations.clone(), sessions.clone(), context.shutdown.clone());
+    let (sweeper, sessions, shutdown) = (
+        conversations.clone(),
+        sessions.clone(),
+        context.shutdown.clone(),
+    );
     context.shutdown.spawn(async move {
         loop {
             tokio::select! {

@@ -19,7 +19,11 @@ impl Digest {
             hash.update([0]);
             hash.update((size as u64).to_be_bytes());
         }
-        Self(hash.finalize()[..16].try_into().expect("a hash has 32 bytes"))
+        Self(
+            hash.finalize()[..16]
+                .try_into()
+                .expect("a hash has 32 bytes"),
+        )
     }
 
     pub const fn bytes(&self) -> &[u8; 16] {
@@ -45,13 +49,27 @@ pub enum Finding {
 /// Clients with a limited context leave out the oldest messages. Therefore, the messages may begin at any known turn.
 pub fn compare(known: &[Digest], messages: &[Digest]) -> Finding {
     if known.is_empty() {
-        return if messages.len() > 1 { Finding::StartedElsewhere } else { Finding::Next { first_new: 0 } };
+        return if messages.len() > 1 {
+            Finding::StartedElsewhere
+        } else {
+            Finding::Next { first_new: 0 }
+        };
     }
-    let continued = (0..known.len()).map(|from| &known[from..]).find(|rest| messages.starts_with(rest));
+    let continued = (0..known.len())
+        .map(|from| &known[from..])
+        .find(|rest| messages.starts_with(rest));
     match continued {
         Some(rest) if rest.len() == messages.len() => Finding::Repeated,
-        Some(rest) => Finding::Next { first_new: rest.len() },
-        None => Finding::Changed { kept: known.iter().zip(messages).take_while(|(a, b)| a == b).count() },
+        Some(rest) => Finding::Next {
+            first_new: rest.len(),
+        },
+        None => Finding::Changed {
+            kept: known
+                .iter()
+                .zip(messages)
+                .take_while(|(a, b)| a == b)
+                .count(),
+        },
     }
 }
 
@@ -61,7 +79,11 @@ mod tests {
 
     #[test]
     fn messages_are_compared_with_turns() {
-        let digests = |text: &str| text.chars().map(|c| Digest::of(&c.to_string(), [])).collect::<Vec<_>>();
+        let digests = |text: &str| {
+            text.chars()
+                .map(|c| Digest::of(&c.to_string(), []))
+                .collect::<Vec<_>>()
+        };
         let next = |first_new| Finding::Next { first_new };
         for (known, messages, expected) in [
             ("", "a", next(0)),
@@ -80,7 +102,11 @@ mod tests {
             ("aa", "aa", Finding::Repeated),
             ("aa", "aaa", next(2)),
         ] {
-            assert_eq!(compare(&digests(known), &digests(messages)), expected, "{known} {messages}");
+            assert_eq!(
+                compare(&digests(known), &digests(messages)),
+                expected,
+                "{known} {messages}"
+            );
         }
     }
 

@@ -26,7 +26,10 @@ impl ConversationKey {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        Self { tenant: by.tenant.clone(), hash: hash.finalize().into() }
+        Self {
+            tenant: by.tenant.clone(),
+            hash: hash.finalize().into(),
+        }
     }
 
     pub(super) fn bytes(&self) -> Vec<u8> {
@@ -123,7 +126,11 @@ pub struct Conversation {
 
 impl Conversation {
     pub const fn new(session: SessionId) -> Self {
-        Self { session, turns: Vec::new(), system: None }
+        Self {
+            session,
+            turns: Vec::new(),
+            system: None,
+        }
     }
 
     pub fn push(&mut self, turn: Turn) {

@@ -63,7 +63,13 @@ fn required<T>(member: Option<T>, name: &str) -> Result<T, Error> {
 impl Agent {
     pub(super) fn new(client: Client, store: Store, sign_in: SignIn, shutdown: Shutdown) -> Self {
         let ids = Ids::system();
-        Self { client, sessions: Sessions::new(store, ids.clone()), ids, shutdown, sign_in }
+        Self {
+            client,
+            sessions: Sessions::new(store, ids.clone()),
+            ids,
+            shutdown,
+            sign_in,
+        }
     }
 
     pub(super) async fn request(&mut self, id: &RawValue, method: &str, params: &RawValue) {
@@ -84,7 +90,9 @@ impl Agent {
 
     /// Handles a notification. Unknown and malformed ones are ignored. Both versions use the same notifications.
     pub(super) fn notification(&self, method: &str, params: &RawValue) {
-        let Ok(params) = parse::<Params>(params) else { return };
+        let Ok(params) = parse::<Params>(params) else {
+            return;
+        };
         let session = match method {
             "session/cancel" => params.session_id.and_then(|id| self.sessions.get(&id).ok()),
             "$/cancel_request" => self.sessions.with_turn_for(&params.request_id.to_string()),
@@ -108,11 +116,14 @@ impl Agent {
         let session = || required(params.session_id.as_deref(), "sessionId");
         match (method, self.client.version) {
             ("authenticate", V1) | ("auth/login", V2) => {
-                self.sign_in.authenticate(&required(params.method_id, "methodId")?)?;
+                self.sign_in
+                    .authenticate(&required(params.method_id, "methodId")?)?;
             }
             ("logout", V1) | ("auth/logout", V2) => self.sign_in.logout()?,
             ("session/list", _) => {
-                let (sessions, next) = self.sessions.page(params.cwd.as_deref(), params.cursor.as_deref())?;
+                let (sessions, next) = self
+                    .sessions
+                    .page(params.cwd.as_deref(), params.cursor.as_deref())?;
                 return Ok(json!({ "sessions": sessions, "nextCursor": next }));
             }
             ("session/close", _) => self.sessions.close(session()?).await?,
@@ -131,7 +142,9 @@ impl Agent {
                 return Ok(json!({ "configOptions": options }));
             }
             ("tool_call/cancel" | "terminal/cancel", V2) => {
-                self.sessions.get(session()?)?.cancel_part(&required(params.part_id, "toolCallId")?)?;
+                self.sessions
+                    .get(session()?)?
+                    .cancel_part(&required(params.part_id, "toolCallId")?)?;
             }
             _ => return Err(Error::method_not_found().data(json!({ "method": method }))),
         }
@@ -146,7 +159,11 @@ impl Agent {
         let (version, is_v2) = (self.client.version.number(), self.client.is_v2());
         let mut capabilities = capabilities[if is_v2 { "v2" } else { "v1" }].take();
         if self.sign_in.required {
-            capabilities["auth"] = if is_v2 { json!({}) } else { json!({ "logout": {} }) };
+            capabilities["auth"] = if is_v2 {
+                json!({})
+            } else {
+                json!({ "logout": {} })
+            };
         }
         Ok(json!({
             "protocolVersion": version,
@@ -159,7 +176,12 @@ impl Agent {
     }
 
     /// Creates or opens a session, and answers the request.
-    async fn set_up(&mut self, id: &RawValue, method: &str, params: &RawValue) -> Result<(), Error> {
+    async fn set_up(
+        &mut self,
+        id: &RawValue,
+        method: &str,
+        params: &RawValue,
+    ) -> Result<(), Error> {
         let session = self.open(method, params).await?;
         let options = session.record().options.clone();
         let mut response = json!({ "configOptions": options.list(&self.client) });
@@ -173,8 +195,7 @@ impl Agent {
         } else {
             response["modes"] = options.modes();
             self.client.answer(id, Ok(response)).await;
-            let update =
-                json!({ "sessionUpdate": "available_commands_update", "availableCommands": commands });
+            let update = json!({ "sessionUpdate": "available_commands_update", "availableCommands": commands });
             self.client.update(&session.id, update).await;
         }
         Ok(())
@@ -227,19 +248,35 @@ impl Agent {
     fn prompt(&mut self, id: &RawValue, params: &RawValue) -> Result<(), Error> {
         // The request's type checks the content blocks.
         parse::<PromptRequest>(params)?;
-        let Params { session_id, prompt, meta, .. } = parse(params)?;
+        let Params {
+            session_id,
+            prompt,
+            meta,
+            ..
+        } = parse(params)?;
         self.sign_in.check()?;
         let session = self.sessions.get(&required(session_id, "sessionId")?)?;
         let begun = session.begin(Some(id));
-        let task = PromptTask { client: self.client.clone(), ids: self.ids.clone(), session };
+        let task = PromptTask {
+            client: self.client.clone(),
+            ids: self.ids.clone(),
+            session,
+        };
         let id = id.to_owned();
-        drop(self.shutdown.spawn(async move { task.play(begun, &id, &prompt, &meta).await }));
+        drop(
+            self.shutdown
+                .spawn(async move { task.play(begun, &id, &prompt, &meta).await }),
+        );
         Ok(())
     }
 }
 
 /// Parses params. Absent params are an empty object, because `session/list` needs none.
 fn parse<T: DeserializeOwned>(params: &RawValue) -> Result<T, Error> {
-    let text = if params.get() == "null" { "{}" } else { params.get() };
+    let text = if params.get() == "null" {
+        "{}"
+    } else {
+        params.get()
+    };
     serde_json::from_str(text).map_err(|error| Error::invalid_params().data(error.to_string()))
 }

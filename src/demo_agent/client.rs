@@ -67,13 +67,21 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(lines: mpsc::Sender<Bytes>) -> Self {
-        Self { version: AcpVersion::V1, capabilities: Arc::default(), lines, pending: Arc::default() }
+        Self {
+            version: AcpVersion::V1,
+            capabilities: Arc::default(),
+            lines,
+            pending: Arc::default(),
+        }
     }
 
     /// Applies the params of `initialize`. The version is the highest supported one that is not above the
     /// requested one. Earlier clones do not change.
     pub(super) fn initialize(&mut self, params: &Value) {
-        if params["protocolVersion"].as_u64().is_some_and(|version| version >= 2) {
+        if params["protocolVersion"]
+            .as_u64()
+            .is_some_and(|version| version >= 2)
+        {
             let offered = &params["capabilities"];
             self.version = AcpVersion::V2;
             // Clients of v2 serve no files and terminals, and show every kind of update.
@@ -96,7 +104,10 @@ impl Client {
     }
 
     pub(super) fn offers(&self, capability: &str) -> bool {
-        !matches!(self.capabilities.pointer(capability), None | Some(Value::Null | Value::Bool(false)))
+        !matches!(
+            self.capabilities.pointer(capability),
+            None | Some(Value::Null | Value::Bool(false))
+        )
     }
 
     pub(super) async fn answer(&self, id: &RawValue, outcome: Result<Value, Error>) {
@@ -109,12 +120,21 @@ impl Client {
 
     /// Sends an update in the version of the connection.
     pub(super) async fn update(&self, session: &str, update: Value) {
-        let update = if self.is_v2() { v2::update(update) } else { update };
-        self.notify("session/update", json!({ "sessionId": session, "update": update })).await;
+        let update = if self.is_v2() {
+            v2::update(update)
+        } else {
+            update
+        };
+        self.notify(
+            "session/update",
+            json!({ "sessionId": session, "update": update }),
+        )
+        .await;
     }
 
     pub(super) async fn notify(&self, method: &str, params: Value) {
-        self.send(jsonrpc::notification(method, &raw(&params))).await;
+        self.send(jsonrpc::notification(method, &raw(&params)))
+            .await;
     }
 
     /// Sends a request to the client. Dropping the future cancels the request, and a late answer is ignored.
@@ -126,7 +146,10 @@ impl Client {
         match answer.await.map_err(|_| Error::internal_error())? {
             Ok(result) => serde_json::from_str(result.get())
                 .map_err(|error| Error::invalid_params().data(error.to_string())),
-            Err(error) => Err(Error::new(i32::try_from(error.code).unwrap_or(-32603), error.message)),
+            Err(error) => Err(Error::new(
+                i32::try_from(error.code).unwrap_or(-32603),
+                error.message,
+            )),
         }
     }
 
@@ -157,7 +180,9 @@ struct RequestGuard<'a> {
 impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
         let id = raw(&self.id.number());
-        let unanswered = lock_or_abort(self.client.pending.lock()).resolve(&id).is_some();
+        let unanswered = lock_or_abort(self.client.pending.lock())
+            .resolve(&id)
+            .is_some();
         if unanswered {
             let line = jsonrpc::notification("$/cancel_request", &raw(&json!({ "requestId": id })));
             // This is optional: if the queue is full, the client's late answer is ignored.

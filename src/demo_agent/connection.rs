@@ -7,7 +7,9 @@ use agent_client_protocol_schema::v1::Error;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
+};
 use tokio::sync::mpsc;
 
 use crate::jsonrpc::{self, Message};
@@ -44,14 +46,24 @@ pub(super) async fn serve(
         written = &mut writing => return written,
         ended = &mut reading => ended?,
     }
-    tokio::time::timeout(SHUTDOWN_GRACE, writing).await.unwrap_or(Ok(()))
+    tokio::time::timeout(SHUTDOWN_GRACE, writing)
+        .await
+        .unwrap_or(Ok(()))
 }
 
-async fn read(mut input: impl AsyncBufRead + Unpin, mut agent: Agent, shutdown: Shutdown) -> io::Result<()> {
+async fn read(
+    mut input: impl AsyncBufRead + Unpin,
+    mut agent: Agent,
+    shutdown: Shutdown,
+) -> io::Result<()> {
     let mut line = Vec::new();
     while read_line(&mut input, &mut line).await? {
         if line.len() as u64 >= LINE_MAX {
-            reject(&agent.client, Error::parse_error().data("the line is too long")).await;
+            reject(
+                &agent.client,
+                Error::parse_error().data("the line is too long"),
+            )
+            .await;
         } else if !line.iter().all(u8::is_ascii_whitespace) {
             receive(&mut agent, &line).await;
         }
@@ -62,14 +74,20 @@ async fn read(mut input: impl AsyncBufRead + Unpin, mut agent: Agent, shutdown: 
 }
 
 /// Reads the next line, or its first [`LINE_MAX`] bytes. Returns false at the end of the input.
-async fn read_line(input: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> io::Result<bool> {
+async fn read_line(
+    input: &mut (impl AsyncBufRead + Unpin),
+    line: &mut Vec<u8>,
+) -> io::Result<bool> {
     line.clear();
     let read = (&mut *input).take(LINE_MAX).read_until(b'\n', line).await?;
     let mut rest = Vec::new();
     let mut complete = (read as u64) < LINE_MAX || line.ends_with(b"\n");
     while !complete {
         rest.clear();
-        let read = (&mut *input).take(LINE_MAX).read_until(b'\n', &mut rest).await?;
+        let read = (&mut *input)
+            .take(LINE_MAX)
+            .read_until(b'\n', &mut rest)
+            .await?;
         complete = read == 0 || rest.ends_with(b"\n");
     }
     Ok(read > 0)
@@ -82,7 +100,11 @@ async fn receive(agent: &mut Agent, line: &[u8]) {
         Ok(Message::Response { id, outcome }) => agent.client.resolve(&id, outcome),
         Err(error) => {
             let is_json = serde_json::from_slice::<IgnoredAny>(line).is_ok();
-            let rejection = if is_json { Error::invalid_request() } else { Error::parse_error() };
+            let rejection = if is_json {
+                Error::invalid_request()
+            } else {
+                Error::parse_error()
+            };
             reject(&agent.client, rejection.data(error.to_string())).await;
         }
     }
@@ -92,7 +114,10 @@ async fn reject(client: &Client, error: Error) {
     client.answer(RawValue::NULL, Err(error)).await;
 }
 
-async fn write(mut output: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Bytes>) -> io::Result<()> {
+async fn write(
+    mut output: impl AsyncWrite + Unpin,
+    mut lines: mpsc::Receiver<Bytes>,
+) -> io::Result<()> {
     while let Some(line) = lines.recv().await {
         output.write_all(&line).await?;
         output.flush().await?;

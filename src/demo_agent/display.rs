@@ -11,7 +11,13 @@ use super::turn::{Step, Turn, text_content, tool_call_update};
 
 impl Turn {
     /// Displays a command line by line, and completes its tool call.
-    pub(super) async fn simulate(&mut self, call: &str, command: &str, lines: &[String], beats: u32) -> Step {
+    pub(super) async fn simulate(
+        &mut self,
+        call: &str,
+        command: &str,
+        lines: &[String],
+        beats: u32,
+    ) -> Step {
         let terminal = if self.client.is_v2() {
             let terminal = self.begin_display(command, false).await?;
             let content = json!({ "type": "terminal", "terminalId": terminal });
@@ -39,7 +45,11 @@ impl Turn {
         if let Some(terminal) = terminal {
             self.end_display(&terminal, json!({ "exitCode": 0 })).await;
         }
-        self.progress(call, json!({ "status": "completed", "rawOutput": { "exitCode": 0 } })).await
+        self.progress(
+            call,
+            json!({ "status": "completed", "rawOutput": { "exitCode": 0 } }),
+        )
+        .await
     }
 
     /// Displays a terminal of the agent. The end of the turn ends it, if the scene has not done so.

@@ -35,23 +35,33 @@ impl History {
         match update["sessionUpdate"].as_str() {
             Some("agent_message_chunk" | "agent_thought_chunk") => {
                 let open = self.updates.last_mut();
-                let open = open.filter(|last| same(last, "sessionUpdate") && same(last, "messageId"));
+                let open =
+                    open.filter(|last| same(last, "sessionUpdate") && same(last, "messageId"));
                 if !open.is_some_and(|open| join(open, update)) {
                     self.updates.push(update.clone());
                 }
             }
             Some("tool_call") => self.updates.push(update.clone()),
             Some("tool_call_update") => {
-                let call = self.updates.iter_mut().rfind(|earlier| same(earlier, "toolCallId"));
+                let call = self
+                    .updates
+                    .iter_mut()
+                    .rfind(|earlier| same(earlier, "toolCallId"));
                 if let (Some(call), Some(changes)) = (call, update.as_object()) {
-                    for (member, value) in changes.iter().filter(|(member, _)| *member != "sessionUpdate") {
+                    for (member, value) in changes
+                        .iter()
+                        .filter(|(member, _)| *member != "sessionUpdate")
+                    {
                         call[member.as_str()] = value.clone();
                     }
                 }
             }
             Some("plan") => {
                 let turn = self.updates.iter().rposition(is_prompt).unwrap_or(0);
-                match self.updates[turn..].iter_mut().find(|earlier| same(earlier, "sessionUpdate")) {
+                match self.updates[turn..]
+                    .iter_mut()
+                    .find(|earlier| same(earlier, "sessionUpdate"))
+                {
                     Some(plan) => *plan = update.clone(),
                     None => self.updates.push(update.clone()),
                 }
@@ -72,12 +82,20 @@ impl History {
 
     /// The prompts of the user, last first.
     pub(super) fn prompts(&self) -> impl Iterator<Item = &str> {
-        self.updates.iter().rev().filter(|update| is_prompt(update)).filter_map(text_of)
+        self.updates
+            .iter()
+            .rev()
+            .filter(|update| is_prompt(update))
+            .filter_map(text_of)
     }
 
     /// Drops the oldest turn. Returns false if only one is left.
     pub(super) fn drop_oldest_turn(&mut self) -> bool {
-        let answer = self.updates.iter().position(|update| !is_prompt(update)).unwrap_or(self.updates.len());
+        let answer = self
+            .updates
+            .iter()
+            .position(|update| !is_prompt(update))
+            .unwrap_or(self.updates.len());
         let next = self.updates[answer..].iter().position(is_prompt);
         if let Some(next) = next {
             self.updates.drain(..answer + next);
@@ -102,7 +120,8 @@ fn text_of(update: &Value) -> Option<&str> {
 
 /// Appends the text of a chunk to an earlier chunk. Returns false if one of them is not text.
 fn join(earlier: &mut Value, chunk: &Value) -> bool {
-    let (Some(Value::String(text)), Some(more)) = (earlier.pointer_mut("/content/text"), text_of(chunk))
+    let (Some(Value::String(text)), Some(more)) =
+        (earlier.pointer_mut("/content/text"), text_of(chunk))
     else {
         return false;
     };
@@ -111,8 +130,15 @@ fn join(earlier: &mut Value, chunk: &Value) -> bool {
 }
 
 fn truncate_block(block: &Value) -> Value {
-    let size = |pointer| block.pointer(pointer).and_then(Value::as_str).map_or(0, str::len);
-    let bytes = size("/data").max(size("/resource/text")).max(size("/resource/blob"));
+    let size = |pointer| {
+        block
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .map_or(0, str::len)
+    };
+    let bytes = size("/data")
+        .max(size("/resource/text"))
+        .max(size("/resource/blob"));
     let text = match (block["text"].as_str(), block["type"].as_str()) {
         (Some(text), _) if text.len() > MAX_BLOCK_BYTES => excerpt(text, MAX_BLOCK_BYTES / 4),
         (None, Some(kind)) if bytes > MAX_BLOCK_BYTES => {
@@ -152,9 +178,16 @@ mod tests {
         ] {
             history.push(&update);
         }
-        let kinds: Vec<_> = history.updates().iter().map(|update| &update["sessionUpdate"]).collect();
+        let kinds: Vec<_> = history
+            .updates()
+            .iter()
+            .map(|update| &update["sessionUpdate"])
+            .collect();
         let message = "agent_message_chunk";
-        assert_eq!(kinds, ["user_message_chunk", message, "plan", "tool_call", message]);
+        assert_eq!(
+            kinds,
+            ["user_message_chunk", message, "plan", "tool_call", message]
+        );
         assert_eq!(text_of(&history.updates()[1]), Some("ab"));
         assert_eq!(history.updates()[3]["status"], "completed");
     }
@@ -174,11 +207,16 @@ mod tests {
 
     #[test]
     fn large_blocks_are_replaced_by_notes() {
-        let image =
-            json!({ "type": "image", "mimeType": "image/png", "data": "x".repeat(MAX_BLOCK_BYTES + 1) });
-        assert_eq!(truncate_block(&image)["text"], "[image of 65537 bytes, not kept by the demo]");
+        let image = json!({ "type": "image", "mimeType": "image/png", "data": "x".repeat(MAX_BLOCK_BYTES + 1) });
+        assert_eq!(
+            truncate_block(&image)["text"],
+            "[image of 65537 bytes, not kept by the demo]"
+        );
         let long = truncate_block(&text(&"x".repeat(MAX_BLOCK_BYTES + 1)));
-        assert_eq!(long["text"].as_str().unwrap().chars().count(), MAX_BLOCK_BYTES / 4 + 1);
+        assert_eq!(
+            long["text"].as_str().unwrap().chars().count(),
+            MAX_BLOCK_BYTES / 4 + 1
+        );
         assert_eq!(truncate_block(&text("short")), text("short"));
     }
 }

@@ -43,16 +43,26 @@ use store::Store;
 
 /// Serves ACP on stdin and stdout until stdin ends.
 pub fn main() -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_time().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => return report_error(&error),
     };
     let folder = state_folder();
-    let sign_in =
-        SignIn::new(variable("ACP_DEMO_SIGN_IN").is_some_and(|value| value == "required"), folder.clone());
+    let sign_in = SignIn::new(
+        variable("ACP_DEMO_SIGN_IN").is_some_and(|value| value == "required"),
+        folder.clone(),
+    );
     let store = Store::new(folder);
     let served = pipes().and_then(|(stdin, stdout)| {
-        runtime.block_on(connection::serve(BufReader::with_capacity(64 << 10, stdin), stdout, store, sign_in))
+        runtime.block_on(connection::serve(
+            BufReader::with_capacity(64 << 10, stdin),
+            stdout,
+            store,
+            sign_in,
+        ))
     });
     // The shutdown does not wait for blocked stdio, because a client may have stopped reading.
     runtime.shutdown_background();
@@ -75,7 +85,10 @@ pub fn sign_in() -> ExitCode {
 /// Stdin and stdout without the buffers of the standard library, so that a line is one write.
 fn pipes() -> std::io::Result<(File, File)> {
     let open = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map(|fd| File::from_std(fd.into()));
-    Ok((open(std::io::stdin().as_fd())?, open(std::io::stdout().as_fd())?))
+    Ok((
+        open(std::io::stdin().as_fd())?,
+        open(std::io::stdout().as_fd())?,
+    ))
 }
 
 fn report_error(error: &std::io::Error) -> ExitCode {
@@ -86,7 +99,11 @@ fn report_error(error: &std::io::Error) -> ExitCode {
 
 /// The directory in which sessions are stored. Without a HOME they exist only in memory.
 fn state_folder() -> Option<PathBuf> {
-    let folder = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = |name: &str| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     folder("XDG_STATE_HOME")
         .map(|state| state.join("acp-gateway-demo"))
         .or_else(|| folder("HOME").map(|home| home.join(".acp-gateway-demo")))

@@ -13,7 +13,8 @@ pub(super) const MODE: &str = "mode";
 
 /// The options with their default values, in the form of v1.
 static OPTIONS: LazyLock<Vec<Value>> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("options.json")).expect("the file is JSON: each test reads it")
+    serde_json::from_str(include_str!("options.json"))
+        .expect("the file is JSON: each test reads it")
 });
 
 /// The values that differ from the defaults, by the id of the option.
@@ -33,8 +34,12 @@ impl Options {
 
     /// The name of the selected value of an option.
     pub(super) fn selected_name(&self, option: &str) -> &str {
-        let selected = values(option).iter().find(|value| value["value"] == *self.value(option));
-        selected.and_then(|value| value["name"].as_str()).unwrap_or_default()
+        let selected = values(option)
+            .iter()
+            .find(|value| value["value"] == *self.value(option));
+        selected
+            .and_then(|value| value["name"].as_str())
+            .unwrap_or_default()
     }
 
     pub(super) fn set(&mut self, option: &str, value: &Value) -> Result<(), Error> {
@@ -43,7 +48,9 @@ impl Options {
         };
         let valid = match known["type"].as_str() {
             Some("boolean") => value.is_boolean(),
-            _ => values(option).iter().any(|choice| choice["value"] == *value),
+            _ => values(option)
+                .iter()
+                .any(|choice| choice["value"] == *value),
         };
         if !valid {
             return Err(Error::invalid_params().data("the option has no such value"));
@@ -60,7 +67,10 @@ impl Options {
             _ => option["type"] != "boolean" || client.offers(BOOLEAN_OPTIONS),
         });
         for option in &mut options {
-            let id = option.as_object_mut().and_then(|members| members.remove("id")).unwrap_or_default();
+            let id = option
+                .as_object_mut()
+                .and_then(|members| members.remove("id"))
+                .unwrap_or_default();
             option["currentValue"] = self.value(id.as_str().unwrap_or_default()).clone();
             option[client.version.config_option_id_key()] = id;
         }
@@ -94,5 +104,7 @@ fn definition(option: &str) -> Option<&'static Value> {
 }
 
 fn values(option: &str) -> &'static [Value] {
-    definition(option).and_then(|known| known["options"].as_array()).map_or(&[], Vec::as_slice)
+    definition(option)
+        .and_then(|known| known["options"].as_array())
+        .map_or(&[], Vec::as_slice)
 }

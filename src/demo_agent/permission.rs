@@ -26,7 +26,13 @@ impl Turn {
             (_, known) => known,
         };
         if let Some(granted) = decided {
-            return Ok((id, Permission { granted, always: false }));
+            return Ok((
+                id,
+                Permission {
+                    granted,
+                    always: false,
+                },
+            ));
         }
         let permission = self.ask(&id, call).await?;
         if permission.always {
@@ -51,13 +57,19 @@ impl Turn {
             json!({ "toolCall": call, "options": options })
         };
         // An error of the client does not allow anything.
-        let answer = self.request("session/request_permission", params).await?.unwrap_or_default();
+        let answer = self
+            .request("session/request_permission", params)
+            .await?
+            .unwrap_or_default();
         let outcome = &answer["outcome"];
         if outcome["outcome"] == "cancelled" {
             return Err(Stop::CANCELLED);
         }
         let option = outcome["optionId"].as_str().unwrap_or_default();
-        Ok(Permission { granted: option.starts_with("allow_"), always: option.ends_with("_always") })
+        Ok(Permission {
+            granted: option.starts_with("allow_"),
+            always: option.ends_with("_always"),
+        })
     }
 
     /// The reason for a denial, for the begin of a sentence.

@@ -48,19 +48,26 @@ impl PromptTask {
             Err(error) => return self.client.answer(id, Err(error)).await,
         };
         if self.client.is_v2() {
-            self.client.answer(id, Ok(json!({ "messageId": message }))).await;
-            let user = json!({ "sessionUpdate": "user_message", "messageId": message, "content": prompt });
+            self.client
+                .answer(id, Ok(json!({ "messageId": message })))
+                .await;
+            let user =
+                json!({ "sessionUpdate": "user_message", "messageId": message, "content": prompt });
             turn.show(user).await;
             turn.show_state("running").await;
         }
         let outcome = scenes::play(&mut turn, prompt, number, meta).await;
-        let (late_updates, wake_after) = (std::mem::take(&mut turn.late_updates), turn.background_work_after);
+        let (late_updates, wake_after) = (
+            std::mem::take(&mut turn.late_updates),
+            turn.background_work_after,
+        );
         // The turn ends before the client reads so, because the client may send the next prompt at once.
         drop(turn);
         if self.client.is_v2() {
             self.report_idle(outcome).await;
         } else {
-            let result = outcome.map(|(reason, usage)| json!({ "stopReason": reason, "usage": usage }));
+            let result =
+                outcome.map(|(reason, usage)| json!({ "stopReason": reason, "usage": usage }));
             self.client.answer(id, result).await;
         }
         for update in late_updates {
@@ -78,7 +85,9 @@ impl PromptTask {
             () = self.session.wait_retired() => return,
             () = tokio::time::sleep(time) => {}
         }
-        let Some((running, answered)) = self.session.begin(None) else { return };
+        let Some((running, answered)) = self.session.begin(None) else {
+            return;
+        };
         let mut turn = self.turn(running);
         turn.show_state("running").await;
         let outcome = scenes::play_background_work(&mut turn).await;

@@ -35,8 +35,14 @@ impl Workspace {
         if !self.cwd.is_absolute() {
             return Err(Error::invalid_params().data("cwd must be an absolute path"));
         }
-        if !self.additional_directories.iter().all(|directory| directory.is_absolute()) {
-            return Err(Error::invalid_params().data("additionalDirectories must be absolute paths"));
+        if !self
+            .additional_directories
+            .iter()
+            .all(|directory| directory.is_absolute())
+        {
+            return Err(
+                Error::invalid_params().data("additionalDirectories must be absolute paths")
+            );
         }
         Ok(())
     }
@@ -57,7 +63,8 @@ pub(super) struct Entry {
 impl Entry {
     /// The update about the title and the time of the last change.
     pub(super) fn info_update(&self) -> Value {
-        let mut update = json!({ "sessionUpdate": "session_info_update", "updatedAt": self.updated_at });
+        let mut update =
+            json!({ "sessionUpdate": "session_info_update", "updatedAt": self.updated_at });
         if let Some(title) = &self.title {
             update["title"] = json!(title);
         }
@@ -83,7 +90,12 @@ pub(super) struct Record {
 impl Record {
     pub(super) fn new(session_id: String, workspace: Workspace, now: Timestamp) -> Self {
         Self {
-            entry: Entry { session_id, workspace, title: None, updated_at: now },
+            entry: Entry {
+                session_id,
+                workspace,
+                title: None,
+                updated_at: now,
+            },
             options: Options::default(),
             grants: BTreeMap::new(),
             turns: 0,

@@ -57,7 +57,9 @@ impl Session {
         let value = change(&mut record);
         match self.store.save(&mut record) {
             Ok(()) => Ok(value),
-            Err(error) => Err(Error::internal_error().data(format!("could not save the session: {error}"))),
+            Err(error) => {
+                Err(Error::internal_error().data(format!("could not save the session: {error}")))
+            }
         }
     }
 
@@ -68,7 +70,10 @@ impl Session {
     }
 
     /// Begins a turn. Returns `None` if one runs. The caller drops the guard after the answer to the turn.
-    pub(super) fn begin(self: &Arc<Self>, request: Option<&RawValue>) -> Option<(Running, DropGuard)> {
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        request: Option<&RawValue>,
+    ) -> Option<(Running, DropGuard)> {
         let mut slot = self.slot();
         if slot.running.is_some() {
             return None;
@@ -76,7 +81,13 @@ impl Session {
         let (cancel, answered) = (CancellationToken::new(), CancellationToken::new());
         slot.running = Some((request.map(ToOwned::to_owned), cancel.clone()));
         slot.answered = Some(answered.clone());
-        Some((Running { session: Arc::clone(self), cancel }, answered.drop_guard()))
+        Some((
+            Running {
+                session: Arc::clone(self),
+                cancel,
+            },
+            answered.drop_guard(),
+        ))
     }
 
     pub(super) fn busy(&self) -> bool {
@@ -85,7 +96,10 @@ impl Session {
 
     /// Whether the running turn answers the request with this id.
     pub(super) fn answers_request(&self, request: &str) -> bool {
-        self.slot().running.as_ref().is_some_and(|(id, _)| id.as_ref().is_some_and(|id| id.get() == request))
+        self.slot()
+            .running
+            .as_ref()
+            .is_some_and(|(id, _)| id.as_ref().is_some_and(|id| id.get() == request))
     }
 
     /// Waits for the end of the agent's work without a prompt.
@@ -137,7 +151,8 @@ impl Session {
     /// Cancels a part of the turn.
     pub(super) fn cancel_part(&self, id: &str) -> Result<(), Error> {
         let part = self.slot().parts.remove(id);
-        let unknown = || Error::invalid_params().data("it has ended, or cannot be cancelled by itself");
+        let unknown =
+            || Error::invalid_params().data("it has ended, or cannot be cancelled by itself");
         part.map(|part| part.cancel()).ok_or_else(unknown)
     }
 

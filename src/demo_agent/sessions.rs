@@ -26,7 +26,11 @@ pub(super) struct Sessions {
 
 impl Sessions {
     pub(super) fn new(store: Store, ids: Ids) -> Self {
-        Self { store: Arc::new(store), ids, open: HashMap::new() }
+        Self {
+            store: Arc::new(store),
+            ids,
+            open: HashMap::new(),
+        }
     }
 
     /// Creates a session and stores it before it returns.
@@ -58,12 +62,18 @@ impl Sessions {
 
     /// Returns an open session. A session that is only on disk must be loaded or resumed first.
     pub(super) fn get(&self, id: &str) -> Result<Arc<Session>, Error> {
-        self.open.get(id).cloned().ok_or_else(|| Error::session_not_found(id.to_owned()))
+        self.open
+            .get(id)
+            .cloned()
+            .ok_or_else(|| Error::session_not_found(id.to_owned()))
     }
 
     /// The session whose turn answers the request with this id.
     pub(super) fn with_turn_for(&self, request: &str) -> Option<Arc<Session>> {
-        self.open.values().find(|session| session.answers_request(request)).cloned()
+        self.open
+            .values()
+            .find(|session| session.answers_request(request))
+            .cloned()
     }
 
     pub(super) async fn close(&mut self, id: &str) -> Result<(), Error> {
@@ -77,7 +87,8 @@ impl Sessions {
         if let Some(session) = self.open.remove(id) {
             session.stop().await;
         }
-        let failed = |error| Error::internal_error().data(format!("could not delete the session: {error}"));
+        let failed =
+            |error| Error::internal_error().data(format!("could not delete the session: {error}"));
         self.store.delete(id).map_err(failed)
     }
 
@@ -99,7 +110,8 @@ impl Sessions {
                 .split_once('-')
                 .and_then(|(millis, id)| Some((millis.parse::<i64>().ok()?, id)))
                 .ok_or_else(|| Error::invalid_params().data("not a cursor of this list"))?;
-            entries.retain(|entry| (entry.updated_at.as_millis(), &*entry.session_id) < (millis, id));
+            entries
+                .retain(|entry| (entry.updated_at.as_millis(), &*entry.session_id) < (millis, id));
         }
         let more = entries.len() > PAGE_SIZE;
         entries.truncate(PAGE_SIZE);
@@ -110,19 +122,25 @@ impl Sessions {
 
     fn record(&self, id: &str) -> Result<Record, Error> {
         let here = || self.open.get(id).map(|session| session.record().clone());
-        self.store.load(id).or_else(here).ok_or_else(|| Error::session_not_found(id.to_owned()))
+        self.store
+            .load(id)
+            .or_else(here)
+            .ok_or_else(|| Error::session_not_found(id.to_owned()))
     }
 
     /// Opens a session and stores it for the first time.
     fn save_and_open(&mut self, record: Record) -> Result<Arc<Session>, Error> {
-        self.store.prune().map_err(|error| Error::internal_error().data(error.to_string()))?;
+        self.store
+            .prune()
+            .map_err(|error| Error::internal_error().data(error.to_string()))?;
         let session = self.open(record)?;
         session.change(|_| ())?;
         Ok(session)
     }
 
     fn open(&mut self, record: Record) -> Result<Arc<Session>, Error> {
-        if self.open.len() >= MAX_OPEN_SESSIONS && !self.open.contains_key(&record.entry.session_id) {
+        if self.open.len() >= MAX_OPEN_SESSIONS && !self.open.contains_key(&record.entry.session_id)
+        {
             return Err(Error::internal_error().data("too many open sessions: close one first"));
         }
         let session = Arc::new(Session::new(record, Arc::clone(&self.store)));

@@ -75,7 +75,11 @@ impl SignIn {
             Some(mark) => mark.exists(),
             None => self.here.load(Ordering::Relaxed),
         };
-        if signed_in || !self.required { Ok(()) } else { Err(Error::auth_required()) }
+        if signed_in || !self.required {
+            Ok(())
+        } else {
+            Err(Error::auth_required())
+        }
     }
 
     pub(super) fn authenticate(&self, method: &str) -> Result<(), Error> {
@@ -98,9 +102,14 @@ impl SignIn {
 
     fn record_sign_in(&self) -> io::Result<()> {
         self.here.store(true, Ordering::Relaxed);
-        let Some(mark) = &self.marker_file else { return Ok(()) };
+        let Some(mark) = &self.marker_file else {
+            return Ok(());
+        };
         if let Some(folder) = mark.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)?;
         }
         fs::write(mark, "")
     }
@@ -115,10 +124,14 @@ pub(super) fn at_terminal(folder: Option<PathBuf>, word: &str) -> io::Result<boo
     let stdin = io::stdin();
     let mut stdout = io::stdout();
     if !stdin.is_terminal() {
-        return Err(io::Error::other("stdin is not a terminal: run the sign-in in a terminal"));
+        return Err(io::Error::other(
+            "stdin is not a terminal: run the sign-in in a terminal",
+        ));
     }
     if folder.is_none() {
-        return Err(io::Error::other("HOME is not set, so the sign-in cannot be saved"));
+        return Err(io::Error::other(
+            "HOME is not set, so the sign-in cannot be saved",
+        ));
     }
     let right = ask(&mut stdin.lock(), &mut stdout, word)?;
     if right {
@@ -131,7 +144,10 @@ pub(super) fn at_terminal(folder: Option<PathBuf>, word: &str) -> io::Result<boo
 /// Whether the user entered the word within the allowed tries.
 fn ask(input: &mut impl BufRead, output: &mut impl Write, word: &str) -> io::Result<bool> {
     for _ in 0..MAX_TRIES {
-        write!(output, "Type the word \"{word}\" to sign in to the demo agent: ")?;
+        write!(
+            output,
+            "Type the word \"{word}\" to sign in to the demo agent: "
+        )?;
         output.flush()?;
         let mut line = String::new();
         if input.by_ref().take(LINE_MAX).read_line(&mut line)? == 0 {
@@ -163,7 +179,10 @@ mod tests {
         let one = SignIn::new(true, Some(folder.path().join("state")));
         let other = SignIn::new(true, Some(folder.path().join("state")));
         assert_eq!(one.check().unwrap_err().code, ErrorCode::AuthRequired);
-        assert_eq!(one.authenticate(BY_TERMINAL).unwrap_err().code, ErrorCode::InvalidParams);
+        assert_eq!(
+            one.authenticate(BY_TERMINAL).unwrap_err().code,
+            ErrorCode::InvalidParams
+        );
         one.authenticate(BY_CALL).unwrap();
         assert_eq!(other.check(), Ok(()));
         other.logout().unwrap();
@@ -174,16 +193,31 @@ mod tests {
     #[test]
     fn sign_in_is_optional_by_default() {
         let sign_in = SignIn::new(false, None);
-        assert_eq!((sign_in.check(), sign_in.methods(&client(&json!({}))).len()), (Ok(()), 0));
-        assert_eq!(sign_in.authenticate(BY_CALL).unwrap_err().code, ErrorCode::InvalidParams);
-        assert_eq!(sign_in.logout().unwrap_err().code, ErrorCode::MethodNotFound);
+        assert_eq!(
+            (sign_in.check(), sign_in.methods(&client(&json!({}))).len()),
+            (Ok(()), 0)
+        );
+        assert_eq!(
+            sign_in.authenticate(BY_CALL).unwrap_err().code,
+            ErrorCode::InvalidParams
+        );
+        assert_eq!(
+            sign_in.logout().unwrap_err().code,
+            ErrorCode::MethodNotFound
+        );
     }
 
     #[test]
     fn terminal_method_requires_client_support() {
         let sign_in = SignIn::new(true, None);
-        let methods = |terminal: bool| sign_in.methods(&client(&json!({ "auth": { "terminal": terminal } })));
-        let ids = |methods: Vec<Value>| methods.iter().map(|method| method["id"].clone()).collect::<Vec<_>>();
+        let methods =
+            |terminal: bool| sign_in.methods(&client(&json!({ "auth": { "terminal": terminal } })));
+        let ids = |methods: Vec<Value>| {
+            methods
+                .iter()
+                .map(|method| method["id"].clone())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(ids(methods(false)), [BY_CALL]);
         assert_eq!(ids(methods(true)), [BY_CALL, BY_TERMINAL]);
     }

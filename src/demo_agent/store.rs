@@ -24,18 +24,29 @@ pub(super) struct Store {
 
 impl Store {
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
-        Self { folder, max: SESSIONS_MAX, writes: AtomicU64::new(0) }
+        Self {
+            folder,
+            max: SESSIONS_MAX,
+            writes: AtomicU64::new(0),
+        }
     }
 
     /// Writes a session. A history that is too large loses its oldest turns.
     pub(super) fn save(&self, record: &mut Record) -> io::Result<()> {
-        let Some(folder) = &self.folder else { return Ok(()) };
-        let Some(path) = self.path(&record.entry.session_id) else { return Ok(()) };
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        let Some(path) = self.path(&record.entry.session_id) else {
+            return Ok(());
+        };
         let mut bytes = serde_json::to_vec(record)?;
         while bytes.len() > FILE_MAX && record.history.drop_oldest_turn() {
             bytes = serde_json::to_vec(record)?;
         }
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
         let number = self.writes.fetch_add(1, Ordering::Relaxed);
         let draft = path.with_extension(format!("{}-{number}.draft", std::process::id()));
         let written = write_new(&draft, &bytes).and_then(|()| fs::rename(&draft, &path));
@@ -52,7 +63,9 @@ impl Store {
     }
 
     pub(super) fn delete(&self, id: &str) -> io::Result<()> {
-        let Some(path) = self.path(id) else { return Ok(()) };
+        let Some(path) = self.path(id) else {
+            return Ok(());
+        };
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -74,21 +87,36 @@ impl Store {
         let mut files: Vec<_> = self
             .files()
             .filter_map(|file| {
-                Some((file.metadata().and_then(|metadata| metadata.modified()).ok()?, file.path()))
+                Some((
+                    file.metadata()
+                        .and_then(|metadata| metadata.modified())
+                        .ok()?,
+                    file.path(),
+                ))
             })
             .collect();
         let surplus = (files.len() + 1).saturating_sub(self.max);
         files.sort();
-        files.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path))
+        files
+            .iter()
+            .take(surplus)
+            .try_for_each(|(_, path)| fs::remove_file(path))
     }
 
     fn files(&self) -> impl Iterator<Item = fs::DirEntry> {
-        let files = self.folder.as_ref().and_then(|folder| fs::read_dir(folder).ok());
+        let files = self
+            .folder
+            .as_ref()
+            .and_then(|folder| fs::read_dir(folder).ok());
         files
             .into_iter()
             .flatten()
             .filter_map(Result::ok)
-            .filter(|file| file.path().extension().is_some_and(|extension| extension == "json"))
+            .filter(|file| {
+                file.path()
+                    .extension()
+                    .is_some_and(|extension| extension == "json")
+            })
     }
 
     /// The file of a session. Only ids in the format of this agent have one, so that no id can name another path.
@@ -99,7 +127,11 @@ impl Store {
 }
 
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(bytes)
 }
 
@@ -112,7 +144,10 @@ mod tests {
     use crate::types::Ids;
 
     fn record(ids: &Ids) -> Record {
-        let workspace = Workspace { cwd: "/w".into(), ..Workspace::default() };
+        let workspace = Workspace {
+            cwd: "/w".into(),
+            ..Workspace::default()
+        };
         Record::new(ids.session().to_string(), workspace, ids.now())
     }
 
@@ -141,23 +176,36 @@ mod tests {
     #[test]
     fn oversized_store_drops_the_oldest() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store { max: 20, ..Store::new(Some(folder.path().to_owned())) };
+        let store = Store {
+            max: 20,
+            ..Store::new(Some(folder.path().to_owned()))
+        };
         let ids = Ids::system();
         let mut long = record(&ids);
         for turn in 0..20 {
             let prompt = [text(&format!("{turn} {}", "x".repeat(60 << 10)))];
             long.history.prompt(&prompt, &format!("u{turn}"));
-            long.history.push(&json!({ "sessionUpdate": "plan", "entries": [] }));
+            long.history
+                .push(&json!({ "sessionUpdate": "plan", "entries": [] }));
         }
         store.save(&mut long).unwrap();
-        let bytes = fs::metadata(store.path(&long.entry.session_id).unwrap()).unwrap().len();
-        assert!(bytes <= FILE_MAX as u64 && bytes > FILE_MAX as u64 / 2, "{bytes}");
+        let bytes = fs::metadata(store.path(&long.entry.session_id).unwrap())
+            .unwrap()
+            .len();
+        assert!(
+            bytes <= FILE_MAX as u64 && bytes > FILE_MAX as u64 / 2,
+            "{bytes}"
+        );
 
         for _ in 0..store.max + 2 {
             store.prune().unwrap();
             store.save(&mut record(&ids)).unwrap();
         }
         assert_eq!(store.list().len(), store.max);
-        assert_eq!(store.load(&long.entry.session_id), None, "the oldest went first");
+        assert_eq!(
+            store.load(&long.entry.session_id),
+            None,
+            "the oldest went first"
+        );
     }
 }

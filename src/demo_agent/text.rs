@@ -11,9 +11,14 @@ pub(super) fn pieces(text: &str) -> Vec<String> {
 
 /// At most `max` characters, truncated after a word if possible.
 pub(super) fn excerpt(text: &str, max: usize) -> String {
-    let Some((end, _)) = text.char_indices().nth(max) else { return text.to_owned() };
+    let Some((end, _)) = text.char_indices().nth(max) else {
+        return text.to_owned();
+    };
     let cut = &text[..end];
-    let cut = cut.rfind(char::is_whitespace).filter(|at| *at > end / 2).map_or(cut, |at| &cut[..at]);
+    let cut = cut
+        .rfind(char::is_whitespace)
+        .filter(|at| *at > end / 2)
+        .map_or(cut, |at| &cut[..at]);
     format!("{}…", cut.trim_end())
 }
 
@@ -28,7 +33,8 @@ pub(super) fn one_line(text: &str, max: usize) -> String {
 pub(super) fn quoted(text: &str, max: usize) -> String {
     let mut quoted = String::from("“");
     for letter in one_line(text, max).chars() {
-        if letter.is_ascii_punctuation() && !matches!(letter, '.' | ',' | '?' | ':' | ';' | '\'' | '"' | '/')
+        if letter.is_ascii_punctuation()
+            && !matches!(letter, '.' | ',' | '?' | ':' | ';' | '\'' | '"' | '/')
         {
             quoted.push('\\');
         }
@@ -58,7 +64,11 @@ pub(super) fn words(line: &str) -> Vec<String> {
 
 /// A fenced block in markdown whose content cannot close it.
 pub(super) fn fenced(language: &str, text: &str) -> String {
-    let longest = text.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
+    let longest = text
+        .split(|letter| letter != '`')
+        .map(str::len)
+        .max()
+        .unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     format!("{fence}{language}\n{}\n{fence}", text.trim_end())
 }
@@ -70,7 +80,11 @@ pub(super) fn number(input: &str, default: u32, max: u32) -> u32 {
 
 /// The client's error for a rejected request, as text in markdown.
 pub(super) fn error_text(error: &Error) -> String {
-    format!("{} ({})", quoted(&error.message, 200), i32::from(error.code))
+    format!(
+        "{} ({})",
+        quoted(&error.message, 200),
+        i32::from(error.code)
+    )
 }
 
 #[cfg(test)]
@@ -79,7 +93,14 @@ mod tests {
 
     #[test]
     fn pieces_lose_nothing() {
-        for text in ["", " ", "one", "one two three four five", "# A\n\n- ü 😀 c\n", "\n\n\n\n"] {
+        for text in [
+            "",
+            " ",
+            "one",
+            "one two three four five",
+            "# A\n\n- ü 😀 c\n",
+            "\n\n\n\n",
+        ] {
             assert_eq!(pieces(text).concat(), text);
             assert!(pieces(text).iter().all(|piece| !piece.is_empty()));
         }

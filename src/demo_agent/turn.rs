@@ -96,16 +96,25 @@ impl Turn {
 
     /// Ends open steps, reports the usage, and sets a title if the session has none. Returns the stop reason
     /// and the tokens of the turn.
-    pub(super) async fn end(&mut self, played: Step, prompt: &str) -> Result<(&'static str, Value), Error> {
+    pub(super) async fn end(
+        &mut self,
+        played: Step,
+        prompt: &str,
+    ) -> Result<(&'static str, Value), Error> {
         for terminal in std::mem::take(&mut self.terminals) {
             let params = json!({ "sessionId": self.session().id, "terminalId": terminal });
             // A client that does not answer keeps the terminal until the session ends.
             drop(
-                tokio::time::timeout(RELEASE_TIMEOUT, self.client.request("terminal/release", params)).await,
+                tokio::time::timeout(
+                    RELEASE_TIMEOUT,
+                    self.client.request("terminal/release", params),
+                )
+                .await,
             );
         }
         for terminal in std::mem::take(&mut self.displays) {
-            self.end_display(&terminal, json!({ "signal": "SIGTERM" })).await;
+            self.end_display(&terminal, json!({ "signal": "SIGTERM" }))
+                .await;
         }
         for call in std::mem::take(&mut self.open_calls) {
             self.call_cancelled(&call).await;
@@ -115,19 +124,30 @@ impl Turn {
             if record.entry.title.is_none() && !name.is_empty() {
                 record.entry.title = Some(name);
             }
-            (record.history.tokens().min(CONTEXT), record.entry.info_update())
+            (
+                record.history.tokens().min(CONTEXT),
+                record.entry.info_update(),
+            )
         })?;
         let cost = json!({ "amount": 0.0, "currency": "USD" });
-        self.show(json!({ "sessionUpdate": "usage_update", "used": used, "size": CONTEXT, "cost": cost }))
-            .await;
+        self.show(
+            json!({ "sessionUpdate": "usage_update", "used": used, "size": CONTEXT, "cost": cost }),
+        )
+        .await;
         self.show(info).await;
         let reason = match played {
             Ok(()) => "end_turn",
             Err(Stop::Reason(reason)) => reason,
             Err(Stop::Failed(error)) => return Err(error),
         };
-        let (input, total) = (self.tokens_read, self.record().history.tokens().max(self.tokens_read));
-        Ok((reason, json!({ "inputTokens": input, "outputTokens": total - input, "totalTokens": total })))
+        let (input, total) = (
+            self.tokens_read,
+            self.record().history.tokens().max(self.tokens_read),
+        );
+        Ok((
+            reason,
+            json!({ "inputTokens": input, "outputTokens": total - input, "totalTokens": total }),
+        ))
     }
 
     pub(super) fn session(&self) -> &Session {
@@ -144,7 +164,13 @@ impl Turn {
 
     /// A path in the session's directory. An absolute path stays unchanged.
     pub(super) fn path(&self, name: &str) -> String {
-        self.record().entry.workspace.cwd.join(name).to_string_lossy().into_owned()
+        self.record()
+            .entry
+            .workspace
+            .cwd
+            .join(name)
+            .to_string_lossy()
+            .into_owned()
     }
 
     /// An id that is new in the session.
@@ -168,7 +194,11 @@ impl Turn {
     }
 
     /// Waits. Returns true if the part was cancelled meanwhile.
-    pub(super) async fn wait_for_part(&self, part: &CancellationToken, time: Duration) -> Step<bool> {
+    pub(super) async fn wait_for_part(
+        &self,
+        part: &CancellationToken,
+        time: Duration,
+    ) -> Step<bool> {
         tokio::select! {
             biased;
             () = part.cancelled() => Ok(true),
@@ -202,7 +232,8 @@ impl Turn {
         for piece in pieces(text) {
             let id = self.message();
             self.pause(1).await?;
-            self.chunk(kind, &id, json!({ "type": "text", "text": piece })).await;
+            self.chunk(kind, &id, json!({ "type": "text", "text": piece }))
+                .await;
         }
         Ok(())
     }
@@ -216,12 +247,15 @@ impl Turn {
     }
 
     async fn chunk(&self, kind: &str, message: &str, content: Value) {
-        self.send(json!({ "sessionUpdate": kind, "messageId": message, "content": content })).await;
+        self.send(json!({ "sessionUpdate": kind, "messageId": message, "content": content }))
+            .await;
     }
 
     fn message(&mut self) -> String {
         let session = &self.running.session;
-        self.message.get_or_insert_with(|| format!("m{}", session.record().number())).clone()
+        self.message
+            .get_or_insert_with(|| format!("m{}", session.record().number()))
+            .clone()
     }
 
     /// Begins a message and returns its id, for a later replacement.
@@ -251,7 +285,11 @@ impl Turn {
 
     /// Ends a tool call with a status and a text.
     pub(super) async fn end_call(&mut self, call: &str, status: &str, text: &str) -> Step {
-        self.progress(call, json!({ "status": status, "content": text_content(text) })).await
+        self.progress(
+            call,
+            json!({ "status": status, "content": text_content(text) }),
+        )
+        .await
     }
 
     /// Records that the call has ended.
@@ -267,10 +305,16 @@ impl Turn {
     }
 
     /// Sends a request about the session to the client. A cancel ends the wait.
-    pub(super) async fn request(&self, method: &str, mut params: Value) -> Step<Result<Value, Error>> {
+    pub(super) async fn request(
+        &self,
+        method: &str,
+        mut params: Value,
+    ) -> Step<Result<Value, Error>> {
         params["sessionId"] = json!(self.session().id);
         self.show_state("requires_action").await;
-        let answer = self.unless_cancelled(self.client.request(method, params)).await?;
+        let answer = self
+            .unless_cancelled(self.client.request(method, params))
+            .await?;
         self.show_state("running").await;
         Ok(answer)
     }
@@ -278,7 +322,8 @@ impl Turn {
     /// Reports that the turn runs or waits for a person. v1 has no such update.
     pub(super) async fn show_state(&self, state: &str) {
         if self.client.is_v2() {
-            self.show(json!({ "sessionUpdate": "state_update", "state": state })).await;
+            self.show(json!({ "sessionUpdate": "state_update", "state": state }))
+                .await;
         }
     }
 
@@ -303,7 +348,11 @@ impl Turn {
 
     /// Fails if the turn is cancelled.
     pub(super) fn check(&self) -> Step {
-        if self.running.cancel.is_cancelled() { Err(Stop::CANCELLED) } else { Ok(()) }
+        if self.running.cancel.is_cancelled() {
+            Err(Stop::CANCELLED)
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Record) -> T) -> Result<T, Error> {

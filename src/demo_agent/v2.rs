@@ -21,13 +21,19 @@ pub(super) fn update(mut update: Value) -> Value {
 
 fn convert_diffs(call: &mut Value) {
     if let Some(content) = call.get_mut("content").and_then(Value::as_array_mut) {
-        content.iter_mut().filter(|part| part["type"] == "diff").for_each(|part| *part = diff(part));
+        content
+            .iter_mut()
+            .filter(|part| part["type"] == "diff")
+            .for_each(|part| *part = diff(part));
     }
 }
 
 fn diff(diff: &Value) -> Value {
     let path = diff["path"].as_str().unwrap_or_default();
-    let (old, new) = (diff["oldText"].as_str(), diff["newText"].as_str().unwrap_or_default());
+    let (old, new) = (
+        diff["oldText"].as_str(),
+        diff["newText"].as_str().unwrap_or_default(),
+    );
     let operation = if old.is_some() { "modify" } else { "add" };
     json!({
         "type": "diff",
@@ -69,7 +75,10 @@ fn patch(path: &str, old: Option<&str>, new: &str) -> String {
 pub(super) fn replay(history: &[Value]) -> Vec<Value> {
     let mut replayed: Vec<Value> = Vec::new();
     for update in history {
-        let Some(kind) = update["sessionUpdate"].as_str().and_then(|kind| kind.strip_suffix("_chunk")) else {
+        let Some(kind) = update["sessionUpdate"]
+            .as_str()
+            .and_then(|kind| kind.strip_suffix("_chunk"))
+        else {
             replayed.push(self::update(update.clone()));
             continue;
         };
@@ -92,7 +101,9 @@ pub(super) fn permission_params(mut call: Value, cwd: &str, options: &Value) -> 
     convert_diffs(&mut call);
     let (title, id) = (&call["title"], &call["toolCallId"]);
     let subject = match call.pointer("/rawInput/command") {
-        Some(command) => json!({ "type": "command", "command": command, "cwd": cwd, "toolCallId": id }),
+        Some(command) => {
+            json!({ "type": "command", "command": command, "cwd": cwd, "toolCallId": id })
+        }
         None => json!({ "type": "tool_call", "toolCall": call }),
     };
     json!({ "title": title, "subject": subject, "options": options })
@@ -117,8 +128,12 @@ mod tests {
     fn patches_name_added_files_and_missing_line_ends() {
         let text = patch("/w/a", None, "one\ntwo");
         assert!(
-            text.contains("new file mode") && text.contains("--- /dev/null\n+++ b/w/a\n@@ -0,0 +1,2 @@\n")
+            text.contains("new file mode")
+                && text.contains("--- /dev/null\n+++ b/w/a\n@@ -0,0 +1,2 @@\n")
         );
-        assert!(text.ends_with("+one\n+two\n\\ No newline at end of file\n"), "{text}");
+        assert!(
+            text.ends_with("+one\n+two\n\\ No newline at end of file\n"),
+            "{text}"
+        );
     }
 }

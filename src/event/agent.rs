@@ -51,7 +51,11 @@ impl SessionUpdate<'_> {
             Some(meta) => [b"\"update\":", update, b",\"_meta\":", meta, late],
             None => [b"\"update\":", update, late, b"", b""],
         };
-        Event { kind: Self::TYPE, prompt, members: Members(members) }
+        Event {
+            kind: Self::TYPE,
+            prompt,
+            members: Members(members),
+        }
     }
 }
 

@@ -15,7 +15,8 @@ use super::table::TYPES;
 use crate::api::Resolution;
 use crate::api::schema::union;
 use crate::types::{
-    AgentName, Author, EventId, Isolation, Mechanism, PromptId, RequestId, Scopes, SessionId, Timestamp,
+    AgentName, Author, EventId, Isolation, Mechanism, PromptId, RequestId, Scopes, SessionId,
+    Timestamp,
 };
 
 /// The party that caused an event.
@@ -56,7 +57,12 @@ pub enum ActorKind {
 
 impl From<ActorKind> for AuditActor {
     fn from(kind: ActorKind) -> Self {
-        Self { kind, key_id: None, name: None, address: None }
+        Self {
+            kind,
+            key_id: None,
+            name: None,
+            address: None,
+        }
     }
 }
 
@@ -73,12 +79,18 @@ impl From<&Author> for AuditActor {
 
 impl AuditActor {
     pub fn agent(name: &AgentName) -> Self {
-        Self { name: Some(name.to_string()), ..ActorKind::Agent.into() }
+        Self {
+            name: Some(name.to_string()),
+            ..ActorKind::Agent.into()
+        }
     }
 
     /// A client without a valid key. `None` stands for many addresses.
     pub fn client(address: Option<IpAddr>) -> Self {
-        Self { address, ..ActorKind::Client.into() }
+        Self {
+            address,
+            ..ActorKind::Client.into()
+        }
     }
 }
 
@@ -370,7 +382,13 @@ impl AuditEntry {
         let mut members = b"\"actor\":".to_vec();
         serde_json::to_writer(&mut members, &self.actor).expect("an actor serializes to JSON");
         let own = self.event.members();
-        for piece in [b",", &own[1..own.len() - 1], b",\"previous\":\"", previous.as_bytes(), b"\""] {
+        for piece in [
+            b",",
+            &own[1..own.len() - 1],
+            b",\"previous\":\"",
+            previous.as_bytes(),
+            b"\"",
+        ] {
             members.extend_from_slice(piece);
         }
         members
@@ -434,9 +452,17 @@ pub struct AuditLogEvent;
 
 impl PartialSchema for AuditLogEvent {
     fn schema() -> RefOr<Schema> {
-        let control = TYPES.iter().filter(|(.., logged)| !logged).map(|(rust, kind, _)| (rust, kind));
-        let names = AUDIT_TYPES.iter().map(|(rust, kind)| (rust, kind)).chain(control);
-        let names: Vec<(&str, String)> = names.map(|(rust, kind)| (*kind, schema_name(rust))).collect();
+        let control = TYPES
+            .iter()
+            .filter(|(.., logged)| !logged)
+            .map(|(rust, kind, _)| (rust, kind));
+        let names = AUDIT_TYPES
+            .iter()
+            .map(|(rust, kind)| (rust, kind))
+            .chain(control);
+        let names: Vec<(&str, String)> = names
+            .map(|(rust, kind)| (*kind, schema_name(rust)))
+            .collect();
         let members = names.iter().map(|(kind, name)| (*kind, name.as_str()));
         union(
             "An event of the audit log. `type` selects the schema. Clients must ignore unknown types.",
@@ -449,8 +475,11 @@ impl ToSchema for AuditLogEvent {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         let head = AuditHead::schema();
         let own = AUDIT_TYPES.iter().zip(self::schemas());
-        schemas
-            .extend(own.map(|((rust, kind), own)| (schema_name(rust), event_schema(&head, kind, true, own))));
+        schemas.extend(
+            own.map(|((rust, kind), own)| {
+                (schema_name(rust), event_schema(&head, kind, true, own))
+            }),
+        );
         AuditHead::schemas(schemas);
         referenced_schemas(schemas);
     }
@@ -464,7 +493,10 @@ mod tests {
     fn an_entry_survives_its_record() {
         let entry = AuditEntry {
             time: Timestamp::from_millis(1_795_299_303_123),
-            actor: AuditActor { address: Some([127, 0, 0, 1].into()), ..ActorKind::Key.into() },
+            actor: AuditActor {
+                address: Some([127, 0, 0, 1].into()),
+                ..ActorKind::Key.into()
+            },
             event: PermissionDecided {
                 session_id: SessionId::AUDIT,
                 prompt_id: None,
@@ -477,7 +509,10 @@ mod tests {
             .into(),
         };
         let stored = serde_json::to_vec(&entry).unwrap();
-        assert_eq!(serde_json::from_slice::<AuditEntry>(&stored).unwrap(), entry);
+        assert_eq!(
+            serde_json::from_slice::<AuditEntry>(&stored).unwrap(),
+            entry
+        );
         assert_eq!(entry.event.kind(), "permission.decided");
         let members = String::from_utf8(entry.members("00ff")).unwrap();
         assert_eq!(

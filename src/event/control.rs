@@ -20,18 +20,29 @@ pub struct ControlFrame {
 
 impl ControlFrame {
     pub fn new<E: EventMembers>(event: &E, time: Timestamp) -> Self {
-        Self { id: None, session: None, time, event: event.into() }
+        Self {
+            id: None,
+            session: None,
+            time,
+            event: event.into(),
+        }
     }
 
     /// Sets the cursor of the client after this frame.
     #[must_use]
     pub fn with_id(self, id: impl Into<Option<String>>) -> Self {
-        Self { id: id.into(), ..self }
+        Self {
+            id: id.into(),
+            ..self
+        }
     }
 
     #[must_use]
     pub fn with_session(self, session: impl Into<Option<SessionId>>) -> Self {
-        Self { session: session.into(), ..self }
+        Self {
+            session: session.into(),
+            ..self
+        }
     }
 
     /// The cursor of the client after this frame. `None` if the frame does not move the cursor.

@@ -26,8 +26,15 @@ impl<'a> EventRef<'a> {
         let kind_start = memchr(b'\n', frame)? + 1;
         let rest = frame[kind_start..].strip_prefix(KIND.as_bytes())?;
         let kind_end = memchr(b'\n', rest)?;
-        let data = rest[kind_end + 1..].strip_prefix(DATA.as_bytes())?.strip_suffix(END.as_bytes())?;
-        Some(Self { seq, kind: std::str::from_utf8(&rest[..kind_end]).ok()?, data, frame })
+        let data = rest[kind_end + 1..]
+            .strip_prefix(DATA.as_bytes())?
+            .strip_suffix(END.as_bytes())?;
+        Some(Self {
+            seq,
+            kind: std::str::from_utf8(&rest[..kind_end]).ok()?,
+            data,
+            frame,
+        })
     }
 
     pub const fn seq(&self) -> u64 {
@@ -98,11 +105,13 @@ impl<'a> EventRef<'a> {
 /// are not a frame.
 pub fn events(frames: &[u8], first_seq: u64) -> impl Iterator<Item = EventRef<'_>> {
     let mut start = 0;
-    frame::ends(frames).zip(first_seq..).map_while(move |(end, seq)| {
-        let frame = &frames[start..end];
-        start = end;
-        EventRef::parse(seq, frame)
-    })
+    frame::ends(frames)
+        .zip(first_seq..)
+        .map_while(move |(end, seq)| {
+            let frame = &frames[start..end];
+            start = end;
+            EventRef::parse(seq, frame)
+        })
 }
 
 /// The first bytes of an event. The id follows.
@@ -126,7 +135,9 @@ impl<'a> Head<'a> {
         at.after(b",\"type\":\"")?.until_quote()?;
         at.after(b",\"sessionId\":\"")?.until_quote()?;
         let time = at.after(b",\"time\":\"")?.until_quote()?;
-        let prompt = at.after(b",\"promptId\":\"").and_then(Position::until_quote);
+        let prompt = at
+            .after(b",\"promptId\":\"")
+            .and_then(Position::until_quote);
         Some((Self { time, prompt }, at.0))
     }
 
@@ -159,7 +170,11 @@ impl<'a> Position<'a> {
     }
 
     fn skip_digits(&mut self) {
-        let count = self.0.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let count = self
+            .0
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
         self.0 = &self.0[count..];
     }
 }

@@ -68,14 +68,22 @@ impl Framer {
             SessionId::AUDIT => "\",\"time\":\"".to_owned(),
             session => format!("\",\"sessionId\":\"{session}\",\"time\":\""),
         };
-        Self { epoch: format!("{epoch}-"), session, header: HeaderCache::default() }
+        Self {
+            epoch: format!("{epoch}-"),
+            session,
+            header: HeaderCache::default(),
+        }
     }
 
     /// An upper bound of the length of the event's frame in bytes.
     pub fn size(&self, event: &Event<'_>) -> usize {
         // The time, three numbers of 20 digits, the prompt id, and 73 bytes of names and quotes.
         const REST: usize = 168;
-        2 * self.epoch.len() + self.session.len() + 2 * event.kind.len() + event.members.len() + REST
+        2 * self.epoch.len()
+            + self.session.len()
+            + 2 * event.kind.len()
+            + event.members.len()
+            + REST
     }
 
     pub fn frame(&mut self, out: &mut Vec<u8>, seq: u64, event: &Event<'_>, now: Timestamp) {
@@ -112,7 +120,8 @@ impl Framer {
     fn refresh_header(&mut self, event: &Event<'_>, now: Timestamp) {
         let (kind, header) = (event.kind, &mut self.header);
         debug_assert!(
-            kind.bytes().all(|b| b.is_ascii_lowercase() || matches!(b, b'.' | b'_')),
+            kind.bytes()
+                .all(|b| b.is_ascii_lowercase() || matches!(b, b'.' | b'_')),
             "event types are lower-case words joined by dots"
         );
         (header.prompt, header.time) = (event.prompt, Some(now));
@@ -126,7 +135,10 @@ impl Framer {
         for piece in [",\"type\":\"", kind, &self.session] {
             header.suffix.push_str(piece);
         }
-        let prompt = event.prompt.map(|prompt| format!(",\"promptId\":\"{prompt}\"")).unwrap_or_default();
+        let prompt = event
+            .prompt
+            .map(|prompt| format!(",\"promptId\":\"{prompt}\""))
+            .unwrap_or_default();
         // Writing to a string cannot fail.
         write!(header.suffix, "{now}\"{prompt}").ok();
     }

@@ -22,9 +22,13 @@ pub struct EncodedEvent {
 
 impl<E: EventMembers> From<&E> for EncodedEvent {
     fn from(event: &E) -> Self {
-        let object = serde_json::to_vec(event).expect("events have string keys and no failing serializer");
+        let object =
+            serde_json::to_vec(event).expect("events have string keys and no failing serializer");
         debug_assert!(object.starts_with(b"{") && object.ends_with(b"}"));
-        Self { kind: E::TYPE, object }
+        Self {
+            kind: E::TYPE,
+            object,
+        }
     }
 }
 
@@ -45,6 +49,10 @@ impl EncodedEvent {
 
     /// The event to append. `prompt` is its turn.
     pub fn in_turn(&self, prompt: Option<PromptId>) -> Event<'_> {
-        Event { kind: self.kind, prompt, members: Members::whole(self.members()) }
+        Event {
+            kind: self.kind,
+            prompt,
+            members: Members::whole(self.members()),
+        }
     }
 }

@@ -31,10 +31,11 @@ mod text_chunk;
 pub use agent::{AgentExited, AgentInvalidOutput, Extension, SessionUpdate};
 pub use audit::{
     AUDIT_TYPES, ActorKind, AgentRequestRefused, AuditActor, AuditEntry, AuditEvent, AuditLink,
-    AuditLogEvent, AuditPage, AuditPruned, AuditedKey, AuditedMemberState, BroadcastSent, FleetMemberChanged,
-    FolderGranted, IsolationApplied, KeyCreated, KeyExpired, KeyRevoked, KeyRotated, KeyUpdated, LinkPrinted,
-    LinkUsed, PermissionDecided, RefuseReason, RejectReason, RequestRejected, SignInEnded, SignInOutcome,
-    SignInStarted, SignedOut, TicketCreated, WebhookCreated, WebhookDeleted,
+    AuditLogEvent, AuditPage, AuditPruned, AuditedKey, AuditedMemberState, BroadcastSent,
+    FleetMemberChanged, FolderGranted, IsolationApplied, KeyCreated, KeyExpired, KeyRevoked,
+    KeyRotated, KeyUpdated, LinkPrinted, LinkUsed, PermissionDecided, RefuseReason, RejectReason,
+    RequestRejected, SignInEnded, SignInOutcome, SignInStarted, SignedOut, TicketCreated,
+    WebhookCreated, WebhookDeleted,
 };
 pub use control::{
     ControlFrame, EndFrame, EndReason, PositionFrame, ProblemFrame, Ready, Reset, ResetReason,
@@ -49,8 +50,8 @@ pub use prompt::{PromptChanged, PromptCompleted, PromptFailed, PromptQueued, Pro
 pub use request::{ElicitationCompleted, RequestCreated, RequestResolved};
 pub use schema::{EventHead, EventPage, SessionEvent};
 pub use session::{
-    AttachedBy, Context, DetachedReason, LostReason, SessionAttached, SessionChanged, SessionClosed,
-    SessionCreated, SessionDeleted, SessionDetached, SessionPrivilegedMode,
+    AttachedBy, Context, DetachedReason, LostReason, SessionAttached, SessionChanged,
+    SessionClosed, SessionCreated, SessionDeleted, SessionDetached, SessionPrivilegedMode,
 };
 pub use table::TYPES;
 pub use terminal::{TerminalCreated, TerminalExited, TerminalOutput};

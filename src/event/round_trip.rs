@@ -14,7 +14,8 @@ use super::tests::assert_head;
 use super::*;
 use crate::api::{Problem, ProblemCode, Resolution, Session};
 use crate::types::{
-    AcpRequest, AppliedIsolation, ModeSelection, PromptId, RequestId, SessionId, TerminalId, Timestamp,
+    AcpRequest, AppliedIsolation, ModeSelection, PromptId, RequestId, SessionId, TerminalId,
+    Timestamp,
 };
 
 const SESSION: &str = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
@@ -57,7 +58,10 @@ impl Values {
     }
 
     fn acp_request(&self) -> AcpRequest {
-        AcpRequest { client: self.text.as_str().into(), id: self.raw.clone() }
+        AcpRequest {
+            client: self.text.as_str().into(),
+            id: self.raw.clone(),
+        }
     }
 
     fn session(&self) -> Session {
@@ -88,29 +92,51 @@ fn raw() -> impl Strategy<Value = Box<RawValue>> {
         Just("1.10e400".to_owned()),
         Just(r#""\ud800""#.to_owned()),
     ];
-    let name = prop::sample::select(vec!["promptId", "id", "seq", "type", "sessionId", "time", "x"]);
+    let name = prop::sample::select(vec![
+        "promptId",
+        "id",
+        "seq",
+        "type",
+        "sessionId",
+        "time",
+        "x",
+    ]);
     (prop::collection::vec((name, value), 0..4), "[ \r\n\t]{0,2}").prop_map(|(members, space)| {
-        let members: Vec<_> =
-            members.iter().map(|(name, value)| format!("\"{name}\"{space}:{value}")).collect();
+        let members: Vec<_> = members
+            .iter()
+            .map(|(name, value)| format!("\"{name}\"{space}:{value}"))
+            .collect();
         RawValue::from_string(format!("{{{space}{}}}", members.join(","))).unwrap()
     })
 }
 
 fn values() -> impl Strategy<Value = Values> {
-    let head = (1..u64::MAX, -62_135_596_800_000_i64..253_402_300_800_000, prop::option::of(1..u32::MAX));
-    let members =
-        (text(), prop::option::of(text()), any::<u64>(), any::<bool>(), raw(), prop::option::of(raw()));
-    (head, members).prop_map(|((seq, millis, prompt), (text, other, number, flag, raw, more))| Values {
-        seq,
-        time: Timestamp::from_millis(millis),
-        prompt: prompt.map(PromptId::new),
-        text,
-        other,
-        number,
-        flag,
-        raw,
-        more,
-    })
+    let head = (
+        1..u64::MAX,
+        -62_135_596_800_000_i64..253_402_300_800_000,
+        prop::option::of(1..u32::MAX),
+    );
+    let members = (
+        text(),
+        prop::option::of(text()),
+        any::<u64>(),
+        any::<bool>(),
+        raw(),
+        prop::option::of(raw()),
+    );
+    (head, members).prop_map(
+        |((seq, millis, prompt), (text, other, number, flag, raw, more))| Values {
+            seq,
+            time: Timestamp::from_millis(millis),
+            prompt: prompt.map(PromptId::new),
+            text,
+            other,
+            number,
+            flag,
+            raw,
+            more,
+        },
+    )
 }
 
 /// The bytes in a frame: line breaks between tokens become spaces.
@@ -140,10 +166,20 @@ fn assert_read(frame: &[u8], written: &EncodedEvent, v: &Values) -> Result<(), T
     prop_assert_eq!((head.time(), head.prompt_id()), (Some(v.time), v.prompt));
     let json = std::str::from_utf8(event.raw_json()).unwrap();
     let members = blank(std::str::from_utf8(written.members()).unwrap());
-    let end = if members.is_empty() { "}".to_owned() } else { format!(",{members}}}") };
+    let end = if members.is_empty() {
+        "}".to_owned()
+    } else {
+        format!(",{members}}}")
+    };
     let own = json.strip_suffix(&end).unwrap();
-    let prompt = v.prompt.map(|prompt| format!(r#","promptId":"{prompt}""#)).unwrap_or_default();
-    prop_assert!(own.ends_with(&format!(r#","time":"{}"{prompt}"#, v.time)), "{own}");
+    let prompt = v
+        .prompt
+        .map(|prompt| format!(r#","promptId":"{prompt}""#))
+        .unwrap_or_default();
+    prop_assert!(
+        own.ends_with(&format!(r#","time":"{}"{prompt}"#, v.time)),
+        "{own}"
+    );
     Ok(())
 }
 
@@ -334,18 +370,29 @@ fn assert_control<E: EventMembers>(event: &E, v: &Values) -> Result<(), TestCase
         .with_id(cursor.clone())
         .with_session(SESSION.parse::<SessionId>().ok());
     prop_assert_eq!((frame.id(), frame.kind()), (cursor.as_deref(), E::TYPE));
-    let id = cursor.map(|cursor| format!(r#""id":"{cursor}","#)).unwrap_or_default();
+    let id = cursor
+        .map(|cursor| format!(r#""id":"{cursor}","#))
+        .unwrap_or_default();
     let members = blank(&serde_json::to_string(event).unwrap());
     let comma = if members == "{}" { "" } else { "," };
-    let head = format!(r#"{{{id}"type":"{}","sessionId":"{SESSION}","time":"{}"{comma}"#, E::TYPE, v.time);
-    prop_assert_eq!(frame.json(), format!("{head}{}", &members[1..]).into_bytes());
+    let head = format!(
+        r#"{{{id}"type":"{}","sessionId":"{SESSION}","time":"{}"{comma}"#,
+        E::TYPE,
+        v.time
+    );
+    prop_assert_eq!(
+        frame.json(),
+        format!("{head}{}", &members[1..]).into_bytes()
+    );
     Ok(())
 }
 
 #[test]
 fn no_event_type_has_a_member_of_the_head() {
     let names = |schema| match schema {
-        RefOr::T(Schema::Object(object)) => object.properties.into_keys().collect::<BTreeSet<String>>(),
+        RefOr::T(Schema::Object(object)) => {
+            object.properties.into_keys().collect::<BTreeSet<String>>()
+        }
         _ => unreachable!("events are objects"),
     };
     let head = names(EventHead::schema());

@@ -56,7 +56,9 @@ fn event_schemas() -> Vec<(String, RefOr<Schema>)> {
     TYPES
         .iter()
         .zip(schemas())
-        .map(|((rust, kind, logged), own)| (schema_name(rust), event_schema(&head, kind, *logged, own)))
+        .map(|((rust, kind, logged), own)| {
+            (schema_name(rust), event_schema(&head, kind, *logged, own))
+        })
         .collect()
 }
 
@@ -79,23 +81,34 @@ pub(super) fn event_schema(
         event.required.clone_from(&head.required);
     } else {
         // A frame has an id only if it moves the cursor. The id has the format of the stream.
-        event.properties.insert("id".to_owned(), ObjectBuilder::new().schema_type(Type::String).into());
+        event.properties.insert(
+            "id".to_owned(),
+            ObjectBuilder::new().schema_type(Type::String).into(),
+        );
         event.required = vec!["type".to_owned(), "time".to_owned()];
     }
     event.required.extend(own_required);
     event.properties.insert(
         "type".to_owned(),
-        ObjectBuilder::new().schema_type(Type::String).enum_values(Some([kind])).into(),
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some([kind]))
+            .into(),
     );
     RefOr::T(Schema::Object(event))
 }
 
 impl PartialSchema for SessionEvent {
     fn schema() -> RefOr<Schema> {
-        let names: Vec<(&str, String)> =
-            TYPES.iter().map(|(rust, kind, _)| (*kind, schema_name(rust))).collect();
+        let names: Vec<(&str, String)> = TYPES
+            .iter()
+            .map(|(rust, kind, _)| (*kind, schema_name(rust)))
+            .collect();
         let members = names.iter().map(|(kind, name)| (*kind, name.as_str()));
-        union("An event. `type` selects the schema. Clients must ignore unknown types.", members)
+        union(
+            "An event. `type` selects the schema. Clients must ignore unknown types.",
+            members,
+        )
     }
 }
 

@@ -5,14 +5,15 @@ use utoipa::openapi::schema::Schema;
 
 use super::agent::{AgentExited, AgentInvalidOutput, Extension, SessionUpdate};
 use super::control::{
-    EndFrame, PositionFrame, ProblemFrame, Ready, Reset, SessionSummaryFrame, ShutdownFrame, SummariesReset,
+    EndFrame, PositionFrame, ProblemFrame, Ready, Reset, SessionSummaryFrame, ShutdownFrame,
+    SummariesReset,
 };
 use super::members::EventMembers;
 use super::prompt::{PromptChanged, PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
 use super::request::{ElicitationCompleted, RequestCreated, RequestResolved};
 use super::session::{
-    SessionAttached, SessionChanged, SessionClosed, SessionCreated, SessionDeleted, SessionDetached,
-    SessionPrivilegedMode,
+    SessionAttached, SessionChanged, SessionClosed, SessionCreated, SessionDeleted,
+    SessionDetached, SessionPrivilegedMode,
 };
 use super::terminal::{TerminalCreated, TerminalExited, TerminalOutput};
 

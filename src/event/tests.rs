@@ -4,11 +4,21 @@ use super::{Event, EventRef, Framer, Members};
 use crate::types::{PromptId, Timestamp};
 
 /// The frame of an event with the epoch `k`. `members` are the members after the head.
-pub(crate) fn frame(seq: u64, kind: &str, prompt: Option<u32>, time: &str, members: &str) -> Vec<u8> {
+pub(crate) fn frame(
+    seq: u64,
+    kind: &str,
+    prompt: Option<u32>,
+    time: &str,
+    members: &str,
+) -> Vec<u8> {
     let session = "01938c5e-7a3b-7c4d-8e5f-0123456789ab".parse().unwrap();
     let mut framer = Framer::new(&"k".parse().unwrap(), session);
     let members = Members::whole(members.as_bytes());
-    let event = Event { kind, prompt: prompt.map(PromptId::new), members };
+    let event = Event {
+        kind,
+        prompt: prompt.map(PromptId::new),
+        members,
+    };
     let mut out = Vec::new();
     framer.frame(&mut out, seq, &event, time.parse::<Timestamp>().unwrap());
     out
@@ -22,7 +32,12 @@ pub(crate) fn event(frame: &[u8]) -> EventRef<'_> {
 /// Checks the members of an event's head that only clients read.
 pub(super) fn assert_head(event: &EventRef<'_>, epoch: &str, session: &str) {
     let (seq, kind) = (event.seq(), event.kind());
-    let head =
-        format!(r#"{{"id":"{epoch}-{seq}","seq":{seq},"type":"{kind}","sessionId":"{session}","time":""#);
-    assert!(event.raw_json().starts_with(head.as_bytes()), "{}", String::from_utf8_lossy(event.raw_json()));
+    let head = format!(
+        r#"{{"id":"{epoch}-{seq}","seq":{seq},"type":"{kind}","sessionId":"{session}","time":""#
+    );
+    assert!(
+        event.raw_json().starts_with(head.as_bytes()),
+        "{}",
+        String::from_utf8_lossy(event.raw_json())
+    );
 }

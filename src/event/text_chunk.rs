@@ -39,10 +39,18 @@ impl<'a> TextChunk<'a> {
     pub(super) fn parse(members: &'a [u8]) -> Option<Self> {
         let update = members.strip_prefix(b",\"update\":")?;
         let mut values = serde_json::Deserializer::from_slice(update).into_iter::<Update<'_>>();
-        let Update { kind, message_id, content } = values.next()?.ok()?;
+        let Update {
+            kind,
+            message_id,
+            content,
+        } = values.next()?.ok()?;
         let is_whole = update.get(values.byte_offset()..) == Some(b"}");
         let is_text = content.kind == "text" && content.text.get().starts_with('"');
-        (is_whole && is_text).then_some(Self { kind, message_id, text: content.text })
+        (is_whole && is_text).then_some(Self {
+            kind,
+            message_id,
+            text: content.text,
+        })
     }
 }
 
@@ -57,7 +65,10 @@ mod tests {
     #[test]
     fn only_an_update_with_one_text_is_a_chunk() {
         let update = r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"a\ud83d","_meta":{}},"x":[1]}"#;
-        assert_eq!(text(&format!(r#","update":{update}}}"#)), Some(r#""a\ud83d""#));
+        assert_eq!(
+            text(&format!(r#","update":{update}}}"#)),
+            Some(r#""a\ud83d""#)
+        );
         for wrong in [
             format!(r#","update":{update},"late":true}}"#),
             format!(r#","update":{update},"subagent":"s"}}"#),

@@ -29,7 +29,11 @@ pub enum DiskSpace {
 impl DiskSpace {
     /// The state if commits find space. The reserve may be missing.
     const fn with_reserve(reserved: bool) -> Self {
-        if reserved { Self::Available } else { Self::ReserveReleased }
+        if reserved {
+            Self::Available
+        } else {
+            Self::ReserveReleased
+        }
     }
 }
 
@@ -116,16 +120,25 @@ impl Alarms {
     fn keep_reserve(&self, disk: Disk) {
         let bytes = self.limits.disk_reserve_bytes;
         let mut reserved = lock_or_abort(self.reserved.lock());
-        let kept = self.store.keep_reserve(bytes, disk.free).unwrap_or_else(|error| {
-            tracing::warn!(%error, "could not allocate the disk reserve");
-            false
-        });
+        let kept = self
+            .store
+            .keep_reserve(bytes, disk.free)
+            .unwrap_or_else(|error| {
+                tracing::warn!(%error, "could not allocate the disk reserve");
+                false
+            });
         if std::mem::replace(&mut *reserved, kept) != kept {
             tracing::warn!(kept, bytes, "the disk reserve was allocated or released");
         }
         let space = DiskSpace::with_reserve(kept);
         // A commit that is being retried clears this state itself.
-        self.set_disk_space(|before| if before == DiskSpace::Exhausted { before } else { space });
+        self.set_disk_space(|before| {
+            if before == DiskSpace::Exhausted {
+                before
+            } else {
+                space
+            }
+        });
     }
 
     pub(super) fn storage_full(&self) -> bool {
@@ -143,7 +156,11 @@ pub(super) async fn watch(alarms: Arc<Alarms>, shutdown: Shutdown, closed: Cance
         }
         let checked = Arc::clone(&alarms);
         // A system call on a slow disk blocks.
-        if shutdown.spawn_blocking(move || checked.check_disk()).await.is_err() {
+        if shutdown
+            .spawn_blocking(move || checked.check_disk())
+            .await
+            .is_err()
+        {
             return;
         }
     }
@@ -163,11 +180,39 @@ mod tests {
 
     #[test]
     fn larger_limit_applies() {
-        let limits = Limits { min_free_disk_percent: 5, min_free_disk_bytes: 1000, ..Limits::default() };
-        assert!(is_low(Disk { free: 999, total: 10_000 }, &limits));
-        assert!(!is_low(Disk { free: 1000, total: 10_000 }, &limits));
-        assert!(is_low(Disk { free: 4_999, total: 100_000 }, &limits));
-        assert!(!is_low(Disk { free: 5_000, total: 100_000 }, &limits));
+        let limits = Limits {
+            min_free_disk_percent: 5,
+            min_free_disk_bytes: 1000,
+            ..Limits::default()
+        };
+        assert!(is_low(
+            Disk {
+                free: 999,
+                total: 10_000
+            },
+            &limits
+        ));
+        assert!(!is_low(
+            Disk {
+                free: 1000,
+                total: 10_000
+            },
+            &limits
+        ));
+        assert!(is_low(
+            Disk {
+                free: 4_999,
+                total: 100_000
+            },
+            &limits
+        ));
+        assert!(!is_low(
+            Disk {
+                free: 5_000,
+                total: 100_000
+            },
+            &limits
+        ));
     }
 
     #[test]

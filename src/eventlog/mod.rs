@@ -104,7 +104,11 @@ impl EventLog {
             alarms: Arc::new(Alarms::new(store.clone(), Arc::clone(&limits))),
             queue: CommitQueue::new(limits.max_queued_writes),
             published: Published::new(store.tail().last_pos),
-            reads: StoreReader::new(Arc::clone(&store), shutdown.clone(), limits.max_store_readers),
+            reads: StoreReader::new(
+                Arc::clone(&store),
+                shutdown.clone(),
+                limits.max_store_readers,
+            ),
             store,
             growth: Growth::default(),
             readers: reader_registry::ReaderRegistry::default(),
@@ -113,11 +117,21 @@ impl EventLog {
         });
         shared.alarms.check_disk();
         let closed = shared.queue.closed().clone();
-        shutdown.spawn(alarm::watch(Arc::clone(&shared.alarms), shutdown.clone(), closed));
-        shutdown.clone().spawn(retention::run(Arc::clone(&shared), shutdown));
+        shutdown.spawn(alarm::watch(
+            Arc::clone(&shared.alarms),
+            shutdown.clone(),
+            closed,
+        ));
+        shutdown
+            .clone()
+            .spawn(retention::run(Arc::clone(&shared), shutdown));
         let writer = Arc::clone(&shared);
-        Shutdown::spawn_thread("log-writer", move || writer::run(writer, fatal)).map_err(StartError)?;
-        Ok(Self { _writer: Arc::new(WriterGuard(Arc::clone(&shared))), shared })
+        Shutdown::spawn_thread("log-writer", move || writer::run(writer, fatal))
+            .map_err(StartError)?;
+        Ok(Self {
+            _writer: Arc::new(WriterGuard(Arc::clone(&shared))),
+            shared,
+        })
     }
 
     pub fn epoch(&self) -> Epoch {
@@ -128,7 +142,10 @@ impl EventLog {
     /// [`global_reader`](Self::global_reader): read it before you list sessions, and a reader from it misses
     /// no later change.
     pub fn position(&self) -> Position {
-        Position { epoch: self.epoch(), pos: self.shared.published.last_pos.last() }
+        Position {
+            epoch: self.epoch(),
+            pos: self.shared.published.last_pos.last(),
+        }
     }
 
     /// The position of the last committed event. No reader has seen a later event, and some readers may not have
@@ -139,11 +156,17 @@ impl EventLog {
 
     /// Returns a handle of a session's log. A session that the store does not know starts at seq 1.
     pub async fn session(&self, tenant: &Tenant, id: SessionId) -> Result<SessionLog, ReadError> {
-        Ok(SessionLog { state: self.shared.state(tenant, id).await? })
+        Ok(SessionLog {
+            state: self.shared.state(tenant, id).await?,
+        })
     }
 
     /// Replays the sessions of `scope` from `start` to the tail, then follows them.
-    pub async fn global_reader(&self, scope: GlobalScope, start: Start) -> Result<Reader, ReadError> {
+    pub async fn global_reader(
+        &self,
+        scope: GlobalScope,
+        start: Start,
+    ) -> Result<Reader, ReadError> {
         Reader::of_scope(Arc::clone(&self.shared), scope, start).await
     }
 
@@ -158,12 +181,22 @@ impl EventLog {
     }
 
     pub async fn get(&self, table: Table, key: Vec<u8>) -> Result<Option<Bytes>, ReadError> {
-        self.shared.reads.blocking(move |store| store.get(table, &key)).await
+        self.shared
+            .reads
+            .blocking(move |store| store.get(table, &key))
+            .await
     }
 
     /// Returns the records of `keys` in the same order.
-    pub async fn get_all(&self, table: Table, keys: Vec<Vec<u8>>) -> Result<Vec<Option<Bytes>>, ReadError> {
-        self.shared.reads.blocking(move |store| keys.iter().map(|key| store.get(table, key)).collect()).await
+    pub async fn get_all(
+        &self,
+        table: Table,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<Vec<Option<Bytes>>, ReadError> {
+        self.shared
+            .reads
+            .blocking(move |store| keys.iter().map(|key| store.get(table, key)).collect())
+            .await
     }
 
     /// Returns up to `limit` records whose key starts with `prefix` and is greater than `after`, ordered by
@@ -175,7 +208,10 @@ impl EventLog {
         after: Option<Vec<u8>>,
         limit: usize,
     ) -> Result<Vec<Record>, ReadError> {
-        self.shared.reads.blocking(move |store| store.scan(table, &prefix, after.as_deref(), limit)).await
+        self.shared
+            .reads
+            .blocking(move |store| store.scan(table, &prefix, after.as_deref(), limit))
+            .await
     }
 
     /// Whether prompts are rejected at the moment: the disk is full, or its free space is below the limit. Reads
@@ -195,7 +231,10 @@ impl EventLog {
         let old = self.shared.expired_before(self.shared.limits.max_log_age);
         let is_expired = |log: &LogUsage| log.last_time < old && log.session != SessionId::AUDIT;
         let expired = self.shared.store.usages(limit, &is_expired);
-        expired.into_iter().map(|log| (log.tenant, log.session)).collect()
+        expired
+            .into_iter()
+            .map(|log| (log.tenant, log.session))
+            .collect()
     }
 
     /// The last of the oldest events of a log that are older than `max_age` or exceed `max_bytes`. Later calls may
@@ -217,8 +256,14 @@ impl EventLog {
 
     /// Erases a log that belongs to no session: a leftover, or a damaged log.
     pub async fn erase_orphan(&self, session: SessionId) {
-        let batch = Batch { erase: vec![session], ..Batch::default() };
-        self.shared.queue.run_maintenance(move |store| store.commit(&batch)).await;
+        let batch = Batch {
+            erase: vec![session],
+            ..Batch::default()
+        };
+        self.shared
+            .queue
+            .run_maintenance(move |store| store.commit(&batch))
+            .await;
     }
 
     /// The clock for expiry, which tolerates jumps of the wall clock.
@@ -240,6 +285,8 @@ fn last_time(store: &dyn Store) -> Option<Timestamp> {
         last.set(log.last_pos.max(last.get()));
         false
     });
-    let heads = store.run_headers(None, last.get().checked_sub(1)?, 1).ok()?;
+    let heads = store
+        .run_headers(None, last.get().checked_sub(1)?, 1)
+        .ok()?;
     heads.first().map(|head| head.time)
 }

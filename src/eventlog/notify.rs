@@ -38,7 +38,10 @@ struct Registration {
 
 impl Watermark {
     pub(super) fn new(last: u64) -> Self {
-        Self { last: watch::Sender::new(last), registrations: Mutex::default() }
+        Self {
+            last: watch::Sender::new(last),
+            registrations: Mutex::default(),
+        }
     }
 
     fn registrations(&self) -> MutexGuard<'_, Vec<Registration>> {
@@ -55,7 +58,10 @@ impl Watermark {
     }
 
     pub(super) fn subscribe(&self) -> Subscription {
-        Subscription { last: self.last.subscribe(), guard: None }
+        Subscription {
+            last: self.last.subscribe(),
+            guard: None,
+        }
     }
 
     /// Advances the position and notifies the subscribers. A lower position has no effect.
@@ -69,22 +75,33 @@ impl Watermark {
             return;
         }
         let mut registrations = self.registrations();
-        registrations.retain(|Registration { wait_list, notifier }| {
-            // Only this list holds the wait list: all its subscribers were dropped.
-            let subscribed = Arc::strong_count(wait_list) > 1;
-            if subscribed {
-                notifier.enqueue(wait_list);
-            }
-            subscribed
-        });
+        registrations.retain(
+            |Registration {
+                 wait_list,
+                 notifier,
+             }| {
+                // Only this list holds the wait list: all its subscribers were dropped.
+                let subscribed = Arc::strong_count(wait_list) > 1;
+                if subscribed {
+                    notifier.enqueue(wait_list);
+                }
+                subscribed
+            },
+        );
     }
 
     fn wait_list(&self, notifier: &Arc<Notifier>) -> Arc<WaitList> {
         let mut registrations = self.registrations();
-        if let Some(known) = registrations.iter().find(|of| Arc::ptr_eq(&of.notifier, notifier)) {
+        if let Some(known) = registrations
+            .iter()
+            .find(|of| Arc::ptr_eq(&of.notifier, notifier))
+        {
             return Arc::clone(&known.wait_list);
         }
-        let new = Registration { wait_list: Arc::default(), notifier: Arc::clone(notifier) };
+        let new = Registration {
+            wait_list: Arc::default(),
+            notifier: Arc::clone(notifier),
+        };
         let wait_list = Arc::clone(&new.wait_list);
         registrations.push(new);
         wait_list
@@ -180,7 +197,11 @@ impl WaitList {
         let mut waiters = self.waiters();
         let waiter = &mut waiters.all[slot];
         waiter.waiting = true;
-        if waiter.waker.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+        if waiter
+            .waker
+            .as_ref()
+            .is_some_and(|kept| kept.will_wake(waker))
+        {
             return;
         }
         let other = waiter.waker.replace(waker.clone());
@@ -206,14 +227,22 @@ impl WaitList {
             *self.pass() = PassState::Running;
         }
         let mut waiters = self.waiters();
-        for (slot, waiter) in
-            waiters.all.iter_mut().enumerate().skip(from).filter(|(_, waiter)| waiter.waiting)
+        for (slot, waiter) in waiters
+            .all
+            .iter_mut()
+            .enumerate()
+            .skip(from)
+            .filter(|(_, waiter)| waiter.waiting)
         {
             if *budget == 0 {
                 return Some(slot);
             }
             *budget -= 1;
-            match waiter.sink.as_ref().map_or(Delivery::WakeTask, |sink| sink.try_deliver()) {
+            match waiter
+                .sink
+                .as_ref()
+                .map_or(Delivery::WakeTask, |sink| sink.try_deliver())
+            {
                 Delivery::CaughtUp => {}
                 Delivery::More => *self.pass() = PassState::RunningAgain,
                 Delivery::WakeTask => {
@@ -224,7 +253,11 @@ impl WaitList {
         }
         let mut pass = self.pass();
         let again = *pass == PassState::RunningAgain;
-        *pass = if again { PassState::Queued } else { PassState::Idle };
+        *pass = if again {
+            PassState::Queued
+        } else {
+            PassState::Idle
+        };
         again.then_some(0)
     }
 }
@@ -277,7 +310,11 @@ impl Subscription {
         poll_fn(|context| {
             // Register the waker before the check, so that an advance after the check is not missed.
             wait_list.wait(*slot, context.waker());
-            if self.last.has_changed().expect(SENDER_ALIVE) { Poll::Ready(()) } else { Poll::Pending }
+            if self.last.has_changed().expect(SENDER_ALIVE) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }

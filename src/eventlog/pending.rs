@@ -42,7 +42,15 @@ impl Pending {
     pub(super) fn new(epoch: &Epoch, session: SessionId, committed: u64, erased: bool) -> Self {
         let framer = Framer::new(epoch, session);
         let (chunks, before_group) = (VecDeque::new(), None);
-        Self { framer, appended: committed, chunks, queued: false, erased, before_group, bytes: 0 }
+        Self {
+            framer,
+            appended: committed,
+            chunks,
+            queued: false,
+            erased,
+            before_group,
+            bytes: 0,
+        }
     }
 
     pub(super) fn appended(&self) -> u64 {
@@ -91,10 +99,9 @@ impl Pending {
         // A group is one chunk, so that it is one commit.
         let fits = match self.before_group {
             Some(before) => self.chunks.len() > before,
-            None => self
-                .chunks
-                .back()
-                .is_some_and(|chunk| chunk.frames.is_empty() || chunk.frames.len() + size <= run_bytes),
+            None => self.chunks.back().is_some_and(|chunk| {
+                chunk.frames.is_empty() || chunk.frames.len() + size <= run_bytes
+            }),
         };
         if !fits {
             self.start_chunk(capacity.max(size));
@@ -102,7 +109,8 @@ impl Pending {
         self.appended += 1;
         let chunk = self.chunks.back_mut().expect("a chunk was started above");
         let before = chunk.frames.len();
-        self.framer.frame(&mut chunk.frames, self.appended, event, now);
+        self.framer
+            .frame(&mut chunk.frames, self.appended, event, now);
         chunk.last_seq = self.appended;
         let bytes = chunk.frames.len() - before;
         chunk.bytes += bytes;
@@ -135,7 +143,10 @@ impl Pending {
     }
 
     fn add_records(&mut self, mut records: Records) {
-        let chunk = self.chunks.back_mut().expect("the caller has started a chunk");
+        let chunk = self
+            .chunks
+            .back_mut()
+            .expect("the caller has started a chunk");
         chunk.summary = records.summary.take().or_else(|| chunk.summary.take());
         let bytes = chunk.changes.add(records);
         chunk.bytes += bytes;
@@ -150,7 +161,10 @@ impl Pending {
         }
         self.start_chunk(0);
         let seq = self.append(last, records, now, usize::MAX);
-        self.chunks.back_mut().expect("a chunk was started above").erase = true;
+        self.chunks
+            .back_mut()
+            .expect("a chunk was started above")
+            .erase = true;
         self.erased = true;
         seq
     }
@@ -167,7 +181,11 @@ impl Pending {
 
     /// Removes the oldest chunk. The flag is true if more chunks remain: the session then stays queued.
     pub(super) fn pop_chunk(&mut self) -> Option<(Chunk, bool)> {
-        let chunk = if self.has_ready_chunk() { self.chunks.pop_front() } else { None };
+        let chunk = if self.has_ready_chunk() {
+            self.chunks.pop_front()
+        } else {
+            None
+        };
         if chunk.is_some() {
             self.before_group.iter_mut().for_each(|before| *before -= 1);
         }

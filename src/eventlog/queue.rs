@@ -60,7 +60,12 @@ impl<S> fmt::Debug for CommitQueue<S> {
 
 impl<S> CommitQueue<S> {
     pub(super) fn new(max_writes: usize) -> Self {
-        let state = QueueState { audit: None, jobs: VecDeque::new(), closing: false, closed: false };
+        let state = QueueState {
+            audit: None,
+            jobs: VecDeque::new(),
+            closing: false,
+            closed: false,
+        };
         Self {
             state: Mutex::new(state),
             wake: Condvar::new(),
@@ -163,7 +168,10 @@ impl<S> CommitQueue<S> {
     /// Waits for the retry interval. Returns false if the log closes.
     pub(super) fn wait_before_retry(&self) -> bool {
         let state = self.state();
-        let (state, _) = lock_or_abort(self.wake.wait_timeout_while(state, RETRY, |state| !state.closing));
+        let (state, _) = lock_or_abort(
+            self.wake
+                .wait_timeout_while(state, RETRY, |state| !state.closing),
+        );
         !state.closing
     }
 

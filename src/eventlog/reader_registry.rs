@@ -19,12 +19,17 @@ pub(super) type ReaderRegistration = KeyedGuard<ReaderScope>;
 
 impl ReaderRegistry {
     pub(super) fn register(&self, scope: ReaderScope) -> ReaderRegistration {
-        self.0.acquire(scope, usize::MAX).expect("the number of readers has no limit")
+        self.0
+            .acquire(scope, usize::MAX)
+            .expect("the number of readers has no limit")
     }
 
     pub(super) fn has_reader(&self, tenant: &Tenant, session: SessionId) -> bool {
-        [ReaderScope::Session(session), ReaderScope::Tenant(tenant.clone())]
-            .iter()
-            .any(|scope| self.0.count(scope) > 0)
+        [
+            ReaderScope::Session(session),
+            ReaderScope::Tenant(tenant.clone()),
+        ]
+        .iter()
+        .any(|scope| self.0.count(scope) > 0)
     }
 }

@@ -21,13 +21,20 @@ pub struct Records {
 impl Records {
     #[must_use]
     pub fn put(mut self, table: Table, key: impl Into<Vec<u8>>, value: impl Into<Bytes>) -> Self {
-        self.puts.push(Put { table, key: key.into(), value: value.into() });
+        self.puts.push(Put {
+            table,
+            key: key.into(),
+            value: value.into(),
+        });
         self
     }
 
     #[must_use]
     pub fn delete(mut self, table: Table, key: impl Into<Vec<u8>>) -> Self {
-        self.deletes.push(Delete { table, key: key.into() });
+        self.deletes.push(Delete {
+            table,
+            key: key.into(),
+        });
         self
     }
 

@@ -75,23 +75,37 @@ async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
     let mut after = None;
     loop {
         let from: Option<Vec<u8>> = after.clone();
-        let scan = move |store: &dyn Store| store.scan(Table::Tombstone, b"", from.as_deref(), STEP);
+        let scan =
+            move |store: &dyn Store| store.scan(Table::Tombstone, b"", from.as_deref(), STEP);
         let found = shared.reads.blocking(scan).await?;
-        let Some((last, _)) = found.last() else { return Ok(()) };
+        let Some((last, _)) = found.last() else {
+            return Ok(());
+        };
         after = Some(last.clone());
         let mut batch = Batch::default();
         for (key, value) in found {
-            let (Ok(id), Ok(millis)) = (<[u8; 16]>::try_from(&key[..]), <[u8; 8]>::try_from(&value[..]))
-            else {
+            let (Ok(id), Ok(millis)) = (
+                <[u8; 16]>::try_from(&key[..]),
+                <[u8; 8]>::try_from(&value[..]),
+            ) else {
                 continue;
             };
             if Timestamp::from_millis(i64::from_be_bytes(millis)) < old {
-                batch.erase.push(SessionId::from_uuid(uuid::Uuid::from_bytes(id)));
-                batch.deletes.push(Delete { table: Table::Tombstone, key });
+                batch
+                    .erase
+                    .push(SessionId::from_uuid(uuid::Uuid::from_bytes(id)));
+                batch.deletes.push(Delete {
+                    table: Table::Tombstone,
+                    key,
+                });
             }
         }
         if !batch.erase.is_empty()
-            && shared.queue.run_maintenance(move |store| store.commit(&batch)).await.is_none()
+            && shared
+                .queue
+                .run_maintenance(move |store| store.commit(&batch))
+                .await
+                .is_none()
         {
             return Ok(());
         }
@@ -120,18 +134,32 @@ pub(super) async fn excess_of(
     max_age: Duration,
     max_bytes: u64,
 ) -> Result<Option<u64>, ReadError> {
-    let Some(log) = shared.store.usage(session) else { return Ok(None) };
-    let heads = shared.reads.blocking(move |store| store.run_headers(Some(session), 0, STEP)).await?;
+    let Some(log) = shared.store.usage(session) else {
+        return Ok(None);
+    };
+    let heads = shared
+        .reads
+        .blocking(move |store| store.run_headers(Some(session), 0, STEP))
+        .await?;
     let before_last = heads.partition_point(|head| head.last_seq < log.last_seq);
     let old = shared.expired_before(max_age);
-    Ok(end_of_excess(&heads[..before_last], log.bytes.saturating_sub(max_bytes), old))
+    Ok(end_of_excess(
+        &heads[..before_last],
+        log.bytes.saturating_sub(max_bytes),
+        old,
+    ))
 }
 
 async fn drop_old(shared: &Shared) {
     let old = shared.expired_before(shared.limits.max_log_age);
     loop {
-        let logs = shared.store.usages(STEP, &|log| is_prunable(log) && log.last_time < old);
-        let all_but_the_last = |log: &LogUsage| Cut { session: log.session, through: log.last_seq };
+        let logs = shared
+            .store
+            .usages(STEP, &|log| is_prunable(log) && log.last_time < old);
+        let all_but_the_last = |log: &LogUsage| Cut {
+            session: log.session,
+            through: log.last_seq,
+        };
         let cuts: Vec<Cut> = logs.iter().map(all_but_the_last).collect();
         if cuts.is_empty() || !prune(shared, cuts).await {
             return;
@@ -141,13 +169,16 @@ async fn drop_old(shared: &Shared) {
 
 async fn drop_from_large(shared: &Shared, limit: u64) -> Result<(), ReadError> {
     loop {
-        let logs = shared.store.usages(STEP, &|log| is_prunable(log) && log.bytes > limit);
+        let logs = shared
+            .store
+            .usages(STEP, &|log| is_prunable(log) && log.bytes > limit);
         let mut cuts = Vec::with_capacity(logs.len());
         for log in &logs {
             let session = log.session;
             let heads = move |store: &dyn Store| store.run_headers(Some(session), 0, STEP);
             let heads = shared.reads.blocking(heads).await?;
-            let through = end_of_excess(&heads, log.bytes - limit, Timestamp::from_millis(i64::MIN));
+            let through =
+                end_of_excess(&heads, log.bytes - limit, Timestamp::from_millis(i64::MIN));
             cuts.extend(through.map(|through| Cut { session, through }));
         }
         if cuts.is_empty() || !prune(shared, cuts).await {
@@ -158,11 +189,16 @@ async fn drop_from_large(shared: &Shared, limit: u64) -> Result<(), ReadError> {
 
 /// The size to which the largest logs must shrink, so that all logs together are within their limit.
 fn target_log_bytes(shared: &Shared) -> Option<u64> {
-    let over = shared.store.total_bytes().checked_sub(shared.limits.max_total_log_bytes);
+    let over = shared
+        .store
+        .total_bytes()
+        .checked_sub(shared.limits.max_total_log_bytes);
     let over = over.filter(|over| *over > 0)?;
     let sizes = RefCell::new(Vec::new());
     shared.store.usages(1, &|log| {
-        sizes.borrow_mut().extend(is_prunable(log).then_some(log.bytes));
+        sizes
+            .borrow_mut()
+            .extend(is_prunable(log).then_some(log.bytes));
         false
     });
     let mut sizes = sizes.into_inner();
@@ -183,8 +219,13 @@ fn target_log_bytes(shared: &Shared) -> Option<u64> {
 /// Prunes logs. Returns false if nothing was deleted: further calls would delete nothing either.
 pub(super) async fn prune(shared: &Shared, cuts: Vec<Cut>) -> bool {
     let sessions: Vec<SessionId> = cuts.iter().map(|cut| cut.session).collect();
-    let pruned = shared.queue.run_maintenance(move |store| store.prune(&cuts, STEP)).await;
-    let Some(pruned) = pruned.filter(|pruned| pruned.runs > 0) else { return false };
+    let pruned = shared
+        .queue
+        .run_maintenance(move |store| store.prune(&cuts, STEP))
+        .await;
+    let Some(pruned) = pruned.filter(|pruned| pruned.runs > 0) else {
+        return false;
+    };
     for session in sessions {
         shared.published.read_cache().invalidate(session);
     }

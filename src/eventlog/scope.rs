@@ -30,13 +30,18 @@ pub(super) struct LowerBound {
 
 impl Scope {
     pub(super) fn contains(&self, tenant: &str, session: SessionId) -> bool {
-        self.tenant.as_str() == tenant && self.sessions.as_ref().is_none_or(|of| of.contains_key(&session))
+        self.tenant.as_str() == tenant
+            && self
+                .sessions
+                .as_ref()
+                .is_none_or(|of| of.contains_key(&session))
     }
 
     /// Whether a damaged run that ends at this seq and this position belongs to the scope.
     pub(super) fn covers_damage(&self, session: SessionId, last_seq: u64, last_pos: u64) -> bool {
         self.sessions.as_ref().is_none_or(|of| {
-            of.get(&session).is_some_and(|floor| floor.seq < last_seq && floor.pos < last_pos)
+            of.get(&session)
+                .is_some_and(|floor| floor.seq < last_seq && floor.pos < last_pos)
         })
     }
 
@@ -54,7 +59,14 @@ impl Scope {
     /// The same sessions from their beginning.
     pub(super) fn without_bounds(&self) -> Self {
         let of = self.sessions.as_ref();
-        let sessions = of.map(|of| of.keys().map(|session| (*session, LowerBound::default())).collect());
-        Self { tenant: self.tenant.clone(), sessions }
+        let sessions = of.map(|of| {
+            of.keys()
+                .map(|session| (*session, LowerBound::default()))
+                .collect()
+        });
+        Self {
+            tenant: self.tenant.clone(),
+            sessions,
+        }
     }
 }

@@ -97,7 +97,11 @@ impl SessionLog {
     pub fn erase(&self, last: &Event<'_>, records: Records) -> u64 {
         let now = self.state.shared.ids.now();
         let since = self.state.shared.expiry.latest_now().as_millis();
-        let records = records.put(Table::Tombstone, *self.state.id.as_bytes(), since.to_be_bytes().to_vec());
+        let records = records.put(
+            Table::Tombstone,
+            *self.state.id.as_bytes(),
+            since.to_be_bytes().to_vec(),
+        );
         let mut pending = self.state.pending();
         let seq = pending.erase(last, records, now);
         self.enter_queue(pending);
@@ -147,7 +151,11 @@ impl SessionLog {
     /// Waits until the event `seq` is durable (true) or the disk is full (false).
     pub async fn wait_or_full(&self, seq: u64) -> Result<bool, Closed> {
         let mut room = self.state.shared.alarms.disk_space();
-        let full = async move { room.wait_for(|room| *room == DiskSpace::Exhausted).await.map(drop) };
+        let full = async move {
+            room.wait_for(|room| *room == DiskSpace::Exhausted)
+                .await
+                .map(drop)
+        };
         tokio::select! {
             biased;
             outcome = self.wait(seq) => outcome.map(|()| true),
@@ -156,12 +164,18 @@ impl SessionLog {
     }
 
     pub fn id(&self, seq: u64) -> EventId {
-        EventId { epoch: self.state.shared.epoch.clone(), seq }
+        EventId {
+            epoch: self.state.shared.epoch.clone(),
+            seq,
+        }
     }
 
     /// Whether any reader reads this session's log at the moment.
     pub fn has_reader(&self) -> bool {
-        self.state.shared.readers.has_reader(&self.state.tenant, self.state.id)
+        self.state
+            .shared
+            .readers
+            .has_reader(&self.state.tenant, self.state.id)
     }
 
     /// Replays from `start` to the tail, then follows.
@@ -177,8 +191,16 @@ impl SessionLog {
         let mut cursor = after;
         while runs.is_empty() && cursor < committed {
             let (reads, session) = (&self.state.shared.reads, self.state.id);
-            match reads.blocking(move |store| store.read(session, cursor, max_bytes)).await {
-                Err(ReadError::Corrupt { session, first_seq, last_seq, after }) => {
+            match reads
+                .blocking(move |store| store.read(session, cursor, max_bytes))
+                .await
+            {
+                Err(ReadError::Corrupt {
+                    session,
+                    first_seq,
+                    last_seq,
+                    after,
+                }) => {
                     reads.report_damage(session, first_seq, last_seq);
                     cursor = after;
                 }
@@ -188,7 +210,10 @@ impl SessionLog {
                 }
             }
         }
-        Ok(runs.into_iter().filter_map(|run| run.through(committed)).collect())
+        Ok(runs
+            .into_iter()
+            .filter_map(|run| run.through(committed))
+            .collect())
     }
 
     fn read_tail(&self, after: u64, max_bytes: usize) -> Vec<Run> {

@@ -110,7 +110,13 @@ impl Shared {
         let last_seq = log.map_or(0, |log| log.last_seq);
         let tombstone = move |store: &dyn Store| store.get(Table::Tombstone, id.as_bytes());
         let erased = last_seq > 0 && self.reads.blocking(tombstone).await?.is_some();
-        let state = Arc::new(State::new(Arc::clone(self), tenant.clone(), id, last_seq, erased));
+        let state = Arc::new(State::new(
+            Arc::clone(self),
+            tenant.clone(),
+            id,
+            last_seq,
+            erased,
+        ));
         self.sessions.states().insert(id, Arc::downgrade(&state));
         Ok(state)
     }
@@ -122,7 +128,9 @@ impl Shared {
         if self.sessions.get(session).is_some() {
             return Ok(self.store.usage(session));
         }
-        self.reads.blocking(move |store| store.bounds(session)).await
+        self.reads
+            .blocking(move |store| store.bounds(session))
+            .await
     }
 
     /// Events from before this time are older than `age`.
@@ -148,7 +156,13 @@ pub(super) struct State {
 }
 
 impl State {
-    fn new(shared: Arc<Shared>, tenant: Tenant, id: SessionId, last_seq: u64, erased: bool) -> Self {
+    fn new(
+        shared: Arc<Shared>,
+        tenant: Tenant,
+        id: SessionId,
+        last_seq: u64,
+        erased: bool,
+    ) -> Self {
         Self {
             pending: Mutex::new(Pending::new(&shared.epoch, id, last_seq, erased)),
             shared,
@@ -210,7 +224,11 @@ impl State {
     pub(super) fn cache_runs(&self, runs: &[Run]) {
         let mut pages = self.shared.published.read_cache();
         // Check under the lock of the cache: a prune updates the store first and then invalidates the cache.
-        let first = self.shared.store.usage(self.id).map_or(u64::MAX, |log| log.first_seq);
+        let first = self
+            .shared
+            .store
+            .usage(self.id)
+            .map_or(u64::MAX, |log| log.first_seq);
         for run in runs.iter().filter(|run| run.first_seq >= first) {
             pages.add(run.clone(), self.shared.limits.max_read_cache_bytes);
         }
@@ -227,7 +245,10 @@ impl Drop for State {
         drop(tails);
         let mut states = self.shared.sessions.states();
         // A new state of the same session may already have replaced the entry.
-        if states.get(&self.id).is_some_and(|state| state.strong_count() == 0) {
+        if states
+            .get(&self.id)
+            .is_some_and(|state| state.strong_count() == 0)
+        {
             states.remove(&self.id);
         }
     }

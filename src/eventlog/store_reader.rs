@@ -27,7 +27,12 @@ pub(super) struct StoreReader {
 impl StoreReader {
     pub(super) fn new(store: Arc<dyn Store>, shutdown: Shutdown, max_reads: usize) -> Self {
         let permits = Arc::new(Semaphore::new(max_reads.max(1)));
-        Self { store, shutdown, permits, reported_damage: Mutex::default() }
+        Self {
+            store,
+            shutdown,
+            permits,
+            reported_damage: Mutex::default(),
+        }
     }
 
     /// Waits for a permit and starts a blocking read.
@@ -36,7 +41,10 @@ impl StoreReader {
         read: impl FnOnce(&dyn Store) -> Result<T, ReadError> + Send + 'static,
     ) -> JoinHandle<Result<T, ReadError>> {
         let permits = Arc::clone(&self.permits);
-        let permit = permits.acquire_owned().await.expect("the semaphore is never closed");
+        let permit = permits
+            .acquire_owned()
+            .await
+            .expect("the semaphore is never closed");
         let store = Arc::clone(&self.store);
         self.shutdown.spawn_blocking(move || {
             let result = read(&*store);
@@ -50,7 +58,10 @@ impl StoreReader {
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, ReadError> + Send + 'static,
     ) -> Result<T, ReadError> {
-        self.start(read).await.await.map_err(|lost| ReadError::Failed(lost.into()))?
+        self.start(read)
+            .await
+            .await
+            .map_err(|lost| ReadError::Failed(lost.into()))?
     }
 
     /// Logs a damaged range of events, once for each range.

@@ -69,14 +69,21 @@ impl Summaries {
         tenants.retain(|_, of| of.strong_count() > 0);
         let known = tenants.get(tenant).and_then(Weak::upgrade);
         let of = known.unwrap_or_else(|| {
-            let new = Arc::new(TenantSummaries { last: Watermark::new(0), changes: Mutex::default() });
+            let new = Arc::new(TenantSummaries {
+                last: Watermark::new(0),
+                changes: Mutex::default(),
+            });
             tenants.insert(tenant.clone(), Arc::downgrade(&new));
             new
         });
         drop(tenants);
         let mut subscription = of.last.subscribe();
         let cursor = subscription.observe();
-        SummaryReader { of, subscription, cursor }
+        SummaryReader {
+            of,
+            subscription,
+            cursor,
+        }
     }
 
     /// Publishes a committed summary.
@@ -107,7 +114,9 @@ impl Changes {
         }
         self.kept.insert(self.last, (session, summary));
         while self.kept.len() > MAX_CHANGES || self.bytes > MAX_BYTES {
-            let Some((number, (session, dropped))) = self.kept.pop_first() else { break };
+            let Some((number, (session, dropped))) = self.kept.pop_first() else {
+                break;
+            };
             self.bytes -= dropped.bytes();
             self.numbers.remove(&session);
             self.dropped = number;
@@ -136,7 +145,8 @@ pub struct SummaryPage {
 impl SummaryReader {
     /// Registers the reader with the notifier of its thread.
     pub fn subscribe_via(&mut self, notifier: &Arc<Notifier>) {
-        self.subscription.subscribe_via(&self.of.last, notifier, None);
+        self.subscription
+            .subscribe_via(&self.of.last, notifier, None);
     }
 
     /// The number of the last change. [`changed`](Self::changed) waits for a later one.
@@ -161,7 +171,10 @@ impl SummaryReader {
     /// The next changes up to the number `through`, of about `max_bytes`.
     pub fn read(&mut self, through: u64, max_bytes: usize) -> SummaryPage {
         let changes = self.of.changes();
-        let mut page = SummaryPage { lost: changes.dropped > self.cursor, changes: Vec::new() };
+        let mut page = SummaryPage {
+            lost: changes.dropped > self.cursor,
+            changes: Vec::new(),
+        };
         let mut bytes = 0;
         for (number, (session, summary)) in changes.kept.range(self.cursor + 1..) {
             if *number > through {
@@ -196,7 +209,10 @@ mod tests {
     }
 
     fn texts(page: &SummaryPage) -> Vec<(SessionId, Option<&str>)> {
-        page.changes.iter().map(|(session, summary)| (*session, text(summary))).collect()
+        page.changes
+            .iter()
+            .map(|(session, summary)| (*session, text(summary)))
+            .collect()
     }
 
     fn read_all(reader: &mut SummaryReader) -> SummaryPage {
@@ -216,7 +232,10 @@ mod tests {
         all.publish(&Tenant::new("other"), ids.session(), listed("foreign"));
         all.publish(&tenant, a, listed("3"));
         let page = read_all(&mut reader);
-        assert_eq!((page.lost, texts(&page)), (false, vec![(b, Some("2")), (a, Some("3"))]));
+        assert_eq!(
+            (page.lost, texts(&page)),
+            (false, vec![(b, Some("2")), (a, Some("3"))])
+        );
         all.publish(&tenant, b, Summary::Gone);
         assert_eq!(texts(&read_all(&mut reader)), [(b, None)]);
         assert!(texts(&read_all(&mut reader)).is_empty());

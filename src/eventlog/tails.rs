@@ -37,7 +37,10 @@ impl SessionTail {
     /// memory.
     pub(super) fn after(&self, seq: u64) -> Option<Run> {
         let at = self.runs.partition_point(|run| run.last_seq <= seq);
-        self.runs.get(at).filter(|run| run.first_seq <= seq + 1)?.after(seq)
+        self.runs
+            .get(at)
+            .filter(|run| run.first_seq <= seq + 1)?
+            .after(seq)
     }
 
     pub(super) fn positions(&self) -> impl Iterator<Item = u64> {
@@ -75,7 +78,9 @@ impl Tails {
         self.runs.insert(run.last_pos, run);
         let mut dropped = Vec::new();
         while self.bytes > limit && self.runs.len() > 1 {
-            let Some((pos, run)) = self.runs.pop_first() else { break };
+            let Some((pos, run)) = self.runs.pop_first() else {
+                break;
+            };
             self.bytes -= run.frames.len();
             dropped.push((run.session, pos));
         }
@@ -93,16 +98,28 @@ impl Tails {
     pub(super) fn after(&self, pos: u64, filter: impl Fn(&Run) -> bool) -> Found {
         const MAX_RUNS: usize = 512;
         let mut at = pos;
-        for (last, run) in self.runs.range((Bound::Excluded(pos), Bound::Unbounded)).take(MAX_RUNS) {
+        for (last, run) in self
+            .runs
+            .range((Bound::Excluded(pos), Bound::Unbounded))
+            .take(MAX_RUNS)
+        {
             if run.first_pos() > at + 1 {
-                return if at == pos { Found::Gap } else { Found::NoneUpTo(at) };
+                return if at == pos {
+                    Found::Gap
+                } else {
+                    Found::NoneUpTo(at)
+                };
             }
             if filter(run) {
                 return run.after_pos(at).map_or(Found::NoneUpTo(*last), Found::Run);
             }
             at = *last;
         }
-        if at == pos { Found::Gap } else { Found::NoneUpTo(at) }
+        if at == pos {
+            Found::Gap
+        } else {
+            Found::NoneUpTo(at)
+        }
     }
 
     #[cfg(test)]

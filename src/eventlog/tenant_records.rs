@@ -20,15 +20,30 @@ pub struct TenantRecords<'a> {
 
 impl<'a> TenantRecords<'a> {
     pub fn of(log: &'a EventLog, table: Table) -> Self {
-        Self { log, table, after: None }
+        Self {
+            log,
+            table,
+            after: None,
+        }
     }
 
     /// The records of the next page with their tenants, or `None` after the last page.
-    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<(Tenant, T)>>, ReadError> {
-        let page = self.log.scan(self.table, Vec::new(), self.after.take(), PAGE).await?;
-        let Some((last, _)) = page.last() else { return Ok(None) };
+    pub async fn next<T: DeserializeOwned>(
+        &mut self,
+    ) -> Result<Option<Vec<(Tenant, T)>>, ReadError> {
+        let page = self
+            .log
+            .scan(self.table, Vec::new(), self.after.take(), PAGE)
+            .await?;
+        let Some((last, _)) = page.last() else {
+            return Ok(None);
+        };
         self.after = Some(last.clone());
-        Ok(Some(page.iter().filter_map(|(key, value)| Some((tenant_of(key)?, from_json(value)?))).collect()))
+        Ok(Some(
+            page.iter()
+                .filter_map(|(key, value)| Some((tenant_of(key)?, from_json(value)?)))
+                .collect(),
+        ))
     }
 }
 

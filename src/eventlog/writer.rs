@@ -38,7 +38,10 @@ struct SessionPart {
 
 /// Runs until the log closes or the store fails.
 pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
-    let mut end = ExitGuard { shared: Some(Arc::clone(&log)), fatal: Some(fatal) };
+    let mut end = ExitGuard {
+        shared: Some(Arc::clone(&log)),
+        fatal: Some(fatal),
+    };
     // Declared after `end`, so that this reference is dropped before the end is published.
     let shared = log;
     while shared.queue.wait() {
@@ -52,9 +55,13 @@ pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
         };
         match done {
             Ok(()) => {}
-            Err(CommitError::Conflict { .. }) => unreachable!("no batch of the log expects records"),
+            Err(CommitError::Conflict { .. }) => {
+                unreachable!("no batch of the log expects records")
+            }
             Err(CommitError::Full) => {
-                tracing::error!("the log closes while the disk is full: uncommitted events are lost");
+                tracing::error!(
+                    "the log closes while the disk is full: uncommitted events are lost"
+                );
                 return;
             }
             Err(CommitError::Failed(cause)) => {
@@ -137,12 +144,18 @@ impl Transaction {
     /// Whether the current transaction must be committed before this session's erase: readers must see the
     /// earlier events first.
     fn must_commit_before(&self, state: &Arc<State>) -> bool {
-        state.pending().erases_next() && self.parts.iter().any(|part| Arc::ptr_eq(&part.state, state))
+        state.pending().erases_next()
+            && self
+                .parts
+                .iter()
+                .any(|part| Arc::ptr_eq(&part.state, state))
     }
 
     fn add_session(&mut self, state: Arc<State>) {
         let popped = state.pending().pop_chunk();
-        let Some((mut chunk, more)) = popped else { return };
+        let Some((mut chunk, more)) = popped else {
+            return;
+        };
         if more {
             state.enqueue();
         }
@@ -213,18 +226,34 @@ fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Vec<RunHeader>, C
 
 /// Publishes committed events to the readers.
 fn publish(shared: &Shared, transaction: Transaction, stored: &[RunHeader]) {
-    shared.growth.add(stored.iter().map(|run| run.bytes).sum(), &shared.limits);
+    shared
+        .growth
+        .add(stored.iter().map(|run| run.bytes).sum(), &shared.limits);
     let mut runs = transaction.batch.runs.into_iter().zip(stored);
     let mut watermark = Vec::with_capacity(transaction.parts.len());
     for part in transaction.parts {
         part.state.pending().committed(part.bytes);
         if let Some(summary) = part.summary {
-            shared.published.summaries.publish(&part.state.tenant, part.state.id, summary);
+            shared
+                .published
+                .summaries
+                .publish(&part.state.tenant, part.state.id, summary);
         }
         if part.run
-            && let Some((run, RunHeader { last_seq, last_pos, .. })) = runs.next()
+            && let Some((
+                run,
+                RunHeader {
+                    last_seq, last_pos, ..
+                },
+            )) = runs.next()
         {
-            part.state.publish(Run { last_pos: *last_pos, ..run }, part.erase);
+            part.state.publish(
+                Run {
+                    last_pos: *last_pos,
+                    ..run
+                },
+                part.erase,
+            );
             watermark.push((part.state, *last_seq));
         }
     }

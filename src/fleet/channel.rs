@@ -29,16 +29,36 @@ impl Channel {
         let mut commands = CommandQueue::new(0);
         commands.push(Command::Open, Bytes::new());
         let (output, end) = member.insert(id, commands, OutputPosition::start(WINDOW));
-        (Self { member, id, end, former_commands: 0 }, output)
+        (
+            Self {
+                member,
+                id,
+                end,
+                former_commands: 0,
+            },
+            output,
+        )
     }
 
     /// Claims a channel of an earlier gateway process, which has processed its output before `offset`. `None`: the member
     /// does not have it.
-    pub(super) fn claim(member: Arc<Member>, id: ChannelId, offset: u64) -> Option<(Self, ChannelOutput)> {
+    pub(super) fn claim(
+        member: Arc<Member>,
+        id: ChannelId,
+        offset: u64,
+    ) -> Option<(Self, ChannelOutput)> {
         let former_commands = member.take_unclaimed(id)?;
         let position = OutputPosition::restored(offset, WINDOW);
         let (output, end) = member.insert(id, CommandQueue::new(former_commands), position);
-        Some((Self { member, id, end, former_commands }, output))
+        Some((
+            Self {
+                member,
+                id,
+                end,
+                former_commands,
+            },
+            output,
+        ))
     }
 
     pub fn id(&self) -> ChannelId {
@@ -75,7 +95,11 @@ impl Channel {
     /// Waits for the end of the channel.
     pub async fn ended(&self) -> ChannelEnd {
         let mut end = self.end.clone();
-        let ended = end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
+        let ended = end
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|end| end.clone());
         ended.unwrap_or_else(|| ChannelEnd::Lost("the gateway released the process".to_owned()))
     }
 }

@@ -37,7 +37,12 @@ pub(super) struct NumberedCommand {
 impl CommandQueue {
     /// The queue of a channel whose member has received `received` commands, of this or of an earlier gateway process.
     pub(super) fn new(received: u64) -> Self {
-        Self { received, queued: VecDeque::new(), bytes: 0, sent: received }
+        Self {
+            received,
+            queued: VecDeque::new(),
+            bytes: 0,
+            sent: received,
+        }
     }
 
     /// Queues a command. Returns false if the queue is full.
@@ -89,7 +94,11 @@ impl CommandQueue {
         let (command, line) = self.queued.get(at)?;
         let (command, line) = (command.clone(), line.bytes().clone());
         self.sent += 1;
-        Some(NumberedCommand { number: self.sent, command, line })
+        Some(NumberedCommand {
+            number: self.sent,
+            command,
+            line,
+        })
     }
 }
 
@@ -118,7 +127,9 @@ impl CommandReceiver {
             return Err(ProtocolError("a command is missing"));
         }
         self.received = number;
-        let Command::Line { once: Some(key) } = command else { return Ok(true) };
+        let Command::Line { once: Some(key) } = command else {
+            return Ok(true);
+        };
         if !self.keys.insert(key.clone()) {
             return Ok(false);
         }

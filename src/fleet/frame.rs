@@ -84,7 +84,11 @@ pub struct ProcessEnd {
 
 /// A frame of a member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "type",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
 pub enum MemberFrame {
     Hello(Box<Hello>),
     /// The payload is output of the agent. Its first byte is the byte `offset` of the channel.
@@ -114,7 +118,11 @@ pub enum MemberFrame {
 
 /// A frame of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "type",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
 pub enum GatewayFrame {
     /// The response to `hello`.
     Welcome {
@@ -183,7 +191,8 @@ pub fn encode(header: &impl Serialize, payload: &[u8]) -> Bytes {
 pub fn decode<T: DeserializeOwned>(mut bytes: Bytes) -> Result<(T, Bytes), FrameError> {
     let end = memchr::memchr(b'\n', &bytes[..bytes.len().min(HEADER_BYTES)]);
     let end = end.ok_or_else(|| FrameError("the header has no end".to_owned()))?;
-    let header = serde_json::from_slice(&bytes[..end]).map_err(|error| FrameError(error.to_string()))?;
+    let header =
+        serde_json::from_slice(&bytes[..end]).map_err(|error| FrameError(error.to_string()))?;
     let payload = bytes.split_off(end + 1);
     Ok((header, payload))
 }
@@ -195,20 +204,42 @@ mod tests {
     #[test]
     fn frame_keeps_its_payload_with_line_ends() {
         let channel = Uuid::from_u128(7);
-        let frame = MemberFrame::Output { channel, offset: 12 };
+        let frame = MemberFrame::Output {
+            channel,
+            offset: 12,
+        };
         let bytes = encode(&frame, b"a\nb\n");
         assert!(bytes.starts_with(b"{\"type\":\"output\",\"channel\":\"00000000-"));
         let (decoded, payload) = decode::<MemberFrame>(bytes).unwrap();
         assert_eq!((decoded, &payload[..]), (frame, &b"a\nb\n"[..]));
-        let command = Command::Line { once: Some("answer/3".to_owned()) };
-        let frame = GatewayFrame::Command { channel, number: 2, command };
-        assert_eq!(decode::<GatewayFrame>(encode(&frame, b"")).unwrap().0, frame);
+        let command = Command::Line {
+            once: Some("answer/3".to_owned()),
+        };
+        let frame = GatewayFrame::Command {
+            channel,
+            number: 2,
+            command,
+        };
+        assert_eq!(
+            decode::<GatewayFrame>(encode(&frame, b"")).unwrap().0,
+            frame
+        );
     }
 
     #[test]
     fn bytes_that_are_no_frame_are_rejected() {
-        for bytes in ["", "{}", "{}\n", "{\"type\":\"output\"}\n", "noise\n", "{\"type\":\"kill\"}\n"] {
-            assert!(decode::<MemberFrame>(Bytes::copy_from_slice(bytes.as_bytes())).is_err(), "{bytes}");
+        for bytes in [
+            "",
+            "{}",
+            "{}\n",
+            "{\"type\":\"output\"}\n",
+            "noise\n",
+            "{\"type\":\"kill\"}\n",
+        ] {
+            assert!(
+                decode::<MemberFrame>(Bytes::copy_from_slice(bytes.as_bytes())).is_err(),
+                "{bytes}"
+            );
         }
     }
 }

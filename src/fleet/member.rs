@@ -11,7 +11,9 @@ use uuid::Uuid;
 
 use super::change::{MemberChange, PublishedState, REMOVED_TEXT};
 use super::commands::{CommandQueue, NumberedCommand};
-use super::frame::{ChannelId, Command, GatewayFrame, HeldChannel, Hello, MemberFrame, MemberInfo, encode};
+use super::frame::{
+    ChannelId, Command, GatewayFrame, HeldChannel, Hello, MemberFrame, MemberInfo, encode,
+};
 use super::output::{OutputPosition, ProtocolError};
 use super::received::{ChannelEnd, ChannelOutput, Received};
 use super::{HEARTBEAT, WINDOW};
@@ -125,7 +127,13 @@ impl Member {
             draining: false,
         };
         let (wake, current) = (Notify::new(), watch::Sender::new(0));
-        Self { name, key, inner: Mutex::new(inner), wake, current }
+        Self {
+            name,
+            key,
+            inner: Mutex::new(inner),
+            wake,
+            current,
+        }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -157,13 +165,20 @@ impl Member {
     }
 
     pub(super) fn change(&self, state: PublishedState, error: Option<String>) -> MemberChange {
-        MemberChange { name: self.name.clone(), key: Arc::clone(&self.key), state, attempt: 0, error }
+        MemberChange {
+            name: self.name.clone(),
+            key: Arc::clone(&self.key),
+            state,
+            attempt: 0,
+            error,
+        }
     }
 
     /// Whether a process with this resume token may connect: it is the same one, or the former one has not returned in time.
     pub(super) fn accepts(&self, instance: Uuid) -> bool {
         let inner = self.inner();
-        inner.instance.is_none_or(|known| known == instance) || inner.state.0 == MemberState::Disconnected
+        inner.instance.is_none_or(|known| known == instance)
+            || inner.state.0 == MemberState::Disconnected
     }
 
     /// Begins a connection. It replaces the former one. Returns its number.
@@ -180,7 +195,11 @@ impl Member {
         inner.info = hello.info;
         inner.controls.clear();
         inner.unclaimed.clear();
-        let held: HashMap<_, _> = hello.channels.iter().map(|held| (held.channel, held.received)).collect();
+        let held: HashMap<_, _> = hello
+            .channels
+            .iter()
+            .map(|held| (held.channel, held.received))
+            .collect();
         for (id, channel) in &mut inner.channels {
             channel.resume_due = true;
             let received = held.get(id).copied();
@@ -189,7 +208,9 @@ impl Member {
                 received => channel.commands.reconnected(received.unwrap_or(0)).is_ok(),
             };
             if !known {
-                channel.finish(ChannelEnd::Lost("the member no longer has the process".to_owned()));
+                channel.finish(ChannelEnd::Lost(
+                    "the member no longer has the process".to_owned(),
+                ));
             }
         }
         for HeldChannel { channel, received } in hello.channels {
@@ -272,7 +293,10 @@ impl Member {
     /// The number of commands that an earlier gateway process has sent on a channel that it had. `None`: the member does not
     /// have the channel.
     pub(super) fn take_unclaimed(&self, id: ChannelId) -> Option<u64> {
-        self.inner().unclaimed.remove(&id).map(|(received, _)| received)
+        self.inner()
+            .unclaimed
+            .remove(&id)
+            .map(|(received, _)| received)
     }
 
     /// Adds a channel. Returns its output and its end.
@@ -298,9 +322,18 @@ impl Member {
         (reader, ended)
     }
 
-    pub(super) fn send(&self, id: ChannelId, command: Command, line: impl Into<QueuedLine>) -> bool {
+    pub(super) fn send(
+        &self,
+        id: ChannelId,
+        command: Command,
+        line: impl Into<QueuedLine>,
+    ) -> bool {
         let mut inner = self.inner();
-        let Some(channel) = inner.channels.get_mut(&id).filter(|channel| channel.output.is_some()) else {
+        let Some(channel) = inner
+            .channels
+            .get_mut(&id)
+            .filter(|channel| channel.output.is_some())
+        else {
             return false;
         };
         let queued = channel.commands.push(command, line);
@@ -311,7 +344,9 @@ impl Member {
 
     pub(super) fn acknowledge(&self, id: ChannelId, offset: u64) {
         let mut inner = self.inner();
-        let Some(channel) = inner.channels.get_mut(&id) else { return };
+        let Some(channel) = inner.channels.get_mut(&id) else {
+            return;
+        };
         channel.position.durable(offset);
         channel.durable_due = channel.durable_due.max(Some(offset));
         drop(inner);
@@ -321,7 +356,9 @@ impl Member {
     pub(super) fn forget(&self, id: ChannelId) {
         let mut inner = self.inner();
         if inner.channels.remove(&id).is_some() {
-            inner.controls.push_back(GatewayFrame::Forget { channel: id });
+            inner
+                .controls
+                .push_back(GatewayFrame::Forget { channel: id });
         }
         drop(inner);
         self.wake.notify_one();
@@ -346,7 +383,10 @@ impl Member {
         if let Some(control) = inner.controls.pop_front() {
             return Some(encode(&control, b""));
         }
-        inner.channels.iter_mut().find_map(|(id, channel)| channel.next_frame(*id))
+        inner
+            .channels
+            .iter_mut()
+            .find_map(|(id, channel)| channel.next_frame(*id))
     }
 
     /// Handles a frame of this connection. Returns the response to a ping.
@@ -376,7 +416,11 @@ impl Member {
                     }
                 }
             }
-            MemberFrame::Ended { channel, offset, end } => {
+            MemberFrame::Ended {
+                channel,
+                offset,
+                end,
+            } => {
                 if let Some(open) = inner.channels.get_mut(&channel) {
                     open.position.check_end(offset)?;
                     open.finish(ChannelEnd::Process(*end));
@@ -394,7 +438,11 @@ impl Member {
     /// The heartbeat of the gateway. Also forgets the channels that no session has claimed.
     pub fn heartbeat(&self, clock: u64) -> Bytes {
         let (mut inner, now) = (self.inner(), Instant::now());
-        let Inner { unclaimed, controls, .. } = &mut *inner;
+        let Inner {
+            unclaimed,
+            controls,
+            ..
+        } = &mut *inner;
         unclaimed.retain(|channel, (_, since)| {
             let keep = now - *since < CLAIM_TIMEOUT;
             if !keep {
@@ -408,15 +456,33 @@ impl Member {
     /// The response to `hello`.
     pub fn welcome() -> Bytes {
         let heartbeat = u64::try_from(HEARTBEAT.as_millis()).unwrap_or(u64::MAX);
-        encode(&GatewayFrame::Welcome { window: WINDOW, heartbeat }, b"")
+        encode(
+            &GatewayFrame::Welcome {
+                window: WINDOW,
+                heartbeat,
+            },
+            b"",
+        )
     }
 }
 
 impl OpenChannel {
     fn next_frame(&mut self, channel: ChannelId) -> Option<Bytes> {
         // The member must know a channel before it is asked for output.
-        if let Some(NumberedCommand { number, command, line }) = self.commands.next_command() {
-            return Some(encode(&GatewayFrame::Command { channel, number, command }, &line));
+        if let Some(NumberedCommand {
+            number,
+            command,
+            line,
+        }) = self.commands.next_command()
+        {
+            return Some(encode(
+                &GatewayFrame::Command {
+                    channel,
+                    number,
+                    command,
+                },
+                &line,
+            ));
         }
         if std::mem::take(&mut self.resume_due) {
             let offset = self.position.next();

@@ -35,7 +35,15 @@ pub enum OutputPart {
 impl OutputBuffer {
     pub fn new(window: u64) -> Self {
         let blocks = VecDeque::new();
-        Self { start: 0, blocks, bytes: 0, next: None, window, end: None, end_sent: false }
+        Self {
+            start: 0,
+            blocks,
+            bytes: 0,
+            next: None,
+            window,
+            end: None,
+            end_sent: false,
+        }
     }
 
     /// Whether the process may be read. False while unacknowledged output fills the window.
@@ -75,8 +83,12 @@ impl OutputBuffer {
             return Err(ProtocolError("it acknowledges output that was not sent"));
         }
         while self.start < offset {
-            let Some(mut block) = self.blocks.pop_front() else { break };
-            let part = block.len().min(usize::try_from(offset - self.start).unwrap_or(usize::MAX));
+            let Some(mut block) = self.blocks.pop_front() else {
+                break;
+            };
+            let part = block
+                .len()
+                .min(usize::try_from(offset - self.start).unwrap_or(usize::MAX));
             drop(block.split_to(part));
             self.start += part as u64;
             self.bytes -= part as u64;
@@ -97,7 +109,10 @@ impl OutputBuffer {
                 let from = usize::try_from(next - at).unwrap_or(usize::MAX);
                 let bytes = block.slice(from..block.len().min(from + OUTPUT_BYTES));
                 self.next = Some(next + bytes.len() as u64);
-                return Some(OutputPart::Bytes { offset: next, bytes });
+                return Some(OutputPart::Bytes {
+                    offset: next,
+                    bytes,
+                });
             }
             at = after;
         }
@@ -123,12 +138,22 @@ pub(super) struct OutputPosition {
 impl OutputPosition {
     /// The position of a new process.
     pub(super) fn start(window: u64) -> Self {
-        Self { next: 0, may_skip: false, durable: 0, window }
+        Self {
+            next: 0,
+            may_skip: false,
+            durable: 0,
+            window,
+        }
     }
 
     /// The position of an earlier gateway process, from the log.
     pub(super) fn restored(offset: u64, window: u64) -> Self {
-        Self { next: offset, may_skip: true, durable: offset, window }
+        Self {
+            next: offset,
+            may_skip: true,
+            durable: offset,
+            window,
+        }
     }
 
     /// The offset of the next byte.
@@ -137,7 +162,11 @@ impl OutputPosition {
     }
 
     /// The new bytes of a part. Bytes that were received before are removed.
-    pub(super) fn receive(&mut self, offset: u64, mut bytes: Bytes) -> Result<Bytes, ProtocolError> {
+    pub(super) fn receive(
+        &mut self,
+        offset: u64,
+        mut bytes: Bytes,
+    ) -> Result<Bytes, ProtocolError> {
         let skipped = offset.saturating_sub(self.next);
         if skipped > 0 && !self.may_skip {
             return Err(ProtocolError("output is missing"));
@@ -164,6 +193,10 @@ impl OutputPosition {
     /// Whether the output is complete at the end of the process.
     pub(super) fn check_end(&mut self, offset: u64) -> Result<(), ProtocolError> {
         let complete = offset == self.next || (self.may_skip && offset > self.next);
-        if complete { Ok(()) } else { Err(ProtocolError("the output ends before its end")) }
+        if complete {
+            Ok(())
+        } else {
+            Err(ProtocolError("the output ends before its end"))
+        }
     }
 }

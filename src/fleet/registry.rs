@@ -101,7 +101,13 @@ impl Fleet {
     pub fn new(return_timeout: Duration, shutdown: Shutdown) -> Self {
         let (members, version) = (Mutex::default(), watch::Sender::new(0));
         let changes = broadcast::Sender::new(QUEUED_CHANGES);
-        Self(Arc::new(Shared { members, version, changes, return_timeout, shutdown }))
+        Self(Arc::new(Shared {
+            members,
+            version,
+            changes,
+            return_timeout,
+            shutdown,
+        }))
     }
 
     fn members(&self) -> MutexGuard<'_, BTreeMap<AgentName, Arc<Member>>> {
@@ -153,7 +159,9 @@ impl Fleet {
 
     /// Removes a member: ends its connection and loses its processes. Returns false if there is none of this name.
     pub fn remove(&self, name: &AgentName) -> bool {
-        let Some(member) = self.members().remove(name) else { return false };
+        let Some(member) = self.members().remove(name) else {
+            return false;
+        };
         member.remove();
         self.publish(member.change(PublishedState::Disconnected, Some(REMOVED_TEXT.to_owned())));
         self.0.version.send_modify(|version| *version += 1);
@@ -170,8 +178,12 @@ impl Fleet {
             Some(member) => Arc::clone(member),
             None => {
                 if members.len() >= MAX_MEMBERS {
-                    let gone = members.values().find(|member| member.state() == MemberState::Disconnected);
-                    let gone = gone.map(|member| member.name().clone()).ok_or(JoinError::TooMany)?;
+                    let gone = members
+                        .values()
+                        .find(|member| member.state() == MemberState::Disconnected);
+                    let gone = gone
+                        .map(|member| member.name().clone())
+                        .ok_or(JoinError::TooMany)?;
                     members.remove(&gone);
                 }
                 let member = Member::new(hello.name.clone(), Arc::clone(key), hello.info.clone());
@@ -183,9 +195,17 @@ impl Fleet {
         let (attempt, error) = (hello.attempt, hello.error.as_deref().map(shown_error));
         let connection = member.connect(hello);
         drop(members);
-        self.publish(MemberChange { attempt, ..member.change(PublishedState::Connected, error) });
+        self.publish(MemberChange {
+            attempt,
+            ..member.change(PublishedState::Connected, error)
+        });
         self.0.version.send_modify(|version| *version += 1);
-        Ok(Joined { member, connection, error: None, fleet: self.clone() })
+        Ok(Joined {
+            member,
+            connection,
+            error: None,
+            fleet: self.clone(),
+        })
     }
 
     /// Opens a channel for a new process of the member. Waits for the return of the member.
@@ -222,7 +242,10 @@ impl Fleet {
             if member.state() == MemberState::Disconnected {
                 return Err(away);
             }
-            if tokio::time::timeout_at(deadline, presence.changed()).await.is_err() {
+            if tokio::time::timeout_at(deadline, presence.changed())
+                .await
+                .is_err()
+            {
                 return Err(away);
             }
         }
@@ -230,7 +253,8 @@ impl Fleet {
 
     /// Loses the processes of the member if it does not return after the connection.
     fn expect_return(&self, member: Arc<Member>, connection: u64) {
-        let (timeout, shutdown, fleet) = (self.0.return_timeout, self.0.shutdown.clone(), self.clone());
+        let (timeout, shutdown, fleet) =
+            (self.0.return_timeout, self.0.shutdown.clone(), self.clone());
         self.0.shutdown.spawn_client(async move {
             tokio::select! {
                 () = tokio::time::sleep(timeout) => {}
@@ -255,19 +279,32 @@ impl Joined {
 impl Drop for Joined {
     fn drop(&mut self) {
         if self.member.disconnected(self.connection) {
-            let error = self.error.take().unwrap_or_else(|| "the member closed the connection".to_owned());
+            let error = self
+                .error
+                .take()
+                .unwrap_or_else(|| "the member closed the connection".to_owned());
             tracing::info!(member = %self.member.name(), state = "reconnecting", error, "a member of the fleet lost its connection");
-            self.fleet.publish(self.member.change(PublishedState::Reconnecting, Some(error)));
-            self.fleet.expect_return(Arc::clone(&self.member), self.connection);
+            self.fleet.publish(
+                self.member
+                    .change(PublishedState::Reconnecting, Some(error)),
+            );
+            self.fleet
+                .expect_return(Arc::clone(&self.member), self.connection);
         }
     }
 }
 
 /// Whether a root is absolute and has one spelling, so that folders can be compared with it by name.
 fn is_root(root: &str) -> bool {
-    let mut parts = root.strip_prefix('/').into_iter().flat_map(|rest| rest.split('/'));
+    let mut parts = root
+        .strip_prefix('/')
+        .into_iter()
+        .flat_map(|rest| rest.split('/'));
     let is_clean = root == "/" || parts.all(|part| !matches!(part, "" | "." | ".."));
-    root.starts_with('/') && root.len() <= ROOT_BYTES && is_clean && !root.chars().any(char::is_control)
+    root.starts_with('/')
+        && root.len() <= ROOT_BYTES
+        && is_clean
+        && !root.chars().any(char::is_control)
 }
 
 fn check(hello: &Hello) -> Result<(), JoinError> {
@@ -281,8 +318,12 @@ fn check(hello: &Hello) -> Result<(), JoinError> {
     if hello.name.as_str() == RESERVED_NAME {
         return Err(JoinError::Invalid("the name `connect` is reserved"));
     }
-    let is_short = |text: &String| text.len() <= METADATA_BYTES && !text.chars().any(char::is_control);
-    let has_short_texts = info.metadata.iter().all(|(key, value)| is_short(key) && is_short(value));
+    let is_short =
+        |text: &String| text.len() <= METADATA_BYTES && !text.chars().any(char::is_control);
+    let has_short_texts = info
+        .metadata
+        .iter()
+        .all(|(key, value)| is_short(key) && is_short(value));
     if info.metadata.len() > MAX_METADATA || !has_short_texts || !is_short(&info.version) {
         return Err(JoinError::Invalid(
             "the description must have at most 32 entries with at most 256 bytes each and no control characters",

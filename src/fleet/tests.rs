@@ -73,16 +73,23 @@ impl World {
     }
 
     fn line(number: u64) -> (Command, Bytes) {
-        (Command::Line { once: Some(format!("line/{number}")) }, Bytes::from(number.to_string()))
+        (
+            Command::Line {
+                once: Some(format!("line/{number}")),
+            },
+            Bytes::from(number.to_string()),
+        )
     }
 
     fn apply(&mut self, step: Step) {
         match step {
             Step::Write(bytes) if self.buffer.has_room() => {
                 let from = self.written.len();
-                self.written
-                    .extend((from..from + bytes).map(|at| u8::try_from(at % 251).unwrap_or_default()));
-                self.buffer.push(Bytes::copy_from_slice(&self.written[from..]));
+                self.written.extend(
+                    (from..from + bytes).map(|at| u8::try_from(at % 251).unwrap_or_default()),
+                );
+                self.buffer
+                    .push(Bytes::copy_from_slice(&self.written[from..]));
             }
             Step::Write(_) => {}
             Step::Line => {
@@ -97,7 +104,8 @@ impl World {
                 }
                 if let Some(sent) = self.queue.next_command() {
                     if self.receiver.receive(sent.number, &sent.command).unwrap() {
-                        self.lines.push(std::str::from_utf8(&sent.line).unwrap().parse().unwrap());
+                        self.lines
+                            .push(std::str::from_utf8(&sent.line).unwrap().parse().unwrap());
                     }
                     self.queue.received(self.receiver.last()).unwrap();
                 }
@@ -174,9 +182,18 @@ fn end_follows_the_output_and_is_sent_again_after_a_cut() {
         buffer.resume(1).unwrap();
         assert_eq!(
             buffer.next_part(),
-            Some(OutputPart::Bytes { offset: 1, bytes: Bytes::from_static(b"ut") })
+            Some(OutputPart::Bytes {
+                offset: 1,
+                bytes: Bytes::from_static(b"ut")
+            })
         );
-        assert_eq!(buffer.next_part(), Some(OutputPart::End { offset: 3, end: ProcessEnd::default() }));
+        assert_eq!(
+            buffer.next_part(),
+            Some(OutputPart::End {
+                offset: 3,
+                end: ProcessEnd::default()
+            })
+        );
         assert_eq!(buffer.next_part(), None);
     }
 }
@@ -190,16 +207,30 @@ fn violations_of_the_protocol_are_detected() {
     assert!(buffer.durable(1).is_err(), "nothing was sent");
 
     let mut position = OutputPosition::start(10);
-    assert_eq!(position.receive(1, Bytes::from_static(b"x")), Err(ProtocolError("output is missing")));
+    assert_eq!(
+        position.receive(1, Bytes::from_static(b"x")),
+        Err(ProtocolError("output is missing"))
+    );
     let flood = Bytes::from(vec![0; 3 * OUTPUT_BYTES]);
     assert!(position.receive(0, flood).is_err());
     let mut position = OutputPosition::restored(5, 10);
-    assert_eq!(position.receive(3, Bytes::from_static(b"abcd")).unwrap(), "cd", "two bytes are known");
-    assert!(position.receive(8, Bytes::new()).is_err(), "only the first part may skip");
+    assert_eq!(
+        position.receive(3, Bytes::from_static(b"abcd")).unwrap(),
+        "cd",
+        "two bytes are known"
+    );
+    assert!(
+        position.receive(8, Bytes::new()).is_err(),
+        "only the first part may skip"
+    );
     assert!(position.check_end(7).is_ok() && position.check_end(8).is_err());
 
     let mut queue = CommandQueue::new(3);
-    assert!(queue.received(4).is_err() && queue.reconnected(2).is_err() && queue.reconnected(4).is_err());
+    assert!(
+        queue.received(4).is_err()
+            && queue.reconnected(2).is_err()
+            && queue.reconnected(4).is_err()
+    );
     let mut receiver = CommandReceiver::default();
     assert!(receiver.receive(2, &Command::Open).is_err());
     assert_eq!(receiver.receive(1, &Command::Open), Ok(true));
@@ -209,7 +240,9 @@ fn violations_of_the_protocol_are_detected() {
 #[test]
 fn queue_of_commands_is_bounded() {
     let mut queue = CommandQueue::new(0);
-    let accepted = (0..5000).filter(|_| queue.push(Command::Close, Bytes::new())).count();
+    let accepted = (0..5000)
+        .filter(|_| queue.push(Command::Close, Bytes::new()))
+        .count();
     assert_eq!(accepted, 1024);
     let mut queue = CommandQueue::new(0);
     let large = Bytes::from(vec![0; 40 << 20]);

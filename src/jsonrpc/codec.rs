@@ -24,7 +24,11 @@ pub struct LineDecoder {
 impl LineDecoder {
     /// Creates a decoder for lines of at most `cap` bytes.
     pub fn new(cap: usize) -> Self {
-        Self { buffer: BytesMut::new(), scanned: 0, cap }
+        Self {
+            buffer: BytesMut::new(),
+            scanned: 0,
+            cap,
+        }
     }
 
     /// Returns the buffer for the next read, with space for at least `room` bytes.
@@ -47,7 +51,10 @@ impl LineDecoder {
 
     /// Returns the ranges of the lines in a block, without their ends. A line above the limit yields the last
     /// item, an error.
-    pub fn line_ranges(&self, block: &[u8]) -> impl Iterator<Item = Result<Range<usize>, LineTooLong>> {
+    pub fn line_ranges(
+        &self,
+        block: &[u8],
+    ) -> impl Iterator<Item = Result<Range<usize>, LineTooLong>> {
         let cap = self.cap;
         let mut start = 0;
         memchr::memchr_iter(b'\n', block).map(move |end| {
@@ -56,14 +63,22 @@ impl LineDecoder {
             if line.len() > cap {
                 return Err(LineTooLong { cap });
             }
-            let end = if block[line.clone()].ends_with(b"\r") { end - 1 } else { end };
+            let end = if block[line.clone()].ends_with(b"\r") {
+                end - 1
+            } else {
+                end
+            };
             Ok(line.start..end)
         })
     }
 
     /// Returns an error if the incomplete line is already too long.
     pub fn check_length(&self) -> Result<(), LineTooLong> {
-        if self.buffer.len() > self.cap { Err(LineTooLong { cap: self.cap }) } else { Ok(()) }
+        if self.buffer.len() > self.cap {
+            Err(LineTooLong { cap: self.cap })
+        } else {
+            Ok(())
+        }
     }
 
     /// Returns the number of bytes after the last line end. At the end of the stream, they are an incomplete
@@ -96,7 +111,10 @@ mod tests {
     fn a_line_over_the_limit_is_an_error() {
         assert_eq!(feed(&[b"12345", b"6"], 5), Err(LineTooLong { cap: 5 }));
         assert_eq!(feed(&[b"123456\n"], 5), Err(LineTooLong { cap: 5 }));
-        assert_eq!(feed(&[b"12345\r\n"], 6).unwrap(), [Bytes::from_static(b"12345")]);
+        assert_eq!(
+            feed(&[b"12345\r\n"], 6).unwrap(),
+            [Bytes::from_static(b"12345")]
+        );
     }
 
     proptest! {

@@ -13,7 +13,11 @@ pub struct TooDeep {
 /// The function does not check that the bytes are JSON.
 pub fn check_depth(bytes: &[u8], max: usize) -> Result<(), TooDeep> {
     // Most messages have fewer brackets than the limit.
-    if memchr::memchr2_iter(b'{', b'[', bytes).take(max + 1).count() <= max {
+    if memchr::memchr2_iter(b'{', b'[', bytes)
+        .take(max + 1)
+        .count()
+        <= max
+    {
         return Ok(());
     }
     let mut depth = 0_usize;
@@ -37,7 +41,10 @@ pub fn check_depth(bytes: &[u8], max: usize) -> Result<(), TooDeep> {
 
 /// Returns the position after the closing quote of the string whose content begins at `at`.
 fn string_end(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+    while let Some(found) = bytes
+        .get(at..)
+        .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))
+    {
         at += found;
         if bytes[at] == b'"' {
             return at + 1;
@@ -74,7 +81,10 @@ mod tests {
 
     #[test]
     fn deep_json_is_rejected_and_garbage_does_not_panic() {
-        assert_eq!(check_depth(&b"[".repeat(100_000), 128), Err(TooDeep { max: 128 }));
+        assert_eq!(
+            check_depth(&b"[".repeat(100_000), 128),
+            Err(TooDeep { max: 128 })
+        );
         for garbage in ["\"", "\"\\", "]]]]", "\"\\\"", ""] {
             assert_eq!(check_depth(garbage.as_bytes(), 1), Ok(()), "{garbage}");
         }

@@ -15,11 +15,18 @@ fn line(members: std::fmt::Arguments<'_>) -> Bytes {
 }
 
 pub fn request(id: CallId, method: &str, params: &RawValue) -> Bytes {
-    line(format_args!(r#""id":{},"method":{},"params":{params}"#, id.number(), Value::from(method)))
+    line(format_args!(
+        r#""id":{},"method":{},"params":{params}"#,
+        id.number(),
+        Value::from(method)
+    ))
 }
 
 pub fn notification(method: &str, params: &RawValue) -> Bytes {
-    line(format_args!(r#""method":{},"params":{params}"#, Value::from(method)))
+    line(format_args!(
+        r#""method":{},"params":{params}"#,
+        Value::from(method)
+    ))
 }
 
 pub fn result(id: &RawValue, result: &RawValue) -> Bytes {

@@ -22,7 +22,9 @@ impl CallId {
     /// Accepts only the text that the gateway itself writes.
     fn parse(raw_id: &RawValue) -> Option<Self> {
         let text = raw_id.get();
-        text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok().map(Self))?
+        text.bytes()
+            .all(|b| b.is_ascii_digit())
+            .then(|| text.parse().ok().map(Self))?
     }
 }
 
@@ -64,7 +66,12 @@ impl PendingTables {
         requests: impl IntoIterator<Item = (IncomingId, Box<RawValue>)>,
     ) -> Self {
         let (outgoing, incoming) = (calls.into_iter().collect(), requests.into_iter().collect());
-        Self { next: former, former, outgoing, incoming }
+        Self {
+            next: former,
+            former,
+            outgoing,
+            incoming,
+        }
     }
 
     /// Registers a call with an id that the caller has chosen.
@@ -118,7 +125,10 @@ impl PendingTables {
     /// Finds the pending request with the peer's id `raw_id`. If the peer reused an id, the newest request is
     /// returned.
     pub fn find_request(&self, raw_id: &RawValue) -> Option<IncomingId> {
-        let same = self.incoming.iter().filter(|(_, raw)| raw.get() == raw_id.get());
+        let same = self
+            .incoming
+            .iter()
+            .filter(|(_, raw)| raw.get() == raw_id.get());
         same.map(|(id, _)| *id).max()
     }
 

@@ -24,10 +24,24 @@ const REASON_MEMBERS: &str = include_str!("reason_members.txt");
 /// HTTP statuses of a provider that may accept the same request later.
 const TRANSIENT_STATUSES: [i64; 6] = [408, 429, 502, 503, 504, 529];
 /// Members that may contain an HTTP status.
-const STATUS_MEMBERS: [&str; 6] =
-    ["status", "statusCode", "status_code", "httpStatusCode", "httpStatus", "code"];
+const STATUS_MEMBERS: [&str; 6] = [
+    "status",
+    "statusCode",
+    "status_code",
+    "httpStatusCode",
+    "httpStatus",
+    "code",
+];
 /// Members that may contain the kind of a failure.
-const KIND_MEMBERS: [&str; 7] = ["errorKind", "type", "kind", "reason", "status", "code", "name"];
+const KIND_MEMBERS: [&str; 7] = [
+    "errorKind",
+    "type",
+    "kind",
+    "reason",
+    "status",
+    "code",
+    "name",
+];
 /// Kinds of transient failures, in the spelling of providers and agents.
 const TRANSIENT_KINDS: &str = include_str!("transient_kinds.txt");
 /// Phrases of transient failures, in lower case.
@@ -35,8 +49,17 @@ const TRANSIENT_PHRASES: &str = include_str!("transient_phrases.txt");
 /// Phrases of permanent failures. They take precedence over a transient status.
 const PERMANENT_PHRASES: [&str; 3] = ["insufficient_quota", "credit balance", "billing_hard_limit"];
 /// Words that mark the following number as an HTTP status.
-const BEFORE_STATUS: [&str; 9] =
-    ["error", "status", "code", "http", "api", "statuscode", "response", "returned", "got"];
+const BEFORE_STATUS: [&str; 9] = [
+    "error",
+    "status",
+    "code",
+    "http",
+    "api",
+    "statuscode",
+    "response",
+    "returned",
+    "got",
+];
 
 impl RpcError {
     /// Returns the reason in `data` as one line of plain text. `None` if `data` has no reason, or if the
@@ -54,7 +77,10 @@ impl RpcError {
         let reason = data.as_ref().and_then(find_reason).unwrap_or_default();
         let text = format!("{}\n{reason}", self.message).to_lowercase();
         let has = |phrase: &str| text.contains(phrase);
-        match data.as_ref().and_then(|data| marked_retryable(data, SEARCHED_DEPTH)) {
+        match data
+            .as_ref()
+            .and_then(|data| marked_retryable(data, SEARCHED_DEPTH))
+        {
             Some(retryable) => return retryable,
             None if PERMANENT_PHRASES.into_iter().any(has) => return false,
             None => {}
@@ -81,7 +107,11 @@ impl RpcError {
     }
 
     fn parsed_data(&self) -> Option<Value> {
-        let data = self.data.as_deref().map(RawValue::get).filter(|data| data.len() <= SEARCHED_BYTES)?;
+        let data = self
+            .data
+            .as_deref()
+            .map(RawValue::get)
+            .filter(|data| data.len() <= SEARCHED_BYTES)?;
         serde_json::from_str(data).ok()
     }
 }
@@ -104,19 +134,32 @@ fn search<T>(value: &Value, depth: usize, find: &impl Fn(&Value) -> Option<T>) -
     match value {
         Value::String(text) if text.trim_start().starts_with(['{', '[']) => {
             let nested = serde_json::from_str::<Value>(text).ok();
-            nested.and_then(|nested| search(&nested, deeper, find)).or_else(|| find(value))
+            nested
+                .and_then(|nested| search(&nested, deeper, find))
+                .or_else(|| find(value))
         }
-        Value::Object(members) => find(value)
-            .or_else(|| REASON_MEMBERS.lines().find_map(|name| search(members.get(name)?, deeper, find))),
-        Value::Array(items) => items.iter().take(8).find_map(|item| search(item, deeper, find)),
+        Value::Object(members) => find(value).or_else(|| {
+            REASON_MEMBERS
+                .lines()
+                .find_map(|name| search(members.get(name)?, deeper, find))
+        }),
+        Value::Array(items) => items
+            .iter()
+            .take(8)
+            .find_map(|item| search(item, deeper, find)),
         _ => find(value),
     }
 }
 
 /// Returns the first text in a known member.
 fn find_reason(value: &Value) -> Option<String> {
-    let text =
-        |value: &Value| value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
     search(value, SEARCHED_DEPTH, &text)
 }
 
@@ -124,16 +167,23 @@ fn find_reason(value: &Value) -> Option<String> {
 fn marked_retryable(value: &Value, depth: usize) -> Option<bool> {
     let deeper = depth.checked_sub(1)?;
     let members = value.as_object()?;
-    let marked = ["isRetryable", "retryable"].iter().find_map(|name| members.get(*name)?.as_bool());
+    let marked = ["isRetryable", "retryable"]
+        .iter()
+        .find_map(|name| members.get(*name)?.as_bool());
     marked.or_else(|| {
-        ["error", "data", "cause"].iter().find_map(|name| marked_retryable(members.get(*name)?, deeper))
+        ["error", "data", "cause"]
+            .iter()
+            .find_map(|name| marked_retryable(members.get(*name)?, deeper))
     })
 }
 
 fn has_transient_mark(value: &Value) -> bool {
     let marked = |value: &Value| {
-        let status =
-            |name: &&str| value[*name].as_i64().is_some_and(|code| TRANSIENT_STATUSES.contains(&code));
+        let status = |name: &&str| {
+            value[*name]
+                .as_i64()
+                .is_some_and(|code| TRANSIENT_STATUSES.contains(&code))
+        };
         let kind = |name: &&str| {
             let kind = value[*name].as_str().map(str::to_lowercase);
             kind.is_some_and(|kind| TRANSIENT_KINDS.lines().any(|known| known == kind))
@@ -145,10 +195,17 @@ fn has_transient_mark(value: &Value) -> bool {
 
 /// Returns true if a transient status is the first word of the text, or follows a word such as `error`.
 fn mentions_transient_status(text: &str) -> bool {
-    let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    let words = text
+        .split(|letter: char| !letter.is_alphanumeric())
+        .filter(|word| !word.is_empty());
     let words: Vec<&str> = std::iter::once("error").chain(words).collect();
-    let transient = |word: &str| word.parse().is_ok_and(|status: i64| TRANSIENT_STATUSES.contains(&status));
-    words.windows(2).any(|pair| BEFORE_STATUS.contains(&pair[0]) && transient(pair[1]))
+    let transient = |word: &str| {
+        word.parse()
+            .is_ok_and(|status: i64| TRANSIENT_STATUSES.contains(&status))
+    };
+    words
+        .windows(2)
+        .any(|pair| BEFORE_STATUS.contains(&pair[0]) && transient(pair[1]))
 }
 
 /// Converts text to one line of at most `max` bytes, without escape sequences, control characters and
@@ -181,7 +238,11 @@ mod tests {
 
     fn error(code: i64, message: &str, data: &str) -> RpcError {
         let data = (!data.is_empty()).then(|| RawValue::from_string(data.to_owned()).unwrap());
-        RpcError { code, message: message.to_owned(), data }
+        RpcError {
+            code,
+            message: message.to_owned(),
+            data,
+        }
     }
 
     fn internal(data: &str) -> String {
@@ -202,26 +263,53 @@ mod tests {
             r#"{"details":"","detail":"  Please install\n ripgrep.  "}"#,
             r#"{"reason":"missing_tool","details":"Please install ripgrep."}"#,
         ] {
-            assert_eq!(internal(data), "Internal error (-32603): Please install ripgrep.", "{data}");
+            assert_eq!(
+                internal(data),
+                "Internal error (-32603): Please install ripgrep.",
+                "{data}"
+            );
         }
-        for data in ["", "null", "7", "{}", r#"{"sessionId":"s"}"#, r#"{"details":"\ud800"}"#] {
+        for data in [
+            "",
+            "null",
+            "7",
+            "{}",
+            r#"{"sessionId":"s"}"#,
+            r#"{"details":"\ud800"}"#,
+        ] {
             assert_eq!(internal(data), "Internal error (-32603)", "{data}");
         }
     }
 
     #[test]
     fn the_reason_does_not_repeat_the_message() {
-        assert_eq!(internal(r#"{"details":"internal error"}"#), "Internal error (-32603): internal error");
-        assert_eq!(internal(r#"{"details":"Internal error"}"#), "Internal error (-32603)");
-        assert_eq!(internal(r#"{"details":"Internal error: no disk"}"#), "Internal error: no disk (-32603)");
-        let error = error(-32603, "Internal error: no disk", r#"{"details":"no disk"}"#);
+        assert_eq!(
+            internal(r#"{"details":"internal error"}"#),
+            "Internal error (-32603): internal error"
+        );
+        assert_eq!(
+            internal(r#"{"details":"Internal error"}"#),
+            "Internal error (-32603)"
+        );
+        assert_eq!(
+            internal(r#"{"details":"Internal error: no disk"}"#),
+            "Internal error: no disk (-32603)"
+        );
+        let error = error(
+            -32603,
+            "Internal error: no disk",
+            r#"{"details":"no disk"}"#,
+        );
         assert_eq!(error.to_string(), "Internal error: no disk (-32603)");
     }
 
     #[test]
     fn plain_line_is_one_bounded_line() {
         assert_eq!(
-            plain_line("\u{1b}[31mred\u{1b}[0m\n\u{1b}]0;title\u{7}end\u{202e}\0x\u{1b}", 99),
+            plain_line(
+                "\u{1b}[31mred\u{1b}[0m\n\u{1b}]0;title\u{7}end\u{202e}\0x\u{1b}",
+                99
+            ),
             "red endx"
         );
         assert_eq!(plain_line("ééé", 5), "é…");
@@ -236,35 +324,69 @@ mod tests {
             (429, "Rate limit exceeded. Try again later.", ""),
             (503, "Internal error", ""),
             (-32603, "The model is experiencing high demand.", ""),
-            (-32603, "Internal error: API Error: 529 {\"type\":\"error\"}", ""),
+            (
+                -32603,
+                "Internal error: API Error: 529 {\"type\":\"error\"}",
+                "",
+            ),
             (-32603, "Internal error", r#"{"errorKind":"overloaded"}"#),
             (-32603, "Internal error", r#"{"errorKind":"rate_limit"}"#),
-            (-32603, "Internal error", r#"{"details":"503 Service Unavailable"}"#),
+            (
+                -32603,
+                "Internal error",
+                r#"{"details":"503 Service Unavailable"}"#,
+            ),
             (
                 -32603,
                 "Internal error",
                 r#"{"details":"{\"error\":{\"code\":503,\"status\":\"UNAVAILABLE\"}}"}"#,
             ),
-            (-32603, "Internal error", r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#),
-            (-32603, "Internal error", r#"{"name":"APIError","data":{"statusCode":503,"message":"no"}}"#),
-            (-32603, "Internal error", r#"{"name":"APIError","data":{"isRetryable":true,"message":"no"}}"#),
+            (
+                -32603,
+                "Internal error",
+                r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            ),
+            (
+                -32603,
+                "Internal error",
+                r#"{"name":"APIError","data":{"statusCode":503,"message":"no"}}"#,
+            ),
+            (
+                -32603,
+                "Internal error",
+                r#"{"name":"APIError","data":{"isRetryable":true,"message":"no"}}"#,
+            ),
             (-32603, "Internal error", r#""Request timed out.""#),
         ] {
-            assert!(error(code, message, data).is_transient(), "{code} {message} {data}");
+            assert!(
+                error(code, message, data).is_transient(),
+                "{code} {message} {data}"
+            );
         }
         for (code, message, data) in [
             (-32603, "Internal error", ""),
             (400, "bad request", ""),
             (-32603, "line 503 of the file is wrong", ""),
-            (-32603, "Internal error", r#"{"details":"Please install ripgrep."}"#),
-            (-32603, "Internal error", r#"{"isRetryable":false,"statusCode":429}"#),
+            (
+                -32603,
+                "Internal error",
+                r#"{"details":"Please install ripgrep."}"#,
+            ),
+            (
+                -32603,
+                "Internal error",
+                r#"{"isRetryable":false,"statusCode":429}"#,
+            ),
             (
                 429,
                 "You exceeded your quota",
                 r#"{"error":{"code":"insufficient_quota"},"details":"insufficient_quota"}"#,
             ),
         ] {
-            assert!(!error(code, message, data).is_transient(), "{code} {message} {data}");
+            assert!(
+                !error(code, message, data).is_transient(),
+                "{code} {message} {data}"
+            );
         }
     }
 }

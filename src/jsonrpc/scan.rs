@@ -21,7 +21,12 @@ pub struct JsonScanner<'a> {
 
 impl<'a> JsonScanner<'a> {
     pub fn new(bytes: &'a [u8], max_depth: usize) -> Self {
-        Self { bytes, position: 0, depth: 0, max_depth: max_depth.min(MAX_LEVELS) }
+        Self {
+            bytes,
+            position: 0,
+            depth: 0,
+            max_depth: max_depth.min(MAX_LEVELS),
+        }
     }
 
     /// Scans an object and returns its range. `member` receives the raw name of each member and must scan its
@@ -167,7 +172,11 @@ impl<'a> JsonScanner<'a> {
         }
         if self.peek()? == b'0' {
             self.position += 1;
-            if self.bytes.get(self.position).is_some_and(u8::is_ascii_digit) {
+            if self
+                .bytes
+                .get(self.position)
+                .is_some_and(u8::is_ascii_digit)
+            {
                 return None;
             }
         } else {
@@ -190,14 +199,20 @@ impl<'a> JsonScanner<'a> {
     /// Scans at least one digit.
     fn digits(&mut self) -> Option<()> {
         let start = self.position;
-        while self.bytes.get(self.position).is_some_and(u8::is_ascii_digit) {
+        while self
+            .bytes
+            .get(self.position)
+            .is_some_and(u8::is_ascii_digit)
+        {
             self.position += 1;
         }
         (self.position > start).then_some(())
     }
 
     fn literal(&mut self, word: &[u8]) -> Option<()> {
-        self.bytes[self.position..].starts_with(word).then(|| self.position += word.len())
+        self.bytes[self.position..]
+            .starts_with(word)
+            .then(|| self.position += word.len())
     }
 
     fn enter_level(&mut self) -> Option<()> {
@@ -220,7 +235,10 @@ impl<'a> JsonScanner<'a> {
     }
 
     fn skip_whitespace(&mut self) {
-        while matches!(self.bytes.get(self.position), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+        while matches!(
+            self.bytes.get(self.position),
+            Some(b' ' | b'\t' | b'\n' | b'\r')
+        ) {
             self.position += 1;
         }
     }
@@ -321,13 +339,31 @@ mod tests {
 
     #[test]
     fn depth_is_limited() {
-        for (text, depth) in [("[[]]", 2), (r#"{"a":[{"b":1}]}"#, 3), ("1", 0), ("[[],[[]],[]]", 3)] {
-            assert!(JsonScanner::new(text.as_bytes(), depth).value().is_some(), "{text}");
-            assert!(depth == 0 || JsonScanner::new(text.as_bytes(), depth - 1).value().is_none(), "{text}");
+        for (text, depth) in [
+            ("[[]]", 2),
+            (r#"{"a":[{"b":1}]}"#, 3),
+            ("1", 0),
+            ("[[],[[]],[]]", 3),
+        ] {
+            assert!(
+                JsonScanner::new(text.as_bytes(), depth).value().is_some(),
+                "{text}"
+            );
+            assert!(
+                depth == 0
+                    || JsonScanner::new(text.as_bytes(), depth - 1)
+                        .value()
+                        .is_none(),
+                "{text}"
+            );
         }
         let deep = |n: usize| "[".repeat(n) + &"]".repeat(n);
         assert!(is_one_value(&deep(MAX_LEVELS)) && !is_one_value(&deep(MAX_LEVELS + 1)));
-        assert!(JsonScanner::new(deep(MAX_LEVELS + 1).as_bytes(), usize::MAX).value().is_none());
+        assert!(
+            JsonScanner::new(deep(MAX_LEVELS + 1).as_bytes(), usize::MAX)
+                .value()
+                .is_none()
+        );
     }
 
     #[test]
@@ -341,10 +377,19 @@ mod tests {
         })
         .unwrap();
         scan.end().unwrap();
-        assert_eq!(seen, [(&br"a\u0062"[..], r#"[1, {"a":2}]"#), (b"c", r#""x""#)]);
-        let text =
-            |text: &'static str| JsonScanner::new(text.as_bytes(), 1).unescaped_string().map(|at| &text[at]);
-        assert_eq!((text("\"a b\""), text("\"a\\n\""), text("1")), (Some("a b"), None, None));
+        assert_eq!(
+            seen,
+            [(&br"a\u0062"[..], r#"[1, {"a":2}]"#), (b"c", r#""x""#)]
+        );
+        let text = |text: &'static str| {
+            JsonScanner::new(text.as_bytes(), 1)
+                .unescaped_string()
+                .map(|at| &text[at])
+        };
+        assert_eq!(
+            (text("\"a b\""), text("\"a\\n\""), text("1")),
+            (Some("a b"), None, None)
+        );
     }
 
     /// JSON values, some of them with changed, removed or duplicated bytes.
@@ -353,19 +398,25 @@ mod tests {
             Just("null".to_owned()),
             Just("true".to_owned()),
             "-?(0|[1-9][0-9]{0,3})(\\.[0-9]{1,3})?([eE][+-]?[0-9]{1,2})?",
-            "[a-z \\\\\"é☃\u{0}-\u{1f}]{0,24}".prop_map(|text| serde_json::to_string(&text).unwrap()),
+            "[a-z \\\\\"é☃\u{0}-\u{1f}]{0,24}"
+                .prop_map(|text| serde_json::to_string(&text).unwrap()),
             Just(r#""\ud83d""#.to_owned()),
         ];
         let value = leaf.prop_recursive(4, 24, 4, |inner| {
-            let member =
-                ("[a-z]{0,3}", inner.clone()).prop_map(|(name, value)| format!("\"{name}\" :{value}"));
+            let member = ("[a-z]{0,3}", inner.clone())
+                .prop_map(|(name, value)| format!("\"{name}\" :{value}"));
             prop_oneof![
-                prop::collection::vec(inner, 0..4).prop_map(|items| format!("[{}]", items.join(", "))),
-                prop::collection::vec(member, 0..4).prop_map(|members| format!("{{{}}}", members.join(","))),
+                prop::collection::vec(inner, 0..4)
+                    .prop_map(|items| format!("[{}]", items.join(", "))),
+                prop::collection::vec(member, 0..4)
+                    .prop_map(|members| format!("{{{}}}", members.join(","))),
             ]
         });
-        (value, prop::collection::vec((any::<prop::sample::Index>(), 0..4u8, any::<char>()), 0..3)).prop_map(
-            |(value, edits)| {
+        (
+            value,
+            prop::collection::vec((any::<prop::sample::Index>(), 0..4u8, any::<char>()), 0..3),
+        )
+            .prop_map(|(value, edits)| {
                 let mut text: Vec<char> = value.chars().collect();
                 for (at, how, other) in edits {
                     let at = at.index(text.len() + 1);
@@ -380,8 +431,7 @@ mod tests {
                     }
                 }
                 text.into_iter().collect()
-            },
-        )
+            })
     }
 
     proptest! {

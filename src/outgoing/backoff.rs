@@ -18,7 +18,9 @@ impl Backoff {
 
     /// The delay before the next attempt: between a half and the whole of the current step.
     pub fn next_delay(&mut self) -> Duration {
-        let step = FIRST.saturating_mul(1 << self.attempts.min(16)).min(LONGEST);
+        let step = FIRST
+            .saturating_mul(1 << self.attempts.min(16))
+            .min(LONGEST);
         self.attempts = self.attempts.saturating_add(1);
         // Without randomness, the whole step is a valid delay too.
         let random = getrandom::u32().unwrap_or(u32::MAX);
@@ -36,7 +38,10 @@ mod tests {
         for whole in [100, 200, 400, 800, 1600, 3200, 5000, 5000] {
             let delay = backoff.next_delay();
             let whole = Duration::from_millis(whole);
-            assert!(whole / 2 <= delay && delay <= whole, "{delay:?} of {whole:?}");
+            assert!(
+                whole / 2 <= delay && delay <= whole,
+                "{delay:?} of {whole:?}"
+            );
         }
         backoff.reset();
         assert!(backoff.next_delay() <= FIRST);

@@ -46,7 +46,10 @@ pub struct RequestError {
 impl RequestError {
     /// A body that ended before its end.
     pub fn interrupted(error: &hyper::Error) -> Self {
-        Self { reason: ErrorChain(error).to_string(), was_sent: true }
+        Self {
+            reason: ErrorChain(error).to_string(),
+            was_sent: true,
+        }
     }
 
     /// Whether the server can have received a part of the request.
@@ -65,16 +68,33 @@ impl Client {
         options: ClientOptions<'_>,
         resolve: fn(&str) -> Resolving,
     ) -> Result<Self, TlsError> {
-        let ClientOptions { proxies, uses_tls, ca_certificates, addresses } = options;
-        let tls = if uses_tls { tls::config(ca_certificates)? } else { tls::without_certificates()? };
+        let ClientOptions {
+            proxies,
+            uses_tls,
+            ca_certificates,
+            addresses,
+        } = options;
+        let tls = if uses_tls {
+            tls::config(ca_certificates)?
+        } else {
+            tls::without_certificates()?
+        };
         let connector = Connector::new(proxies, tls, addresses, resolve);
         let mut builder = legacy::Client::builder(TokioExecutor::new());
-        builder.pool_idle_timeout(POOL_IDLE_TIMEOUT).pool_timer(TokioTimer::new());
-        Ok(Self { http: builder.build(connector.clone()), connector })
+        builder
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+            .pool_timer(TokioTimer::new());
+        Ok(Self {
+            http: builder.build(connector.clone()),
+            connector,
+        })
     }
 
     /// Sends a request. The caller limits the time until the response, and the size of its body.
-    pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, RequestError> {
+    pub async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, RequestError> {
         let response = self.http.request(request).await;
         response.map_err(|error| RequestError {
             reason: ErrorChain(&error).to_string(),
@@ -88,8 +108,16 @@ impl Client {
 }
 
 /// Reads a body of up to `max_bytes`.
-pub async fn read_body(response: Response<Incoming>, max_bytes: usize) -> Result<Bytes, RequestError> {
-    let body = Limited::new(response.into_body(), max_bytes).collect().await;
+pub async fn read_body(
+    response: Response<Incoming>,
+    max_bytes: usize,
+) -> Result<Bytes, RequestError> {
+    let body = Limited::new(response.into_body(), max_bytes)
+        .collect()
+        .await;
     body.map(http_body_util::Collected::to_bytes)
-        .map_err(|error| RequestError { reason: error.to_string(), was_sent: true })
+        .map_err(|error| RequestError {
+            reason: error.to_string(),
+            was_sent: true,
+        })
 }

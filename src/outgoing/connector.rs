@@ -92,11 +92,31 @@ impl Connector {
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         tcp.set_keepalive(Some(TCP_KEEPALIVE));
         tcp.set_nodelay(true);
-        let ProxyVariables { https, http, all, no } = proxies;
-        let proxies = Matcher::builder().https(&**https).http(&**http).all(&**all).no(&**no).build();
-        let connector = TcpConnector { tcp, proxies: Arc::new(proxies), rule, resolve };
+        let ProxyVariables {
+            https,
+            http,
+            all,
+            no,
+        } = proxies;
+        let proxies = Matcher::builder()
+            .https(&**https)
+            .http(&**http)
+            .all(&**all)
+            .no(&**no)
+            .build();
+        let connector = TcpConnector {
+            tcp,
+            proxies: Arc::new(proxies),
+            rule,
+            resolve,
+        };
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls);
-        Self(builder.https_or_http().enable_http1().wrap_connector(connector))
+        Self(
+            builder
+                .https_or_http()
+                .enable_http1()
+                .wrap_connector(connector),
+        )
     }
 }
 
@@ -112,7 +132,9 @@ impl Service<Uri> for Connector {
     fn call(&mut self, url: Uri) -> Self::Future {
         let connected = self.0.call(url);
         Box::pin(async move {
-            timeout(CONNECT_TIMEOUT, connected).await.unwrap_or_else(|_| Err(ConnectError::Timeout.into()))
+            timeout(CONNECT_TIMEOUT, connected)
+                .await
+                .unwrap_or_else(|_| Err(ConnectError::Timeout.into()))
         })
     }
 }
@@ -128,7 +150,10 @@ impl Service<Uri> for TcpConnector {
 
     fn call(&mut self, url: Uri) -> Self::Future {
         // A request to this host never reaches a proxy.
-        let proxy = self.proxies.intercept(&url).filter(|_| !is_loopback_url(&url));
+        let proxy = self
+            .proxies
+            .intercept(&url)
+            .filter(|_| !is_loopback_url(&url));
         let route = match proxy {
             None => Route::Direct(self.tcp.clone()),
             Some(proxy) if proxy.uri().scheme() == Some(&Scheme::HTTP) => {
@@ -146,8 +171,13 @@ impl Service<Uri> for TcpConnector {
         match self.rule {
             AddressRule::Any => Box::pin(route.connect(url)),
             AddressRule::Only(is_permitted) => {
-                let addresses = (self.resolve)(url.authority().map_or("", |authority| authority.as_str()));
-                Box::pin(async move { route.connect_to(permitted(addresses.await?, is_permitted)?).await })
+                let addresses =
+                    (self.resolve)(url.authority().map_or("", |authority| authority.as_str()));
+                Box::pin(async move {
+                    route
+                        .connect_to(permitted(addresses.await?, is_permitted)?)
+                        .await
+                })
             }
         }
     }
@@ -168,7 +198,10 @@ impl Route {
     }
 
     /// Connects to the first address that answers. The last error is the result if there is none.
-    async fn connect_to(mut self, addresses: Vec<SocketAddr>) -> Result<TokioIo<TcpStream>, BoxError> {
+    async fn connect_to(
+        mut self,
+        addresses: Vec<SocketAddr>,
+    ) -> Result<TokioIo<TcpStream>, BoxError> {
         let mut failed = ConnectError::NoAddress.into();
         for address in addresses {
             let url = Uri::builder()
@@ -203,15 +236,28 @@ fn permitted(
 impl fmt::Debug for TcpConnector {
     /// Omits the proxies, because their URLs can contain passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TcpConnector").field("tcp", &self.tcp).finish_non_exhaustive()
+        f.debug_struct("TcpConnector")
+            .field("tcp", &self.tcp)
+            .finish_non_exhaustive()
     }
 }
 
 /// The URL with its port, because a tunnel assumes 443, and the resolver needs one.
 fn with_port(url: &Uri) -> Option<Uri> {
-    let port = url.port_u16().unwrap_or(if url.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 });
+    let port = url
+        .port_u16()
+        .unwrap_or(if url.scheme() == Some(&Scheme::HTTP) {
+            80
+        } else {
+            443
+        });
     let authority = format!("{}:{port}", url.host()?);
-    Uri::builder().scheme(url.scheme()?.clone()).authority(authority).path_and_query("/").build().ok()
+    Uri::builder()
+        .scheme(url.scheme()?.clone())
+        .authority(authority)
+        .path_and_query("/")
+        .build()
+        .ok()
 }
 
 #[cfg(test)]

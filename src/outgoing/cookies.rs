@@ -16,12 +16,17 @@ impl Cookies {
     /// Adds the cookies of a response to a request for `url`. Cookies for other hosts and paths are ignored.
     pub fn store(&mut self, url: &Uri, headers: &HeaderMap) {
         for header in headers.get_all(SET_COOKIE) {
-            let Some(cookie) = header.to_str().ok().and_then(|text| Cookie::parse(text, url)) else {
+            let Some(cookie) = header
+                .to_str()
+                .ok()
+                .and_then(|text| Cookie::parse(text, url))
+            else {
                 continue;
             };
             self.0.retain(|(name, _)| *name != cookie.name);
             if !cookie.is_expired && self.0.len() < MAX_COOKIES {
-                self.0.push((cookie.name.to_owned(), cookie.value.to_owned()));
+                self.0
+                    .push((cookie.name.to_owned(), cookie.value.to_owned()));
             }
         }
     }
@@ -32,7 +37,10 @@ impl Cookies {
             return;
         }
         let own = self.0.iter().map(|(name, value)| format!("{name}={value}"));
-        let before = headers.get(COOKIE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let before = headers
+            .get(COOKIE)
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned);
         let all: Vec<String> = before.into_iter().chain(own).collect();
         if let Ok(mut value) = HeaderValue::try_from(all.join("; ")) {
             value.set_sensitive(true);
@@ -75,13 +83,24 @@ impl<'a> Cookie<'a> {
                 _ => {}
             }
         }
-        Some(Self { name, value, is_expired })
+        Some(Self {
+            name,
+            value,
+            is_expired,
+        })
     }
 }
 
 fn covers_host(domain: &str, host: &str) -> bool {
-    let (domain, host) = (domain.trim_start_matches('.').to_ascii_lowercase(), host.to_ascii_lowercase());
-    domain.is_empty() || host == domain || host.strip_suffix(&domain).is_some_and(|rest| rest.ends_with('.'))
+    let (domain, host) = (
+        domain.trim_start_matches('.').to_ascii_lowercase(),
+        host.to_ascii_lowercase(),
+    );
+    domain.is_empty()
+        || host == domain
+        || host
+            .strip_suffix(&domain)
+            .is_some_and(|rest| rest.ends_with('.'))
 }
 
 fn covers_path(cookie: &str, path: &str) -> bool {
@@ -100,11 +119,16 @@ mod tests {
         let url: Uri = url.parse().unwrap();
         let mut jar = Cookies::default();
         for cookie in cookies {
-            jar.store(&url, &HeaderMap::from_iter([(SET_COOKIE, cookie.parse().unwrap())]));
+            jar.store(
+                &url,
+                &HeaderMap::from_iter([(SET_COOKIE, cookie.parse().unwrap())]),
+            );
         }
         let mut headers = HeaderMap::new();
         jar.apply(&mut headers);
-        headers.get(COOKIE).map(|value| value.to_str().unwrap().to_owned())
+        headers
+            .get(COOKIE)
+            .map(|value| value.to_str().unwrap().to_owned())
     }
 
     #[test]
@@ -114,16 +138,26 @@ mod tests {
             (&["lb=1; Path=/; HttpOnly", "b=2"][..], Some("lb=1; b=2")),
             (&["lb=1", "lb=2; Max-Age=60"], Some("lb=2")),
             (&["lb=1", "lb=; Max-Age=0"], None),
-            (&["a=1; Path=/acp", "b=2; Path=/ac", "c=3; Path=/acp/x"], Some("a=1; c=3")),
             (
-                &["a=1; Domain=agents.example", "b=2; Domain=nts.example", "c=3; Domain=b.example"],
+                &["a=1; Path=/acp", "b=2; Path=/ac", "c=3; Path=/acp/x"],
+                Some("a=1; c=3"),
+            ),
+            (
+                &[
+                    "a=1; Domain=agents.example",
+                    "b=2; Domain=nts.example",
+                    "c=3; Domain=b.example",
+                ],
                 Some("a=1"),
             ),
             (&["a=1; Secure", "=2", "none", "c"], Some("a=1")),
         ] {
             assert_eq!(sent(url, cookies).as_deref(), expected, "{cookies:?}");
         }
-        assert_eq!(sent("http://127.0.0.1/acp", &["a=1; Secure", "b=2"]).as_deref(), Some("b=2"));
+        assert_eq!(
+            sent("http://127.0.0.1/acp", &["a=1; Secure", "b=2"]).as_deref(),
+            Some("b=2")
+        );
     }
 
     #[test]
@@ -134,7 +168,9 @@ mod tests {
             let cookie = format!("c{number}=v").parse().unwrap();
             jar.store(&url, &HeaderMap::from_iter([(SET_COOKIE, cookie)]));
         }
-        let long = format!("c0={}", "x".repeat(MAX_COOKIE_BYTES)).parse().unwrap();
+        let long = format!("c0={}", "x".repeat(MAX_COOKIE_BYTES))
+            .parse()
+            .unwrap();
         jar.store(&url, &HeaderMap::from_iter([(SET_COOKIE, long)]));
         assert_eq!(jar.0.len(), MAX_COOKIES);
         jar.0.truncate(1);

@@ -40,7 +40,11 @@ pub struct EventStream {
 
 impl EventStream {
     pub fn new(body: Incoming, max_event_bytes: usize, silence: SilenceTimeout) -> Self {
-        Self { body, decoder: Decoder::new(max_event_bytes), silence }
+        Self {
+            body,
+            decoder: Decoder::new(max_event_bytes),
+            silence,
+        }
     }
 
     /// The next event. Cancellation loses no event.
@@ -51,12 +55,14 @@ impl EventStream {
             }
             let limit = match self.silence {
                 SilenceTimeout::Always(limit) => Some(limit),
-                SilenceTimeout::AfterKeepAlive(limit) => self.decoder.has_comments().then_some(limit),
+                SilenceTimeout::AfterKeepAlive(limit) => {
+                    self.decoder.has_comments().then_some(limit)
+                }
             };
             let frame = match limit {
-                Some(limit) => {
-                    timeout(limit, self.body.frame()).await.map_err(|_| StreamEnd::Silent(limit))?
-                }
+                Some(limit) => timeout(limit, self.body.frame())
+                    .await
+                    .map_err(|_| StreamEnd::Silent(limit))?,
                 None => self.body.frame().await,
             };
             match frame {

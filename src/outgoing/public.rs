@@ -37,8 +37,9 @@ pub fn is_public(address: IpAddr) -> bool {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => {
             let bits = address.to_bits();
-            let contains =
-                |(network, prefix): &(Ipv6Addr, u8)| (bits ^ network.to_bits()) >> (128 - prefix) == 0;
+            let contains = |(network, prefix): &(Ipv6Addr, u8)| {
+                (bits ^ network.to_bits()) >> (128 - prefix) == 0
+            };
             bits >> 125 == 1 && !V6.iter().any(contains)
         }
     }
@@ -46,7 +47,8 @@ pub fn is_public(address: IpAddr) -> bool {
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let bits = address.to_bits();
-    !V4.iter().any(|(network, prefix)| (bits ^ network.to_bits()) >> (32 - prefix) == 0)
+    !V4.iter()
+        .any(|(network, prefix)| (bits ^ network.to_bits()) >> (32 - prefix) == 0)
 }
 
 #[cfg(test)]

@@ -40,7 +40,11 @@ impl Decoder {
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), EventTooLarge> {
         self.buffer.extend_from_slice(bytes);
         let size = self.buffer.len() + self.data.as_ref().map_or(0, BytesMut::len);
-        if size > self.max_event_bytes { Err(EventTooLarge(self.max_event_bytes)) } else { Ok(()) }
+        if size > self.max_event_bytes {
+            Err(EventTooLarge(self.max_event_bytes))
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether the stream has had a comment. Servers send comments as keep-alives.
@@ -64,7 +68,10 @@ impl Decoder {
             if line.is_empty() {
                 let id = self.id.take();
                 if let Some(data) = self.data.take() {
-                    return Some(Event { id, data: data.freeze() });
+                    return Some(Event {
+                        id,
+                        data: data.freeze(),
+                    });
                 }
             } else {
                 self.field(line);
@@ -75,7 +82,11 @@ impl Decoder {
     fn field(&mut self, mut line: BytesMut) {
         let colon = memchr::memchr(b':', &line).unwrap_or(line.len());
         let name = line.split_to(colon);
-        let skip = if line.starts_with(b": ") { 2 } else { line.len().min(1) };
+        let skip = if line.starts_with(b": ") {
+            2
+        } else {
+            line.len().min(1)
+        };
         let value = line.split_off(skip);
         match &name[..] {
             b"id" => self.id = String::from_utf8(value.to_vec()).ok(),

@@ -30,7 +30,9 @@ pub(super) fn config(ca_certificates: Option<&[u8]>) -> Result<ClientConfig, Tls
         let before = roots.len();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|_| TlsError::InvalidCertificate)?;
-            roots.add(certificate).map_err(|_| TlsError::InvalidCertificate)?;
+            roots
+                .add(certificate)
+                .map_err(|_| TlsError::InvalidCertificate)?;
         }
         if roots.len() == before {
             return Err(TlsError::InvalidCertificate);
@@ -52,7 +54,8 @@ pub(super) fn without_certificates() -> Result<ClientConfig, TlsError> {
 
 fn with_roots(roots: RootCertStore) -> Result<ClientConfig, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
@@ -62,8 +65,18 @@ mod tests {
 
     #[test]
     fn file_without_a_certificate_is_rejected() {
-        for pem in ["", "no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
-            assert!(matches!(config(Some(pem.as_bytes())), Err(TlsError::InvalidCertificate)), "{pem}");
+        for pem in [
+            "",
+            "no certificate",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        ] {
+            assert!(
+                matches!(
+                    config(Some(pem.as_bytes())),
+                    Err(TlsError::InvalidCertificate)
+                ),
+                "{pem}"
+            );
         }
         assert!(without_certificates().is_ok());
     }

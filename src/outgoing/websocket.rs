@@ -45,14 +45,21 @@ pub async fn open_websocket(
     let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
         WebSocketError::Failed(ErrorChain(&*error).to_string())
     };
-    let stream = connector.ready().await.map_err(failed)?.call(target).await.map_err(failed)?;
+    let stream = connector
+        .ready()
+        .await
+        .map_err(failed)?
+        .call(target)
+        .await
+        .map_err(failed)?;
     let mut request = with_scheme(if is_secure { "wss" } else { "ws" })?.into_client_request()?;
     request.headers_mut().extend(headers);
     let config = WebSocketConfig::default()
         .max_message_size(Some(max_message_bytes))
         .max_frame_size(Some(max_message_bytes));
     let opened =
-        tokio_tungstenite::client_async_with_config(request, TokioIo::new(stream), Some(config)).await;
+        tokio_tungstenite::client_async_with_config(request, TokioIo::new(stream), Some(config))
+            .await;
     let (socket, response) = opened?;
     Ok((socket, response.into_parts().0.headers))
 }
@@ -62,7 +69,10 @@ impl From<tungstenite::Error> for WebSocketError {
         match error {
             Error::Http(response) => {
                 let (parts, body) = response.into_parts();
-                Self::Status { status: parts.status, body: body.unwrap_or_default() }
+                Self::Status {
+                    status: parts.status,
+                    body: body.unwrap_or_default(),
+                }
             }
             error => Self::Failed(ErrorChain(&error).to_string()),
         }

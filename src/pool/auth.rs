@@ -19,7 +19,11 @@ impl Pool {
     /// The state of a tenant's sign-in to the agent.
     pub fn auth_state(&self, agent: &AgentName, tenant: &Tenant) -> AuthState {
         let state = self.state();
-        state.pools.get(&PoolKey::new(agent, tenant)).map(|pool| pool.sign_in.state).unwrap_or_default()
+        state
+            .pools
+            .get(&PoolKey::new(agent, tenant))
+            .map(|pool| pool.sign_in.state)
+            .unwrap_or_default()
     }
 
     /// Starts a process and sends it the last successful sign-in. Returns it with the generation of its sign-in.
@@ -35,7 +39,10 @@ impl Pool {
             if !Arc::ptr_eq(&agent.spec, spec) {
                 return Err(AgentFailure::removed().into());
             }
-            (agent.sign_in.generation, agent.sign_in.sign_in_params.clone())
+            (
+                agent.sign_in.generation,
+                agent.sign_in.sign_in_params.clone(),
+            )
         };
         let mut process = self.inner.source.connect(spec, key).await?;
         if let Some(params) = params
@@ -56,8 +63,15 @@ impl Pool {
     }
 
     /// Sends a sign-in, unless the agent reports that it does not need one.
-    async fn send_sign_in(&self, process: &mut Process, params: &RawValue) -> Result<(), AgentFailure> {
-        let (method, limit) = (process.dialect().login_method(), self.inner.limits.call_timeout);
+    async fn send_sign_in(
+        &self,
+        process: &mut Process,
+        params: &RawValue,
+    ) -> Result<(), AgentFailure> {
+        let (method, limit) = (
+            process.dialect().login_method(),
+            self.inner.limits.call_timeout,
+        );
         if process.initialized.capabilities.auth.status {
             let empty = RawValue::from_string("{}".to_owned()).expect("an object");
             let status = process.call(auth::STATUS, &empty, limit).await;
@@ -86,8 +100,11 @@ impl Lease {
         self.update_sign_in(|sign_in, leased| {
             // A process that started before the last change does not know the current state.
             if leased.generation == sign_in.generation && (required || !sign_in.prompt_refused) {
-                sign_in.state =
-                    if required { AuthState::Unauthenticated } else { self.state_without_sign_in() };
+                sign_in.state = if required {
+                    AuthState::Unauthenticated
+                } else {
+                    self.state_without_sign_in()
+                };
             }
         });
     }
@@ -108,7 +125,9 @@ impl Lease {
     /// Signs in new processes with the key in the environment of the agent. This happens once, and never after a
     /// client signed in or out. Returns true if new processes are signed in and this process is not.
     pub fn sign_in_with_key(&self) -> bool {
-        let Some(method) = self.process().sign_in_by_variable() else { return false };
+        let Some(method) = self.process().sign_in_by_variable() else {
+            return false;
+        };
         let newer = self.update_sign_in(|sign_in, leased| {
             if leased.generation == sign_in.generation && !sign_in.key_tried {
                 sign_in.update(AuthState::Unknown, Some(auth::authenticate(method, None)));

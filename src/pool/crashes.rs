@@ -17,13 +17,22 @@ impl CrashBackoff {
     pub fn record(&mut self, now: Instant, limits: &Limits) {
         self.recent.push_back(now);
         self.evict_old(now, limits);
-        let doublings = u32::try_from(self.recent.len().saturating_sub(1)).unwrap_or(u32::MAX).min(16);
-        let wait = limits.min_backoff.saturating_mul(1 << doublings).min(limits.max_backoff);
+        let doublings = u32::try_from(self.recent.len().saturating_sub(1))
+            .unwrap_or(u32::MAX)
+            .min(16);
+        let wait = limits
+            .min_backoff
+            .saturating_mul(1 << doublings)
+            .min(limits.max_backoff);
         self.not_before = Some(now + wait);
     }
 
     fn evict_old(&mut self, now: Instant, limits: &Limits) {
-        while self.recent.front().is_some_and(|at| now - *at > limits.breaker_window) {
+        while self
+            .recent
+            .front()
+            .is_some_and(|at| now - *at > limits.breaker_window)
+        {
             self.recent.pop_front();
         }
     }
@@ -35,7 +44,9 @@ impl CrashBackoff {
 
     /// The time until the next start is allowed.
     pub fn remaining_backoff(&self, now: Instant) -> Option<Duration> {
-        self.not_before.and_then(|at| at.checked_duration_since(now)).filter(|wait| !wait.is_zero())
+        self.not_before
+            .and_then(|at| at.checked_duration_since(now))
+            .filter(|wait| !wait.is_zero())
     }
 
     /// The time until the breaker closes, or `None` if it is closed.

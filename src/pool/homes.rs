@@ -54,10 +54,14 @@ pub(super) struct HomePermit {
 
 impl HomeState {
     fn must_wait(&self, agent: &AgentName, exclusive: bool) -> bool {
-        if exclusive || self.succeeded.is_empty() || self.running.iter().any(|start| start.exclusive) {
+        if exclusive
+            || self.succeeded.is_empty()
+            || self.running.iter().any(|start| start.exclusive)
+        {
             !self.running.is_empty()
         } else {
-            !self.succeeded.contains(agent) && self.running.iter().any(|start| start.agent == *agent)
+            !self.succeeded.contains(agent)
+                && self.running.iter().any(|start| start.agent == *agent)
         }
     }
 }
@@ -115,8 +119,18 @@ impl Homes {
             start.overlapped = true;
         }
         let (id, spec) = (state.started, Arc::clone(spec));
-        state.running.push(Running { id, agent: spec.name.clone(), exclusive, overlapped });
-        Some(Ok(HomePermit { homes: Arc::clone(self), home: home.to_owned(), spec, id }))
+        state.running.push(Running {
+            id,
+            agent: spec.name.clone(),
+            exclusive,
+            overlapped,
+        });
+        Some(Ok(HomePermit {
+            homes: Arc::clone(self),
+            home: home.to_owned(),
+            spec,
+            id,
+        }))
     }
 }
 
@@ -129,7 +143,10 @@ impl HomePermit {
     /// Whether another start ran in the same HOME at the same time.
     pub(super) fn overlapped(&self) -> bool {
         let homes = self.homes.lock();
-        let mut running = homes.get(&self.home).into_iter().flat_map(|state| &state.running);
+        let mut running = homes
+            .get(&self.home)
+            .into_iter()
+            .flat_map(|state| &state.running);
         running.any(|start| start.id == self.id && start.overlapped)
     }
 
@@ -175,7 +192,10 @@ mod tests {
 
     fn agent(name: &str, home: &str) -> Arc<AgentSpec> {
         let name = name.parse().expect("a name");
-        Arc::new(AgentSpec { home: Home::User(home.into()), ..AgentSpec::removed(name) })
+        Arc::new(AgentSpec {
+            home: Home::User(home.into()),
+            ..AgentSpec::removed(name)
+        })
     }
 
     async fn try_acquire_permit(
@@ -183,36 +203,59 @@ mod tests {
         spec: &Arc<AgentSpec>,
         exclusive: bool,
     ) -> Option<HomePermit> {
-        tokio::time::timeout(Duration::from_millis(1), homes.acquire(spec, &Tenant::default(), exclusive))
-            .await
-            .ok()?
-            .ok()
+        tokio::time::timeout(
+            Duration::from_millis(1),
+            homes.acquire(spec, &Tenant::default(), exclusive),
+        )
+        .await
+        .ok()?
+        .ok()
     }
 
     #[tokio::test(start_paused = true)]
     async fn starts_overlap_only_after_a_start_of_the_agent_has_succeeded() {
         let homes = Arc::new(Homes::default());
         let (one, two, other) = (agent("one", "/a"), agent("two", "/a"), agent("one", "/b"));
-        let first = try_acquire_permit(&homes, &one, false).await.expect("nothing else runs");
-        assert!(try_acquire_permit(&homes, &one, false).await.is_none(), "the first start runs");
+        let first = try_acquire_permit(&homes, &one, false)
+            .await
+            .expect("nothing else runs");
+        assert!(
+            try_acquire_permit(&homes, &one, false).await.is_none(),
+            "the first start runs"
+        );
         assert!(
             try_acquire_permit(&homes, &two, false).await.is_none(),
             "of another agent, in the same HOME"
         );
-        assert!(try_acquire_permit(&homes, &other, false).await.is_some(), "another HOME");
+        assert!(
+            try_acquire_permit(&homes, &other, false).await.is_some(),
+            "another HOME"
+        );
         assert!(!first.overlapped());
         first.succeeded();
-        let again = try_acquire_permit(&homes, &one, false).await.expect("the agent has started here");
-        let second = try_acquire_permit(&homes, &two, false).await.expect("the HOME is set up");
+        let again = try_acquire_permit(&homes, &one, false)
+            .await
+            .expect("the agent has started here");
+        let second = try_acquire_permit(&homes, &two, false)
+            .await
+            .expect("the HOME is set up");
         assert!(again.overlapped() && second.overlapped());
         assert!(
             try_acquire_permit(&homes, &two, false).await.is_none(),
             "the first start of this agent runs"
         );
-        assert!(try_acquire_permit(&homes, &one, true).await.is_none(), "others run");
+        assert!(
+            try_acquire_permit(&homes, &one, true).await.is_none(),
+            "others run"
+        );
         drop((again, second));
-        let alone = try_acquire_permit(&homes, &one, true).await.expect("nothing else runs");
-        assert!(try_acquire_permit(&homes, &one, false).await.is_none(), "a start runs alone");
+        let alone = try_acquire_permit(&homes, &one, true)
+            .await
+            .expect("nothing else runs");
+        assert!(
+            try_acquire_permit(&homes, &one, false).await.is_none(),
+            "a start runs alone"
+        );
         assert!(!alone.overlapped());
     }
 
@@ -220,9 +263,14 @@ mod tests {
     async fn failed_first_start_fails_only_starts_that_waited_for_it() {
         let homes = Arc::new(Homes::default());
         let (one, two) = (agent("one", "/a"), agent("two", "/a"));
-        let first = homes.acquire(&one, &Tenant::default(), false).await.expect("nothing else runs");
+        let first = homes
+            .acquire(&one, &Tenant::default(), false)
+            .await
+            .expect("nothing else runs");
         let fails = async {
-            first.failed(&AgentFailure::Start { detail: "no".to_owned() });
+            first.failed(&AgentFailure::Start {
+                detail: "no".to_owned(),
+            });
             drop(first);
         };
         let tenant = Tenant::default();
@@ -238,11 +286,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn starts_of_two_tenants_do_not_wait_for_each_other() {
         let homes = Arc::new(Homes::default());
-        let spec =
-            AgentSpec { home: Home::Dedicated("/homes".into()), ..AgentSpec::clone(&agent("one", "")) };
+        let spec = AgentSpec {
+            home: Home::Dedicated("/homes".into()),
+            ..AgentSpec::clone(&agent("one", ""))
+        };
         let spec = Arc::new(spec);
-        let _first = try_acquire_permit(&homes, &spec, false).await.expect("nothing else runs");
+        let _first = try_acquire_permit(&homes, &spec, false)
+            .await
+            .expect("nothing else runs");
         assert!(try_acquire_permit(&homes, &spec, false).await.is_none());
-        assert!(homes.acquire(&spec, &Tenant::new("other"), false).await.is_ok());
+        assert!(
+            homes
+                .acquire(&spec, &Tenant::new("other"), false)
+                .await
+                .is_ok()
+        );
     }
 }

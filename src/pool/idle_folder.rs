@@ -18,6 +18,8 @@ impl Pool {
     ) -> Option<IdleFolder> {
         let mut state = self.state();
         let agent = state.configured(&PoolKey::new(&spec.name, &principal.tenant))?;
-        agent.idle_process_with_folder(&principal.id, offer)?.assign_folder(name)
+        agent
+            .idle_process_with_folder(&principal.id, offer)?
+            .assign_folder(name)
     }
 }

@@ -47,21 +47,45 @@ pub struct Lease {
 }
 
 impl Lease {
-    pub(super) fn new(Grant { process, id, recall }: Grant, key: PoolKey, pool: Pool) -> Self {
-        Self { process: Some(process), id, key, recall, pool, disposition: Disposition::Stop }
+    pub(super) fn new(
+        Grant {
+            process,
+            id,
+            recall,
+        }: Grant,
+        key: PoolKey,
+        pool: Pool,
+    ) -> Self {
+        Self {
+            process: Some(process),
+            id,
+            key,
+            recall,
+            pool,
+            disposition: Disposition::Stop,
+        }
     }
 
     pub fn process(&self) -> &Process {
-        self.process.as_ref().expect("a lease holds its process until it is released")
+        self.process
+            .as_ref()
+            .expect("a lease holds its process until it is released")
     }
 
     pub fn process_mut(&mut self) -> &mut Process {
-        self.process.as_mut().expect("a lease holds its process until it is released")
+        self.process
+            .as_mut()
+            .expect("a lease holds its process until it is released")
     }
 
     fn update(&self, change: impl FnMut(&mut ActiveLease)) {
         let mut state = self.pool.state();
-        state.existing(&self.key).leases.get_mut(&self.id).into_iter().for_each(change);
+        state
+            .existing(&self.key)
+            .leases
+            .get_mut(&self.id)
+            .into_iter()
+            .for_each(change);
     }
 
     /// Changes the sign-in state. Returns `None` if the process belongs to a former entry: it does not describe
@@ -71,8 +95,15 @@ impl Lease {
         change: impl FnOnce(&mut SignInState, &mut ActiveLease) -> T,
     ) -> Option<T> {
         let mut state = self.pool.state();
-        let AgentState { spec, sign_in, leases, .. } = state.existing(&self.key);
-        let leased = leases.get_mut(&self.id).filter(|leased| Arc::ptr_eq(spec, &leased.spec))?;
+        let AgentState {
+            spec,
+            sign_in,
+            leases,
+            ..
+        } = state.existing(&self.key);
+        let leased = leases
+            .get_mut(&self.id)
+            .filter(|leased| Arc::ptr_eq(spec, &leased.spec))?;
         Some(change(sign_in, leased))
     }
 
@@ -91,8 +122,16 @@ impl Lease {
     /// unlock on close: a process that released the session still exists and is in use.
     pub fn session_in_use(&self, session: &str) {
         let mut state = self.pool.state();
-        let AgentState { leases, idle, learned, .. } = state.existing(&self.key);
-        let others = leases.iter().filter(|(id, _)| **id != self.id).map(|(_, leased)| &leased.history);
+        let AgentState {
+            leases,
+            idle,
+            learned,
+            ..
+        } = state.existing(&self.key);
+        let others = leases
+            .iter()
+            .filter(|(id, _)| **id != self.id)
+            .map(|(_, leased)| &leased.history);
         let mut histories = others.chain(idle.iter().map(|idle_process| &idle_process.history));
         if histories.any(|held| held.contains(session)) && !learned.keeps_sessions_locked {
             learned.keeps_sessions_locked = true;
@@ -128,12 +167,22 @@ impl Lease {
 impl Drop for Lease {
     /// Returns the process to the pool.
     fn drop(&mut self) {
-        let Some(process) = self.process.take() else { return };
-        let Self { pool, key, id, disposition, .. } = self;
+        let Some(process) = self.process.take() else {
+            return;
+        };
+        let Self {
+            pool,
+            key,
+            id,
+            disposition,
+            ..
+        } = self;
         let stop = {
             let mut state = pool.state();
             let agent = state.existing(key);
-            let Some(mut leased) = agent.leases.remove(id) else { return };
+            let Some(mut leased) = agent.leases.remove(id) else {
+                return;
+            };
             let closed_session = *disposition == Disposition::Reuse;
             if closed_session {
                 leased.used_by = Some(Arc::clone(&leased.principal));
@@ -142,7 +191,10 @@ impl Drop for Lease {
             // The sessions that this process held would be locked for other processes.
             let locks_sessions = held_sessions && agent.learned.keeps_sessions_locked;
             let draining = pool.inner.shutdown.is_draining();
-            let stop = *disposition == Disposition::Stop || process.has_ended() || draining || locks_sessions;
+            let stop = *disposition == Disposition::Stop
+                || process.has_ended()
+                || draining
+                || locks_sessions;
             if !stop && closed_session && held_sessions {
                 agent.ending.checking.insert(*id, leased);
                 return pool.check_for_reuse(key.clone(), *id, process);

@@ -31,12 +31,22 @@ pub(super) struct Processes(HashMap<Uuid, Started>);
 impl Processes {
     /// Adds a process that starts.
     pub(super) fn start(&mut self, id: Uuid, spec: Arc<AgentSpec>) {
-        self.0.insert(id, Started { spec, at: Instant::now(), connection: None });
+        self.0.insert(
+            id,
+            Started {
+                spec,
+                at: Instant::now(),
+                connection: None,
+            },
+        );
     }
 
     /// The process has completed its handshake.
     pub(super) fn connected(&mut self, id: Uuid, connection: &Connection) {
-        self.0.get_mut(&id).into_iter().for_each(|started| started.connection = Some(connection.clone()));
+        self.0
+            .get_mut(&id)
+            .into_iter()
+            .for_each(|started| started.connection = Some(connection.clone()));
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Uuid, &Started)> {

@@ -31,13 +31,24 @@ pub struct PoolProcess {
 impl AgentState {
     /// All processes with their states.
     fn processes(&self, now: Instant) -> impl Iterator<Item = PoolProcess> {
-        let by_process: HashMap<Uuid, &ActiveLease> =
-            self.leases.values().map(|leased| (leased.process, leased)).collect();
+        let by_process: HashMap<Uuid, &ActiveLease> = self
+            .leases
+            .values()
+            .map(|leased| (leased.process, leased))
+            .collect();
         let idle: HashSet<Uuid> = self.idle.iter().map(|idle| idle.process.id).collect();
-        let checked: HashSet<Uuid> = self.ending.checking.values().map(|leased| leased.process).collect();
+        let checked: HashSet<Uuid> = self
+            .ending
+            .checking
+            .values()
+            .map(|leased| leased.process)
+            .collect();
         self.processes.iter().map(move |(id, started)| {
             let lease = by_process.get(&id).copied();
-            let has_ended = started.connection.as_ref().is_some_and(Connection::has_ended);
+            let has_ended = started
+                .connection
+                .as_ref()
+                .is_some_and(Connection::has_ended);
             let state = match lease {
                 _ if has_ended => ProcessState::Stopping,
                 _ if started.connection.is_none() => ProcessState::Starting,
@@ -65,11 +76,11 @@ impl Pool {
     pub fn processes(&self, tenant: &Tenant, agent: Option<&AgentName>) -> Vec<PoolProcess> {
         let state = self.state();
         let now = Instant::now();
-        let pools = state
-            .pools
-            .iter()
-            .filter(|(key, _)| key.tenant == *tenant && agent.is_none_or(|agent| *agent == key.agent));
-        let mut processes: Vec<PoolProcess> = pools.flat_map(|(_, pool)| pool.processes(now)).collect();
+        let pools = state.pools.iter().filter(|(key, _)| {
+            key.tenant == *tenant && agent.is_none_or(|agent| *agent == key.agent)
+        });
+        let mut processes: Vec<PoolProcess> =
+            pools.flat_map(|(_, pool)| pool.processes(now)).collect();
         drop(state);
         processes.sort_by_key(|process| (std::cmp::Reverse(process.uptime), process.id));
         processes

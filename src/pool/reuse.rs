@@ -39,7 +39,12 @@ impl Pool {
         let end = Instant::now() + REUSE_GRACE;
         loop {
             let Some(tree) = process.tree() else { return 0 };
-            let left = self.inner.shutdown.spawn_blocking(move || tree.new_processes()).await.unwrap_or(1);
+            let left = self
+                .inner
+                .shutdown
+                .spawn_blocking(move || tree.new_processes())
+                .await
+                .unwrap_or(1);
             if left == 0 || Instant::now() >= end {
                 return left;
             }

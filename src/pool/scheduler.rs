@@ -60,7 +60,9 @@ impl State {
         let tenant = Tenant::default();
         for spec in self.catalogue.agents() {
             let added = || AgentState::new(Arc::clone(spec), tenant.clone());
-            self.pools.entry(PoolKey::new(&spec.name, &tenant)).or_insert_with(added);
+            self.pools
+                .entry(PoolKey::new(&spec.name, &tenant))
+                .or_insert_with(added);
         }
     }
 }
@@ -73,17 +75,32 @@ impl Pool {
         (limits, principals): (Arc<Limits>, PrincipalLimits),
         shutdown: &Shutdown,
     ) -> Self {
-        let mut state = State { pools: HashMap::new(), catalogue: catalogue.clone(), next_id: 0 };
+        let mut state = State {
+            pools: HashMap::new(),
+            catalogue: catalogue.clone(),
+            next_id: 0,
+        };
         state.create_default_pools();
         let (state, source) = (Mutex::new(state), Box::new(source));
         let (shutdown, homes) = (shutdown.clone(), Arc::default());
-        Self { inner: Arc::new(Inner { source, limits, principals, shutdown, homes, state }) }
+        Self {
+            inner: Arc::new(Inner {
+                source,
+                limits,
+                principals,
+                shutdown,
+                homes,
+                state,
+            }),
+        }
     }
 
     /// Starts the configured idle processes and maintains the pool until shutdown.
     pub fn start_maintenance(&self) {
         let pool = self.clone();
-        self.inner.shutdown.spawn(async move { pool.maintain().await });
+        self.inner
+            .shutdown
+            .spawn(async move { pool.maintain().await });
     }
 
     /// Replaces the catalogue. Running turns and processes continue with their entry. Idle processes of a
@@ -115,7 +132,10 @@ impl Pool {
 
     /// Whether a process of the agent is starting for the tenant.
     pub fn is_starting(&self, agent: &AgentName, tenant: &Tenant) -> bool {
-        self.state().pools.get(&PoolKey::new(agent, tenant)).is_some_and(|pool| pool.starting > 0)
+        self.state()
+            .pools
+            .get(&PoolKey::new(agent, tenant))
+            .is_some_and(|pool| pool.starting > 0)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -127,7 +147,9 @@ impl Pool {
         loop {
             let mut state = self.state();
             let state = &mut *state;
-            let Some(agent) = state.pools.get_mut(key) else { return };
+            let Some(agent) = state.pools.get_mut(key) else {
+                return;
+            };
             if self.inner.shutdown.is_draining() {
                 agent.queue.clear();
             }
@@ -138,8 +160,14 @@ impl Pool {
                         agent.learned.prestart_crashes = CrashBackoff::default();
                     }
                     state.next_id += 1;
-                    let Waiter { principal, key: process_key, reply, .. } = waiter;
-                    let lacks_folders = idle_process.process.key_without_idle_folder() != process_key
+                    let Waiter {
+                        principal,
+                        key: process_key,
+                        reply,
+                        ..
+                    } = waiter;
+                    let lacks_folders = idle_process.process.key_without_idle_folder()
+                        != process_key
                         && idle_process.process.key != process_key;
                     if lacks_folders {
                         idle_process.process.key = process_key;
@@ -148,9 +176,9 @@ impl Pool {
                     if lacks_folders {
                         let pool = self.clone();
                         let key = key.clone();
-                        self.inner
-                            .shutdown
-                            .spawn(async move { pool.deliver_with_folders(&key, grant, reply).await });
+                        self.inner.shutdown.spawn(async move {
+                            pool.deliver_with_folders(&key, grant, reply).await
+                        });
                     } else if let Err(Ok(grant)) = reply.send(Ok(grant)) {
                         // The holder of the place has dropped it.
                         self.revoke(key, agent, grant);
@@ -165,11 +193,16 @@ impl Pool {
                     agent.processes.start(start.id, Arc::clone(&agent.spec));
                     let pool = self.clone();
                     let key = key.clone();
-                    self.inner.shutdown.spawn(async move { pool.launch(key, start).await });
+                    self.inner
+                        .shutdown
+                        .spawn(async move { pool.launch(key, start).await });
                 }
                 Step::Stop(idle_process) => {
                     state.next_id += 1;
-                    agent.ending.stopping.insert(state.next_id, idle_process.history);
+                    agent
+                        .ending
+                        .stopping
+                        .insert(state.next_id, idle_process.history);
                     self.stop(key.clone(), idle_process.process, state.next_id);
                 }
             }
@@ -183,7 +216,10 @@ impl Pool {
         grant: Grant,
         reply: oneshot::Sender<Result<Grant, AgentFailure>>,
     ) {
-        let granted = grant.process.grant_folders(grant.process.key.folders.clone()).await;
+        let granted = grant
+            .process
+            .grant_folders(grant.process.key.folders.clone())
+            .await;
         let undelivered = match granted {
             Ok(()) => reply.send(Ok(grant)).err().and_then(Result::ok),
             Err(failure) => {
@@ -216,7 +252,12 @@ impl Pool {
             process.stop().await;
             // Without a folder there is nothing to wait for.
             if let Some(folder) = folder {
-                drop(pool.inner.shutdown.spawn_blocking(move || drop(folder)).await);
+                drop(
+                    pool.inner
+                        .shutdown
+                        .spawn_blocking(move || drop(folder))
+                        .await,
+                );
             }
             {
                 let mut state = pool.state();

@@ -45,6 +45,11 @@ mod tests {
         }
         held.record("0");
         held.record("one more");
-        assert!(held.contains("0") && !held.contains("1") && held.contains("2") && held.contains("one more"));
+        assert!(
+            held.contains("0")
+                && !held.contains("1")
+                && held.contains("2")
+                && held.contains("one more")
+        );
     }
 }

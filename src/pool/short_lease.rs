@@ -48,7 +48,10 @@ impl Pool {
             }
             // A starting process justifies a longer wait than a busy one.
             if !self.is_starting(&spec.name, &principal.tenant) || Instant::now() >= end {
-                return Err(AcquireError::Busy { retry_after: RETRY_AFTER }.into());
+                return Err(AcquireError::Busy {
+                    retry_after: RETRY_AFTER,
+                }
+                .into());
             }
         }
     }
@@ -62,13 +65,21 @@ impl Pool {
         principal: &Principal,
         supported: impl Fn(&InitializeResult) -> bool,
     ) -> Result<ShortLease, ShortLeaseError> {
-        let unsupported = || AgentFailure::Unsupported { method: method.to_owned() };
-        let known = self.agent_stats(&spec.name, &principal.tenant).and_then(|(_, initialized)| initialized);
+        let unsupported = || AgentFailure::Unsupported {
+            method: method.to_owned(),
+        };
+        let known = self
+            .agent_stats(&spec.name, &principal.tenant)
+            .and_then(|(_, initialized)| initialized);
         if known.is_some_and(|initialized| !supported(&initialized)) {
             return Err(unsupported().into());
         }
         let lease = self.short_lease(spec, principal, Priority::Reclaim).await?;
-        if supported(lease.initialized()) { Ok(lease) } else { Err(unsupported().into()) }
+        if supported(lease.initialized()) {
+            Ok(lease)
+        } else {
+            Err(unsupported().into())
+        }
     }
 }
 
@@ -98,7 +109,10 @@ impl ShortLease {
         if matches!(outcome, Err(AgentFailure::AuthRequired { .. })) {
             self.0.record_auth(true);
         }
-        if matches!(outcome, Ok(_) | Err(AgentFailure::Rpc(_) | AgentFailure::AuthRequired { .. })) {
+        if matches!(
+            outcome,
+            Ok(_) | Err(AgentFailure::Rpc(_) | AgentFailure::AuthRequired { .. })
+        ) {
             self.0.disposition = Disposition::Reuse;
         }
         outcome
@@ -122,7 +136,8 @@ impl ShortLease {
     /// Records a successful sign-in with these params. This process and new ones are signed in. All other
     /// processes stop.
     pub fn signed_in(self, params: Box<RawValue>) {
-        self.0.record_sign_in(AuthState::Authenticated, Some(params));
+        self.0
+            .record_sign_in(AuthState::Authenticated, Some(params));
         self.0.release(Disposition::Untouched);
     }
 

@@ -51,7 +51,9 @@ impl Pool {
         let agent = state.configured(&PoolKey::new(&spec.name, tenant));
         let agent = agent.ok_or(AcquireError::NoSuchAgent)?;
         if let Some(SignInSlot::Open) = agent.sign_in.slot {
-            return Err(AcquireError::SignInInProgress { retry_after: RETRY_AFTER });
+            return Err(AcquireError::SignInInProgress {
+                retry_after: RETRY_AFTER,
+            });
         }
         if Arc::ptr_eq(&agent.spec, spec) {
             agent.sign_in.slot = Some(SignInSlot::Offered { id, method, until });
@@ -62,7 +64,10 @@ impl Pool {
     /// Whether a sign-in is offered under this id.
     pub fn offers_sign_in(&self, agent: &AgentName, tenant: &Tenant, id: Uuid) -> bool {
         let state = self.state();
-        let slot = state.pools.get(&PoolKey::new(agent, tenant)).and_then(|pool| pool.sign_in.slot.as_ref());
+        let slot = state
+            .pools
+            .get(&PoolKey::new(agent, tenant))
+            .and_then(|pool| pool.sign_in.slot.as_ref());
         slot.is_some_and(|slot| slot.is_offered(id))
     }
 
@@ -80,7 +85,9 @@ impl Pool {
         let key = PoolKey::new(&spec.name, tenant);
         let offered = {
             let mut state = self.state();
-            let Some(agent) = state.pools.get_mut(&key) else { return Ok(None) };
+            let Some(agent) = state.pools.get_mut(&key) else {
+                return Ok(None);
+            };
             // An offer is valid only for its entry.
             if !spec.settings.terminal_auth || !Arc::ptr_eq(&agent.spec, spec) {
                 return Ok(None);
@@ -88,14 +95,27 @@ impl Pool {
             match &mut agent.sign_in.slot {
                 Some(slot) if slot.is_offered(id) => std::mem::replace(slot, SignInSlot::Open),
                 Some(SignInSlot::Open) => {
-                    return Err(AcquireError::SignInInProgress { retry_after: RETRY_AFTER }.into());
+                    return Err(AcquireError::SignInInProgress {
+                        retry_after: RETRY_AFTER,
+                    }
+                    .into());
                 }
                 Some(SignInSlot::Offered { .. }) | None => return Ok(None),
             }
         };
-        let slot = SlotGuard { pool: self.clone(), spec: Arc::clone(spec), key };
-        let SignInSlot::Offered { method, .. } = offered else { return Ok(None) };
-        let terminal = self.inner.source.sign_in(spec, tenant, &method, size).await?;
+        let slot = SlotGuard {
+            pool: self.clone(),
+            spec: Arc::clone(spec),
+            key,
+        };
+        let SignInSlot::Offered { method, .. } = offered else {
+            return Ok(None);
+        };
+        let terminal = self
+            .inner
+            .source
+            .sign_in(spec, tenant, &method, size)
+            .await?;
         Ok(Some(SignIn { terminal, slot }))
     }
 }

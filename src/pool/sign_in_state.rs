@@ -28,7 +28,10 @@ impl SignInState {
     pub(super) fn reset(&mut self) {
         self.update(AuthState::default(), None);
         self.key_tried = false;
-        self.slot = self.slot.take().filter(|slot| matches!(slot, SignInSlot::Open));
+        self.slot = self
+            .slot
+            .take()
+            .filter(|slot| matches!(slot, SignInSlot::Open));
     }
 
     /// Records a sign-in or sign-out. Only processes that start from now on have the new generation.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::acp::auth::TerminalAuth;
 use crate::agent::{
-    AgentFailure, AgentSpec, BoxFuture, Endpoint, FailedStart, IdleFolder, Launcher, MemberSource, Process,
-    ProcessKey, RemoteConnector, Terminal,
+    AgentFailure, AgentSpec, BoxFuture, Endpoint, FailedStart, IdleFolder, Launcher, MemberSource,
+    Process, ProcessKey, RemoteConnector, Terminal,
 };
 use crate::types::{AppliedIsolation, Tenant};
 
@@ -44,7 +44,9 @@ pub trait AgentSource: fmt::Debug + Send + Sync {
         _size: (u16, u16),
     ) -> BoxFuture<'a, Result<Terminal, AgentFailure>> {
         let method = "a sign-in in a terminal: it runs on another host".to_owned();
-        Box::pin(std::future::ready(Err(AgentFailure::Unsupported { method })))
+        Box::pin(std::future::ready(Err(AgentFailure::Unsupported {
+            method,
+        })))
     }
 }
 
@@ -89,7 +91,10 @@ impl AgentSource for RemoteConnector {
         Box::pin(async move {
             match spec.endpoint.remote() {
                 Some(remote) => self.connect(spec, key, remote).await,
-                None => Err(AgentFailure::Unsupported { method: "a connection".to_owned() }.into()),
+                None => Err(AgentFailure::Unsupported {
+                    method: "a connection".to_owned(),
+                }
+                .into()),
             }
         })
     }

@@ -25,15 +25,25 @@ impl Pool {
         let (spec, wait) = {
             let state = self.state();
             let agent = &state.pools[&pool];
-            (Arc::clone(&agent.spec), agent.learned.crashes.remaining_backoff(Instant::now()))
+            (
+                Arc::clone(&agent.spec),
+                agent.learned.crashes.remaining_backoff(Instant::now()),
+            )
         };
         let start = async {
             if let Some(wait) = wait {
                 tokio::time::sleep(wait).await;
             }
-            let folder =
-                if ahead { self.inner.source.create_idle_folder(&spec, &key.tenant).await } else { None };
-            key.folders.extend(folder.as_ref().map(|folder| folder.path().to_owned()));
+            let folder = if ahead {
+                self.inner
+                    .source
+                    .create_idle_folder(&spec, &key.tenant)
+                    .await
+            } else {
+                None
+            };
+            key.folders
+                .extend(folder.as_ref().map(|folder| folder.path().to_owned()));
             let (mut process, generation) = self.start(&spec, &key).await?;
             process.idle_folder = folder;
             Ok((process, generation))
@@ -56,7 +66,13 @@ impl Pool {
                     agent.learned.start_error = None;
                 }
                 let (idle_since, history) = (Instant::now(), SessionHistory::default());
-                agent.idle.push(IdleProcess { process, used_by: None, generation, idle_since, history });
+                agent.idle.push(IdleProcess {
+                    process,
+                    used_by: None,
+                    generation,
+                    idle_since,
+                    history,
+                });
             }
             Err(failed) => {
                 self.report_failure(&pool, &spec, &key, &failed);
@@ -76,7 +92,13 @@ impl Pool {
 
     /// Reports a failed start to the first waiter of the agent. If only one session causes the failure, reports it to a
     /// waiter with the same folders, and does not count a crash. Does not wait for the end of the process.
-    fn report_failure(&self, pool: &PoolKey, spec: &Arc<AgentSpec>, key: &ProcessKey, failed: &StartFailure) {
+    fn report_failure(
+        &self,
+        pool: &PoolKey,
+        spec: &Arc<AgentSpec>,
+        key: &ProcessKey,
+        failed: &StartFailure,
+    ) {
         let mut state = self.state();
         let agent = state.existing(pool);
         agent.starting -= 1;
@@ -115,9 +137,16 @@ impl Pool {
 
     /// Starts a process when its HOME is available. Agents that set up the same files at the same time break each
     /// other. Therefore a start that fails while another one runs in the same HOME is retried once, exclusively.
-    async fn start(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Result<(Process, u64), StartFailure> {
+    async fn start(
+        &self,
+        spec: &Arc<AgentSpec>,
+        key: &ProcessKey,
+    ) -> Result<(Process, u64), StartFailure> {
         let home = self.inner.homes.acquire(spec, &key.tenant, false).await;
-        let mut home = home.map_err(|failure| StartFailure { start: failure.into(), permit: None })?;
+        let mut home = home.map_err(|failure| StartFailure {
+            start: failure.into(),
+            permit: None,
+        })?;
         let mut outcome = self.connect_signed_in(spec, key).await;
         if let Err(failed) = &outcome
             && let failure @ (AgentFailure::Exited(_) | AgentFailure::Rpc(_)) = &failed.failure
@@ -141,7 +170,10 @@ impl Pool {
             }
             Err(start) => {
                 home.failed(&start.failure);
-                Err(StartFailure { start, permit: Some(home) })
+                Err(StartFailure {
+                    start,
+                    permit: Some(home),
+                })
             }
         }
     }

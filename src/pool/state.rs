@@ -26,7 +26,10 @@ pub(super) struct PoolKey {
 
 impl PoolKey {
     pub(super) fn new(agent: &AgentName, tenant: &Tenant) -> Self {
-        Self { agent: agent.clone(), tenant: tenant.clone() }
+        Self {
+            agent: agent.clone(),
+            tenant: tenant.clone(),
+        }
     }
 }
 
@@ -87,18 +90,28 @@ impl IdleProcess {
         let has_folders = self.process.key == waiter.key;
         let can_get_folders = || {
             self.process.accepts_folders() && {
-                let without_folders = ProcessKey { folders: Vec::new(), ..waiter.key.clone() };
+                let without_folders = ProcessKey {
+                    folders: Vec::new(),
+                    ..waiter.key.clone()
+                };
                 self.process.key == without_folders
             }
         };
-        let needs_no_folder =
-            || waiter.key.folders.is_empty() && self.process.key_without_idle_folder() == waiter.key;
+        let needs_no_folder = || {
+            waiter.key.folders.is_empty() && self.process.key_without_idle_folder() == waiter.key
+        };
         (has_folders || can_get_folders() || needs_no_folder())
-            && self.used_by.as_ref().is_none_or(|id| *id == waiter.principal.id)
+            && self
+                .used_by
+                .as_ref()
+                .is_none_or(|id| *id == waiter.principal.id)
     }
 
     fn has_requested_session(&self, waiter: &Waiter) -> bool {
-        waiter.requested.as_ref().is_some_and(|requested| self.history.contains(&requested.session))
+        waiter
+            .requested
+            .as_ref()
+            .is_some_and(|requested| self.history.contains(&requested.session))
     }
 }
 
@@ -127,8 +140,11 @@ pub(super) struct ActiveLease {
 impl ActiveLease {
     /// Whether a full pool may reclaim the process. A session that cannot be loaded keeps it for a longer time.
     fn can_be_reclaimed(&self, now: Instant) -> bool {
-        let keep =
-            if self.can_load { Duration::ZERO } else { self.spec.settings.pool.no_load_reclaim_timeout };
+        let keep = if self.can_load {
+            Duration::ZERO
+        } else {
+            self.spec.settings.pool.no_load_reclaim_timeout
+        };
         !self.releasing && self.idle_since.is_some_and(|since| now >= since + keep)
     }
 
@@ -216,8 +232,19 @@ impl AgentState {
     }
 
     /// Registers the lease `id` of the process for a principal.
-    pub(super) fn grant(&mut self, id: u64, idle_process: IdleProcess, principal: Principal) -> Grant {
-        let IdleProcess { process, used_by, generation, history, .. } = idle_process;
+    pub(super) fn grant(
+        &mut self,
+        id: u64,
+        idle_process: IdleProcess,
+        principal: Principal,
+    ) -> Grant {
+        let IdleProcess {
+            process,
+            used_by,
+            generation,
+            history,
+            ..
+        } = idle_process;
         let recall = Arc::new(Notify::new());
         let leased = ActiveLease {
             process: process.id,
@@ -233,7 +260,11 @@ impl AgentState {
             can_load: process.initialized.capabilities.can_restore(),
         };
         self.leases.insert(id, leased);
-        Grant { process, id, recall }
+        Grant {
+            process,
+            id,
+            recall,
+        }
     }
 
     /// Makes the process of a lease idle, or returns it if it must stop.
@@ -244,12 +275,23 @@ impl AgentState {
         leased: ActiveLease,
         reuse: bool,
     ) -> Option<Process> {
-        let ActiveLease { used_by, generation, history, .. } = leased;
+        let ActiveLease {
+            used_by,
+            generation,
+            history,
+            ..
+        } = leased;
         if !reuse {
             self.ending.stopping.insert(id, history);
             return Some(process);
         }
-        self.idle.push(IdleProcess { process, used_by, generation, idle_since: Instant::now(), history });
+        self.idle.push(IdleProcess {
+            process,
+            used_by,
+            generation,
+            idle_since: Instant::now(),
+            history,
+        });
         None
     }
 
@@ -272,21 +314,37 @@ impl AgentState {
 
     /// Recalls idle leases whose process belongs to another entry or to an earlier sign-in generation.
     fn recall_outdated(&mut self) {
-        let Self { spec, sign_in, leases, .. } = self;
+        let Self {
+            spec,
+            sign_in,
+            leases,
+            ..
+        } = self;
         let outdated = |leased: &&mut ActiveLease| {
             leased.generation < sign_in.generation || !Arc::ptr_eq(&leased.spec, spec)
         };
-        leases.values_mut().filter(outdated).for_each(ActiveLease::recall_if_idle);
+        leases
+            .values_mut()
+            .filter(outdated)
+            .for_each(ActiveLease::recall_if_idle);
     }
 
     /// Whether the waiter has to wait for a process that has its session. That process is either being
     /// released, or keeps the session locked until it ends.
     fn is_blocked(&self, waiter: &Waiter) -> bool {
-        let Some(requested) = &waiter.requested else { return false };
+        let Some(requested) = &waiter.requested else {
+            return false;
+        };
         let holds = |held: &SessionHistory| held.contains(&requested.session);
-        let has =
-            |leased: &ActiveLease| leased.releasing && leased.history.last() == Some(&*requested.session);
-        if self.ending.checking.values().any(|leased| holds(&leased.history)) || self.leases.values().any(has)
+        let has = |leased: &ActiveLease| {
+            leased.releasing && leased.history.last() == Some(&*requested.session)
+        };
+        if self
+            .ending
+            .checking
+            .values()
+            .any(|leased| holds(&leased.history))
+            || self.leases.values().any(has)
         {
             return true;
         }
@@ -303,30 +361,47 @@ impl AgentState {
 
     /// Recalls the idle leases whose processes lock the sessions of blocked waiters.
     fn recall_holders(&mut self) {
-        let blocked = self.queue.iter().filter(|w| w.priority == Priority::Reclaim && self.is_blocked(w));
-        let requests: Vec<_> = blocked.filter_map(|waiter| waiter.requested.clone()).collect();
+        let blocked = self
+            .queue
+            .iter()
+            .filter(|w| w.priority == Priority::Reclaim && self.is_blocked(w));
+        let requests: Vec<_> = blocked
+            .filter_map(|waiter| waiter.requested.clone())
+            .collect();
         let holds = |leased: &ActiveLease| {
-            requests.iter().any(|requested| leased.history.contains(&requested.session))
+            requests
+                .iter()
+                .any(|requested| leased.history.contains(&requested.session))
         };
-        self.leases.values_mut().filter(|leased| holds(leased)).for_each(ActiveLease::recall_if_idle);
+        self.leases
+            .values_mut()
+            .filter(|leased| holds(leased))
+            .for_each(ActiveLease::recall_if_idle);
     }
 
     /// An idle process that no waiter can use and that locks sessions which others may need.
     fn idle_process_to_stop(&self) -> Option<usize> {
         let blocks = |idle_process: &IdleProcess| {
             self.queue.iter().any(|w| {
-                self.is_blocked(w) && idle_process.has_requested_session(w) && !idle_process.matches(w)
+                self.is_blocked(w)
+                    && idle_process.has_requested_session(w)
+                    && !idle_process.matches(w)
             })
         };
         self.idle.iter().position(|idle_process| {
-            (self.learned.keeps_sessions_locked && !idle_process.history.is_empty()) || blocks(idle_process)
+            (self.learned.keeps_sessions_locked && !idle_process.history.is_empty())
+                || blocks(idle_process)
         })
     }
 
     pub(super) fn next_step(&mut self, now: Instant, limits: &Limits) -> Step {
         self.queue.retain(|waiter| !waiter.reply.is_closed());
         self.recall_outdated();
-        if let Some(at) = self.idle.iter().position(|idle_process| !self.is_usable(idle_process)) {
+        if let Some(at) = self
+            .idle
+            .iter()
+            .position(|idle_process| !self.is_usable(idle_process))
+        {
             let dead = self.idle.swap_remove(at);
             if dead.process.has_ended() && dead.used_by.is_none() {
                 self.learned.prestart_crashes.record(now, limits);
@@ -341,9 +416,16 @@ impl AgentState {
             return Step::Stop(self.idle.swap_remove(idle_process));
         }
         self.recall_holders();
-        let unblocked: Vec<&Waiter> = self.queue.iter().filter(|waiter| !self.is_blocked(waiter)).collect();
+        let unblocked: Vec<&Waiter> = self
+            .queue
+            .iter()
+            .filter(|waiter| !self.is_blocked(waiter))
+            .collect();
         let demand = unblocked.len();
-        let pressing = unblocked.iter().filter(|waiter| waiter.priority == Priority::Reclaim).count();
+        let pressing = unblocked
+            .iter()
+            .filter(|waiter| waiter.priority == Priority::Reclaim)
+            .count();
         let starting = self.starting + self.ending.checking.len();
         if demand > starting {
             if self.live < self.spec.settings.pool.max_size {
@@ -354,7 +436,9 @@ impl AgentState {
                 });
             }
             // The processes that are starting or stopping.
-            let coming = self.live.saturating_sub(self.leases.len() + self.idle.len());
+            let coming = self
+                .live
+                .saturating_sub(self.leases.len() + self.idle.len());
             if !self.idle.is_empty() && demand > coming {
                 // The idle processes match neither the principal nor the capabilities of the first waiter.
                 return Step::Stop(self.idle.swap_remove(0));
@@ -365,9 +449,15 @@ impl AgentState {
         let idle_process = (self.unused_idle_count() + self.starting).saturating_sub(demand);
         let lacking = idle_process < self.min_idle(now);
         let backoffs = [&self.learned.crashes, &self.learned.prestart_crashes];
-        let held_back = backoffs.into_iter().any(|crashes| crashes.remaining_backoff(now).is_some());
+        let held_back = backoffs
+            .into_iter()
+            .any(|crashes| crashes.remaining_backoff(now).is_some());
         if lacking && !held_back && self.live < self.spec.settings.pool.max_size {
-            return Step::Start(Start { id: random_uuid(), key: self.unused_key(), ahead: true });
+            return Step::Start(Start {
+                id: random_uuid(),
+                key: self.unused_key(),
+                ahead: true,
+            });
         }
         self.take_expired(now).map_or(Step::Wait, Step::Stop)
     }
@@ -381,7 +471,11 @@ impl AgentState {
         }
         let refuses = self.sign_in.state == AuthState::Unauthenticated;
         let forgotten = now - self.last_requested_at > self.spec.settings.pool.min_idle_for;
-        if refuses || forgotten { 0 } else { self.spec.settings.pool.min_idle }
+        if refuses || forgotten {
+            0
+        } else {
+            self.spec.settings.pool.min_idle
+        }
     }
 
     /// Whether the process runs, with the current configuration entry and sign-in.
@@ -400,7 +494,10 @@ impl AgentState {
         let fits = |idle_process: &IdleProcess| {
             idle_process.process.idle_folder.is_some()
                 && idle_process.process.key.client_capabilities == offer
-                && idle_process.used_by.as_deref().is_none_or(|id| id == principal)
+                && idle_process
+                    .used_by
+                    .as_deref()
+                    .is_none_or(|id| id == principal)
                 && (!self.learned.keeps_sessions_locked || idle_process.history.is_empty())
                 && self.is_usable(idle_process)
         };
@@ -410,17 +507,27 @@ impl AgentState {
 
     /// The number of idle processes that any principal can use.
     fn unused_idle_count(&self) -> usize {
-        self.idle.iter().filter(|idle_process| self.is_unused(idle_process)).count()
+        self.idle
+            .iter()
+            .filter(|idle_process| self.is_unused(idle_process))
+            .count()
     }
 
     fn is_unused(&self, idle_process: &IdleProcess) -> bool {
-        idle_process.used_by.is_none() && idle_process.process.key_without_idle_folder() == self.unused_key()
+        idle_process.used_by.is_none()
+            && idle_process.process.key_without_idle_folder() == self.unused_key()
     }
 
     /// The key of a process that starts before a request.
     fn unused_key(&self) -> ProcessKey {
         let capabilities = self.spec.client_capabilities();
-        ProcessKey::new(&self.spec, self.tenant.clone(), capabilities, Vec::new(), None)
+        ProcessKey::new(
+            &self.spec,
+            self.tenant.clone(),
+            capabilities,
+            Vec::new(),
+            None,
+        )
     }
 
     /// The next waiter and its idle process. A waiter is skipped only if a starting process will serve it.
@@ -441,9 +548,14 @@ impl AgentState {
             let held = self.idle.iter().position(held);
             // Prefer a used process: any principal can use an unused one.
             let used = || {
-                self.idle.iter().position(|idle_process| idle_process.used_by.is_some() && fits(idle_process))
+                self.idle
+                    .iter()
+                    .position(|idle_process| idle_process.used_by.is_some() && fits(idle_process))
             };
-            if let Some(idle_process) = held.or_else(used).or_else(|| self.idle.iter().position(fits)) {
+            if let Some(idle_process) = held
+                .or_else(used)
+                .or_else(|| self.idle.iter().position(fits))
+            {
                 return Some((at, idle_process));
             }
             coming = coming.checked_sub(1)?;
@@ -453,11 +565,20 @@ impl AgentState {
 
     /// Recalls the leases that have been idle the longest.
     fn recall(&mut self, count: usize, now: Instant) {
-        let leaving = self.leases.values().filter(|leased| leased.releasing).count();
-        let mut idle: Vec<_> =
-            self.leases.values_mut().filter(|leased| leased.can_be_reclaimed(now)).collect();
+        let leaving = self
+            .leases
+            .values()
+            .filter(|leased| leased.releasing)
+            .count();
+        let mut idle: Vec<_> = self
+            .leases
+            .values_mut()
+            .filter(|leased| leased.can_be_reclaimed(now))
+            .collect();
         idle.sort_by_key(|leased| leased.idle_since);
-        idle.into_iter().take(count.saturating_sub(leaving)).for_each(ActiveLease::recall_if_idle);
+        idle.into_iter()
+            .take(count.saturating_sub(leaving))
+            .for_each(ActiveLease::recall_if_idle);
     }
 
     fn take_expired(&mut self, now: Instant) -> Option<IdleProcess> {

@@ -31,7 +31,11 @@ impl Pool {
     /// Whether a session uses a process or waits for one. A session without a turn, request or call does not use it.
     pub fn is_busy(&self) -> bool {
         let in_use = |agent: &AgentState| {
-            !agent.queue.is_empty() || agent.leases.values().any(|lease| lease.idle_since.is_none())
+            !agent.queue.is_empty()
+                || agent
+                    .leases
+                    .values()
+                    .any(|lease| lease.idle_since.is_none())
         };
         self.state().pools.values().any(in_use)
     }

@@ -48,14 +48,21 @@ impl AgentSource for MemorySource {
         _method: &'a TerminalAuth,
         _size: (u16, u16),
     ) -> BoxFuture<'a, Result<Terminal, AgentFailure>> {
-        Box::pin(async { Err(AgentFailure::Unsupported { method: "terminal".to_owned() }) })
+        Box::pin(async {
+            Err(AgentFailure::Unsupported {
+                method: "terminal".to_owned(),
+            })
+        })
     }
 }
 
 impl MemorySource {
     /// The keys of the connections so far.
     fn keys(&self) -> Vec<ProcessKey> {
-        lock_or_abort(self.0.lock()).iter().map(|(key, _)| key.clone()).collect()
+        lock_or_abort(self.0.lock())
+            .iter()
+            .map(|(key, _)| key.clone())
+            .collect()
     }
 }
 
@@ -78,14 +85,31 @@ fn pool(max_size: usize) -> (Pool, MemorySource, Arc<AgentSpec>) {
     spec.settings.isolation = Isolation::Off;
     let catalogue = Catalogue::new([spec]);
     let spec = Arc::clone(catalogue.agent(&name()).unwrap());
-    let (source, limits, shutdown) = (MemorySource::default(), Arc::new(Limits::default()), Shutdown::new());
+    let (source, limits, shutdown) = (
+        MemorySource::default(),
+        Arc::new(Limits::default()),
+        Shutdown::new(),
+    );
     let principals = PrincipalLimits::new(&limits);
-    (Pool::new(&catalogue, source.clone(), (limits, principals), &shutdown), source, spec)
+    (
+        Pool::new(&catalogue, source.clone(), (limits, principals), &shutdown),
+        source,
+        spec,
+    )
 }
 
 fn enqueue(pool: &Pool, by: &Principal, files: bool) -> PendingLease {
-    let offer = ClientCapabilities { files, ..ClientCapabilities::default() };
-    pool.enqueue(&name(), by, (offer, vec!["/work".into()]), (Priority::Reclaim, None)).unwrap()
+    let offer = ClientCapabilities {
+        files,
+        ..ClientCapabilities::default()
+    };
+    pool.enqueue(
+        &name(),
+        by,
+        (offer, vec!["/work".into()]),
+        (Priority::Reclaim, None),
+    )
+    .unwrap()
 }
 
 async fn lease(pool: &Pool, by: &Principal, files: bool) -> Lease {
@@ -100,15 +124,22 @@ fn live(pool: &Pool, by: &Principal) -> usize {
 async fn idle_process_serves_only_requests_with_its_key_and_principal() {
     let (pool, source, _) = pool(9);
     let (alice, bob) = (principal("default", "alice"), principal("default", "bob"));
-    lease(&pool, &alice, false).await.release(Disposition::Reuse);
-    lease(&pool, &alice, false).await.release(Disposition::Reuse);
+    lease(&pool, &alice, false)
+        .await
+        .release(Disposition::Reuse);
+    lease(&pool, &alice, false)
+        .await
+        .release(Disposition::Reuse);
     assert_eq!(source.keys().len(), 1);
     let _files = lease(&pool, &alice, true).await;
     let _bob = lease(&pool, &bob, false).await;
     let keys = source.keys();
     assert_eq!(keys.len(), 3);
     assert!(keys[1].client_capabilities.files && keys[0] == keys[2]);
-    assert!(keys[0].folders.is_empty(), "a process without isolation has access to every folder");
+    assert!(
+        keys[0].folders.is_empty(),
+        "a process without isolation has access to every folder"
+    );
 }
 
 #[tokio::test]
@@ -120,7 +151,10 @@ async fn tenants_share_no_pool() {
     assert_eq!((live(&pool, &ours), live(&pool, &theirs)), (1, 0));
     // The pool of the other tenant is not full, and its agent needs no sign-in.
     let other = lease(&pool, &theirs, false).await;
-    assert_eq!(pool.auth_state(&name(), &ours.tenant), AuthState::Unauthenticated);
+    assert_eq!(
+        pool.auth_state(&name(), &ours.tenant),
+        AuthState::Unauthenticated
+    );
     assert_eq!(pool.auth_state(&name(), &theirs.tenant), AuthState::Unknown);
     other.release(Disposition::Untouched);
     let mut waiting = enqueue(&pool, &ours, false);
@@ -133,7 +167,8 @@ async fn tenants_share_no_pool() {
     assert_eq!(tenants, [ours.tenant.clone(), theirs.tenant.clone()]);
 
     let id = Ids::system().uuid();
-    pool.offer_sign_in(&spec, &ours.tenant, id, TerminalAuth::default()).unwrap();
+    pool.offer_sign_in(&spec, &ours.tenant, id, TerminalAuth::default())
+        .unwrap();
     assert!(pool.offers_sign_in(&name(), &ours.tenant, id));
     assert!(!pool.offers_sign_in(&name(), &theirs.tenant, id));
 }

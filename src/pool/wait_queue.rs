@@ -86,8 +86,10 @@ impl Pool {
         {
             let mut state = self.state();
             let pool = state.configured(&key).ok_or(AcquireError::NoSuchAgent)?;
-            if let Some(retry_after) =
-                pool.learned.crashes.breaker_open_for(Instant::now(), &self.inner.limits)
+            if let Some(retry_after) = pool
+                .learned
+                .crashes
+                .breaker_open_for(Instant::now(), &self.inner.limits)
             {
                 return Err(AcquireError::BreakerOpen { retry_after });
             }
@@ -95,17 +97,34 @@ impl Pool {
             pool.queue.retain(|waiter| !waiter.reply.is_closed());
             let max = self.inner.limits.max_queue_places;
             if pool.queue.len() >= max {
-                return Err(AcquireError::QueueFull { max, retry_after: RETRY_AFTER });
+                return Err(AcquireError::QueueFull {
+                    max,
+                    retry_after: RETRY_AFTER,
+                });
             }
             let limits = self.principal_limits().effective(principal);
-            let queued = pool.queue.iter().filter(|waiter| waiter.principal.id == principal.id).count();
+            let queued = pool
+                .queue
+                .iter()
+                .filter(|waiter| waiter.principal.id == principal.id)
+                .count();
             if queued >= limits.max(PrincipalLimit::QueuedPrompts) {
-                return Err(limits.exceeded(PrincipalLimit::QueuedPrompts, RETRY_AFTER).into());
+                return Err(limits
+                    .exceeded(PrincipalLimit::QueuedPrompts, RETRY_AFTER)
+                    .into());
             }
             let restore = requested.as_ref().filter(|requested| requested.has_history);
             let restore = restore.map(|requested| Arc::clone(&requested.session));
-            let channel = requested.as_ref().and_then(|requested| requested.former.clone());
-            let key = ProcessKey::new(&pool.spec, principal.tenant.clone(), offer, folders, restore);
+            let channel = requested
+                .as_ref()
+                .and_then(|requested| requested.former.clone());
+            let key = ProcessKey::new(
+                &pool.spec,
+                principal.tenant.clone(),
+                offer,
+                folders,
+                restore,
+            );
             pool.queue.push_back(Waiter {
                 principal: principal.clone(),
                 key: ProcessKey { channel, ..key },
@@ -115,6 +134,10 @@ impl Pool {
             });
         }
         self.advance(&key);
-        Ok(PendingLease { receiver, key, pool: self.clone() })
+        Ok(PendingLease {
+            receiver,
+            key,
+            pool: self.clone(),
+        })
     }
 }

@@ -24,7 +24,11 @@ pub fn descends_from_this_process(pid: Pid) -> io::Result<bool> {
     outcome
 }
 
-fn descends_from(pid: Pid, ancestor: Pid, stat: impl Fn(Pid) -> io::Result<Stat>) -> io::Result<bool> {
+fn descends_from(
+    pid: Pid,
+    ancestor: Pid,
+    stat: impl Fn(Pid) -> io::Result<Stat>,
+) -> io::Result<bool> {
     let mut current = pid;
     let mut youngest = u64::MAX;
     for _ in 0..MAX_DEPTH {
@@ -53,16 +57,47 @@ mod tests {
     fn check(table: &[(i32, i32, u64)], pid: i32) -> io::Result<bool> {
         let table: HashMap<i32, Stat> = table
             .iter()
-            .map(|(pid, parent, start)| (*pid, Stat { parent: *parent, start: *start }))
+            .map(|(pid, parent, start)| {
+                (
+                    *pid,
+                    Stat {
+                        parent: *parent,
+                        start: *start,
+                    },
+                )
+            })
             .collect();
-        let stat = |pid: Pid| table.get(&pid.as_raw_pid()).copied().ok_or(io::ErrorKind::NotFound.into());
-        descends_from(Pid::from_raw(pid).unwrap(), Pid::from_raw(10).unwrap(), stat)
+        let stat = |pid: Pid| {
+            table
+                .get(&pid.as_raw_pid())
+                .copied()
+                .ok_or(io::ErrorKind::NotFound.into())
+        };
+        descends_from(
+            Pid::from_raw(pid).unwrap(),
+            Pid::from_raw(10).unwrap(),
+            stat,
+        )
     }
 
     #[test]
     fn only_processes_below_the_ancestor_descend_from_it() {
-        let table = [(1, 0, 1), (5, 1, 2), (10, 5, 3), (11, 10, 4), (12, 11, 4), (13, 5, 9)];
-        for (pid, expected) in [(12, true), (11, true), (10, false), (13, false), (5, false), (1, false)] {
+        let table = [
+            (1, 0, 1),
+            (5, 1, 2),
+            (10, 5, 3),
+            (11, 10, 4),
+            (12, 11, 4),
+            (13, 5, 9),
+        ];
+        for (pid, expected) in [
+            (12, true),
+            (11, true),
+            (10, false),
+            (13, false),
+            (5, false),
+            (1, false),
+        ] {
             assert_eq!(check(&table, pid).unwrap(), expected, "{pid}");
         }
     }
@@ -70,7 +105,10 @@ mod tests {
     #[test]
     fn incomplete_chain_is_an_error() {
         assert!(check(&[(12, 11, 4)], 12).is_err(), "the parent has ended");
-        assert!(check(&[(12, 11, 4), (11, 1, 5), (1, 0, 1)], 12).is_err(), "the parent is younger");
+        assert!(
+            check(&[(12, 11, 4), (11, 1, 5), (1, 0, 1)], 12).is_err(),
+            "the parent is younger"
+        );
         assert!(check(&[(12, 12, 4)], 12).is_err(), "a loop");
     }
 

@@ -15,7 +15,10 @@ impl From<Option<ExitStatus>> for Exit {
     fn from(status: Option<ExitStatus>) -> Self {
         match status.and_then(|status| status.signal()) {
             Some(signal) => Self::killed_by(signal),
-            None => Self { code: status.and_then(|status| status.code()), signal: None },
+            None => Self {
+                code: status.and_then(|status| status.code()),
+                signal: None,
+            },
         }
     }
 }
@@ -24,6 +27,9 @@ impl Exit {
     pub(super) fn killed_by(signal: i32) -> Self {
         let name = signal_hook::low_level::signal_name(signal);
         let name = name.map_or_else(|| format!("SIG{signal}"), str::to_owned);
-        Self { code: None, signal: Some(name) }
+        Self {
+            code: None,
+            signal: Some(name),
+        }
     }
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use tokio::io::Interest;
 
@@ -25,7 +25,9 @@ const MAX_REPORT_BYTES: usize = 4096;
 
 /// Creates a control socket that already carries the descriptors of each stage, one message for each. Returns
 /// the gateway's end and the supervisor's end.
-pub(super) fn open_control_socket(stages: &[&[BorrowedFd<'_>]]) -> io::Result<(UnixStream, UnixStream)> {
+pub(super) fn open_control_socket(
+    stages: &[&[BorrowedFd<'_>]],
+) -> io::Result<(UnixStream, UnixStream)> {
     let (gateway_end, supervisor_end) = UnixStream::pair()?;
     // Each report carries the pid of its writer, as this process sees it.
     set_socket_passcred(&gateway_end, true)?;
@@ -36,12 +38,18 @@ pub(super) fn open_control_socket(stages: &[&[BorrowedFd<'_>]]) -> io::Result<(U
 }
 
 /// Descriptors of a stage, and one more if there is one.
-pub(super) fn and_optional<'a>(own: &[BorrowedFd<'a>], more: Option<&'a OwnedFd>) -> Vec<BorrowedFd<'a>> {
+pub(super) fn and_optional<'a>(
+    own: &[BorrowedFd<'a>],
+    more: Option<&'a OwnedFd>,
+) -> Vec<BorrowedFd<'a>> {
     own.iter().copied().chain(more.map(AsFd::as_fd)).collect()
 }
 
 /// Sends at most five descriptors with one byte, which separates messages. Never blocks.
-pub(super) fn send_descriptors(socket: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(super) fn send_descriptors(
+    socket: &UnixStream,
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
@@ -59,17 +67,21 @@ pub(super) async fn await_report(
     limit: Duration,
     program: PathBuf,
 ) -> Result<u32, SpawnError> {
-    let report = tokio::time::timeout(limit, read_report(control)).await.map_err(|_| SpawnError::Timeout)?;
+    let report = tokio::time::timeout(limit, read_report(control))
+        .await
+        .map_err(|_| SpawnError::Timeout)?;
     let (report, writer) = report.map_err(SpawnError::Supervisor)?;
     match report {
         // The program knows only its pid in its own namespace.
         Report::Started(pid) => Ok(writer.unwrap_or(pid).cast_unsigned()),
-        Report::ExecFailed(errno) => {
-            Err(SpawnError::Program { program, source: io::Error::from_raw_os_error(errno) })
-        }
-        Report::NoDirectory(errno) => {
-            Err(SpawnError::Directory { folder: PathBuf::new(), source: io::Error::from_raw_os_error(errno) })
-        }
+        Report::ExecFailed(errno) => Err(SpawnError::Program {
+            program,
+            source: io::Error::from_raw_os_error(errno),
+        }),
+        Report::NoDirectory(errno) => Err(SpawnError::Directory {
+            folder: PathBuf::new(),
+            source: io::Error::from_raw_os_error(errno),
+        }),
         Report::Folder(error) => Err(error.into()),
         Report::SetupFailed(text) => Err(SpawnError::Setup(text)),
     }
@@ -104,7 +116,12 @@ fn receive_line(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<i32>)> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = vec![0; MAX_REPORT_BYTES];
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let received = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)?;
+    let received = recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut bytes)],
+        &mut control,
+        flags,
+    )?;
     bytes.truncate(received.bytes);
     let pid = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmCredentials(sender) => Some(sender.pid.as_raw_pid()),

@@ -57,6 +57,8 @@ impl HostIsolation {
 
 impl fmt::Debug for HostIsolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HostIsolation").field(&LazyLock::get(&self.0)).finish()
+        f.debug_tuple("HostIsolation")
+            .field(&LazyLock::get(&self.0))
+            .finish()
     }
 }

@@ -60,7 +60,8 @@ pub(super) enum StopRequest {
 impl KillSwitch {
     /// Sends a request. A milder request never replaces a harder one.
     pub(super) fn request(&self, request: StopRequest) {
-        self.requests.send_modify(|current| *current = request.max(*current));
+        self.requests
+            .send_modify(|current| *current = request.max(*current));
     }
 
     /// The reaper reports before it ends. A reaper that the runtime tore down has reported nothing.
@@ -68,7 +69,9 @@ impl KillSwitch {
         let mut state = self.exit_state.clone();
         async move {
             let end = state.wait_for(|state| state.exit.is_some()).await;
-            end.ok().and_then(|state| state.exit.clone()).unwrap_or(Exit::from(None))
+            end.ok()
+                .and_then(|state| state.exit.clone())
+                .unwrap_or(Exit::from(None))
         }
     }
 }

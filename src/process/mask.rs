@@ -15,7 +15,10 @@ pub fn masked(text: &str, secrets: &[String]) -> String {
         .filter(|secret| !secret.is_empty())
         .map(|secret| secret.clone().into_bytes())
         .collect();
-    if !secrets.iter().any(|secret| memchr::memmem::find(text.as_bytes(), secret).is_some()) {
+    if !secrets
+        .iter()
+        .any(|secret| memchr::memmem::find(text.as_bytes(), secret).is_some())
+    {
         return text.to_owned();
     }
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
@@ -42,7 +45,11 @@ impl Mask {
         for secret in &*secrets {
             first[usize::from(secret[0])] = true;
         }
-        Self { secrets, first, pending: Vec::new() }
+        Self {
+            secrets,
+            first,
+            pending: Vec::new(),
+        }
     }
 
     /// The bytes that are safe to show after `bytes`.
@@ -52,7 +59,10 @@ impl Mask {
         let mut at = 0;
         while at < self.pending.len() {
             let rest = &self.pending[at..];
-            let plain = rest.iter().position(|byte| self.first[usize::from(*byte)]).unwrap_or(rest.len());
+            let plain = rest
+                .iter()
+                .position(|byte| self.first[usize::from(*byte)])
+                .unwrap_or(rest.len());
             shown.extend_from_slice(&rest[..plain]);
             at += plain;
             let rest = &rest[plain..];
@@ -60,7 +70,11 @@ impl Mask {
                 break;
             }
             // A longer secret may still follow from a complete shorter one.
-            if self.secrets.iter().any(|secret| secret.len() > rest.len() && secret.starts_with(rest)) {
+            if self
+                .secrets
+                .iter()
+                .any(|secret| secret.len() > rest.len() && secret.starts_with(rest))
+            {
                 break;
             }
             if let Some(secret) = self.secrets.iter().find(|secret| rest.starts_with(secret)) {
@@ -106,7 +120,10 @@ mod tests {
     use super::*;
 
     fn mask(secrets: &[&str]) -> Mask {
-        let mut secrets: Vec<Vec<u8>> = secrets.iter().map(|secret| secret.as_bytes().to_vec()).collect();
+        let mut secrets: Vec<Vec<u8>> = secrets
+            .iter()
+            .map(|secret| secret.as_bytes().to_vec())
+            .collect();
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         Mask::new(secrets.into())
     }
@@ -119,10 +136,24 @@ mod tests {
 
     #[test]
     fn secret_is_masked_across_chunks() {
-        assert_eq!(all(&mut mask(&["hunter2"]), &[b"a hun", b"te", b"r2 b"]), "a [secret] b");
-        assert_eq!(all(&mut mask(&["hunter2"]), &[b"a hunt"]), "a [secret]", "a truncated secret");
-        assert_eq!(all(&mut mask(&["hunter2"]), &[b"a hun"]), "a hun", "too short to be masked");
-        assert_eq!(all(&mut mask(&["abc", "abcdef"]), &[b"abcd", b"ef abc", b"x"]), "[secret] [secret]x");
+        assert_eq!(
+            all(&mut mask(&["hunter2"]), &[b"a hun", b"te", b"r2 b"]),
+            "a [secret] b"
+        );
+        assert_eq!(
+            all(&mut mask(&["hunter2"]), &[b"a hunt"]),
+            "a [secret]",
+            "a truncated secret"
+        );
+        assert_eq!(
+            all(&mut mask(&["hunter2"]), &[b"a hun"]),
+            "a hun",
+            "too short to be masked"
+        );
+        assert_eq!(
+            all(&mut mask(&["abc", "abcdef"]), &[b"abcd", b"ef abc", b"x"]),
+            "[secret] [secret]x"
+        );
         assert_eq!(all(&mut mask(&[]), &[b"anything"]), "anything");
     }
 

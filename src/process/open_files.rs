@@ -18,8 +18,17 @@ impl OpenFiles {
     /// Raises the soft limit to the hard one.
     pub fn raise() -> io::Result<Self> {
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
-        Ok(Self { inherited: current, raised: maximum })
+        setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: maximum,
+                maximum,
+            },
+        )?;
+        Ok(Self {
+            inherited: current,
+            raised: maximum,
+        })
     }
 
     /// The limit, if `wanted` descriptors exceed it.
@@ -29,7 +38,8 @@ impl OpenFiles {
 
     /// The argument for a supervisor.
     pub(super) fn child_argument(self) -> String {
-        self.inherited.map_or_else(|| UNCHANGED.to_owned(), |before| before.to_string())
+        self.inherited
+            .map_or_else(|| UNCHANGED.to_owned(), |before| before.to_string())
     }
 }
 
@@ -43,5 +53,11 @@ pub(super) fn apply(argument: &str) -> io::Result<()> {
     }
     let current = argument.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
     let maximum = getrlimit(Resource::Nofile).maximum;
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum })?)
+    Ok(setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(current),
+            maximum,
+        },
+    )?)
 }

@@ -34,27 +34,43 @@ pub(super) fn running() -> impl Iterator<Item = (Pid, Stat)> {
 /// The real, effective, saved and file system users of all processes.
 pub(super) fn users() -> HashSet<u32> {
     let table = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let processes = table.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
+    let processes = table.filter(|entry| {
+        entry
+            .file_name()
+            .as_encoded_bytes()
+            .iter()
+            .all(u8::is_ascii_digit)
+    });
     // A process that has ended meanwhile has no status.
     let texts = processes.filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
     texts.flat_map(|text| status_users(&text)).collect()
 }
 
 fn status_users(status: &str) -> Vec<u32> {
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
-    line.split_ascii_whitespace().filter_map(|user| user.parse().ok()).collect()
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))
+        .unwrap_or_default();
+    line.split_ascii_whitespace()
+        .filter_map(|user| user.parse().ok())
+        .collect()
 }
 
 /// A zombie waits only for its parent to reap it.
 fn is_zombie(stat: &[u8]) -> bool {
     let after_name = stat.iter().rposition(|byte| *byte == b')').unwrap_or(0);
-    stat[after_name..].trim_ascii_start().get(2).is_some_and(|state| matches!(state, b'Z' | b'X'))
+    stat[after_name..]
+        .trim_ascii_start()
+        .get(2)
+        .is_some_and(|state| matches!(state, b'Z' | b'X'))
 }
 
 /// The program's name is in parentheses and may contain any character, so fields count from the last parenthesis.
 fn parse_stat(text: &[u8]) -> Option<Stat> {
     let after_name = text.iter().rposition(|byte| *byte == b')')? + 1;
-    let mut fields = std::str::from_utf8(&text[after_name..]).ok()?.split_ascii_whitespace();
+    let mut fields = std::str::from_utf8(&text[after_name..])
+        .ok()?
+        .split_ascii_whitespace();
     let parent = fields.nth(1)?.parse().ok()?;
     let start = fields.nth(17)?.parse().ok()?;
     Some(Stat { parent, start })
@@ -65,16 +81,19 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 /// The kernel may omit some while others end, so an empty list does not prove that there are none.
 pub(super) fn own_children() -> Vec<Pid> {
     match fs::read_to_string("/proc/thread-self/children") {
-        Ok(list) => {
-            list.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
-        }
+        Ok(list) => list
+            .split_ascii_whitespace()
+            .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+            .collect(),
         Err(_) => children_by_scan(rustix::process::getpid()),
     }
 }
 
 /// The same from the table of all processes, for kernels without the list.
 fn children_by_scan(parent: Pid) -> Vec<Pid> {
-    let Ok(table) = fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(table) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
     table
         .filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?))
         .filter(|pid| stat(*pid).is_ok_and(|stat| stat.parent == parent.as_raw_pid()))
@@ -83,12 +102,16 @@ fn children_by_scan(parent: Pid) -> Vec<Pid> {
 
 /// The id of the current boot.
 pub(super) fn boot_id() -> io::Result<String> {
-    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim_end().to_owned())
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?
+        .trim_end()
+        .to_owned())
 }
 
 /// The namespace in which the pids of this process are valid.
 pub(super) fn pid_namespace() -> io::Result<String> {
-    Ok(fs::read_link("/proc/self/ns/pid")?.to_string_lossy().into_owned())
+    Ok(fs::read_link("/proc/self/ns/pid")?
+        .to_string_lossy()
+        .into_owned())
 }
 
 /// A mount that this process sees.
@@ -110,7 +133,10 @@ impl Mount {
 /// All mounts of this process (`proc_pid_mountinfo(5)`).
 pub(super) fn mounts() -> io::Result<Vec<Mount>> {
     let text = fs::read("/proc/self/mountinfo")?;
-    Ok(text.split(|byte| *byte == b'\n').filter_map(parse_mount).collect())
+    Ok(text
+        .split(|byte| *byte == b'\n')
+        .filter_map(parse_mount)
+        .collect())
 }
 
 /// A dash separates a variable number of fields from the type.
@@ -119,7 +145,11 @@ fn parse_mount(line: &[u8]) -> Option<Mount> {
     let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescaped(field)));
     let (root, point) = (path(fields.nth(3)?), path(fields.next()?));
     let file_system = fields.skip_while(|field| *field != b"-").nth(1)?;
-    Some(Mount { root, point, file_system: String::from_utf8_lossy(file_system).into_owned() })
+    Some(Mount {
+        root,
+        point,
+        file_system: String::from_utf8_lossy(file_system).into_owned(),
+    })
 }
 
 /// Decodes the octal escapes of spaces, tabs, line breaks and backslashes.
@@ -127,7 +157,9 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((first, tail)) = rest.split_first() {
-        let code = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = tail
+            .get(..3)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
         let escaped = code.and_then(|digits| u8::from_str_radix(digits, 8).ok());
         if let Some(byte) = escaped.filter(|_| *first == b'\\') {
             decoded.push(byte);
@@ -152,23 +184,40 @@ mod tests {
 
     #[test]
     fn optional_fields_of_a_mount_are_skipped() {
-        let line = b"41 31 0:38 /a /sys/fs/cgroup rw shared:9 master:1 - cgroup2 cgroup2 rw,nsdelegate";
+        let line =
+            b"41 31 0:38 /a /sys/fs/cgroup rw shared:9 master:1 - cgroup2 cgroup2 rw,nsdelegate";
         let (root, point) = ("/a".into(), "/sys/fs/cgroup".into());
-        assert_eq!(parse_mount(line), Some(Mount { root, point, file_system: "cgroup2".to_owned() }));
+        assert_eq!(
+            parse_mount(line),
+            Some(Mount {
+                root,
+                point,
+                file_system: "cgroup2".to_owned()
+            })
+        );
         assert_eq!(parse_mount(b""), None);
     }
 
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
         let line = b"7 (a) R 9 (b) S 42 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 123456 1 1";
-        assert_eq!(parse_stat(line), Some(Stat { parent: 42, start: 123_456 }));
+        assert_eq!(
+            parse_stat(line),
+            Some(Stat {
+                parent: 42,
+                start: 123_456
+            })
+        );
         assert_eq!(parse_stat(b"7 (cut) S 42"), None);
         assert_eq!(parse_stat(b""), None);
     }
 
     #[test]
     fn status_names_the_users_of_a_process() {
-        assert_eq!(status_users("Name:\tUid: 5\nUid:\t1\t2\t3\t4\nGid:\t9\t9\t9\t9\n"), [1, 2, 3, 4]);
+        assert_eq!(
+            status_users("Name:\tUid: 5\nUid:\t1\t2\t3\t4\nGid:\t9\t9\t9\t9\n"),
+            [1, 2, 3, 4]
+        );
         assert!(users().contains(&rustix::process::geteuid().as_raw()));
     }
 

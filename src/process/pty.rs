@@ -37,7 +37,12 @@ impl Default for PtySize {
 
 impl From<PtySize> for Winsize {
     fn from(PtySize { cols, rows }: PtySize) -> Self {
-        Self { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 }
+        Self {
+            ws_row: rows,
+            ws_col: cols,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        }
     }
 }
 
@@ -62,7 +67,14 @@ impl Pty {
         // A terminal is polled like a pipe.
         let reader = PtyReader(pipe::Receiver::from_owned_fd_unchecked(ours.try_clone()?)?);
         let writer = PtyWriter(pipe::Sender::from_owned_fd_unchecked(ours.try_clone()?)?);
-        Ok((Self { reader, writer, size: ours }, theirs))
+        Ok((
+            Self {
+                reader,
+                writer,
+                size: ours,
+            },
+            theirs,
+        ))
     }
 }
 
@@ -78,8 +90,18 @@ pub struct PtyChild {
 
 impl PtyChild {
     pub(super) fn new(pid: u32, pty: Pty, kill_switch: KillSwitch) -> Self {
-        let Pty { reader, writer, size } = pty;
-        Self { pid, reader: Some(reader), writer: Some(writer), size, kill_switch }
+        let Pty {
+            reader,
+            writer,
+            size,
+        } = pty;
+        Self {
+            pid,
+            reader: Some(reader),
+            writer: Some(writer),
+            size,
+            kill_switch,
+        }
     }
 
     /// The program's own pid, for people.
@@ -127,7 +149,9 @@ impl AsyncRead for PtyReader {
     ) -> Poll<io::Result<()>> {
         match ready!(Pin::new(&mut self.0).poll_read(cx, buf)) {
             // The kernel reports EIO when no process holds the terminal any more.
-            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Poll::Ready(Ok(())),
+            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
+                Poll::Ready(Ok(()))
+            }
             outcome => Poll::Ready(outcome),
         }
     }
@@ -138,7 +162,11 @@ impl AsyncRead for PtyReader {
 pub struct PtyWriter(pipe::Sender);
 
 impl AsyncWrite for PtyWriter {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }
 

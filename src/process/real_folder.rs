@@ -17,7 +17,10 @@ pub(super) fn folder_error(folder: &Path, error: Errno) -> FolderError {
     match error {
         Errno::LOOP => FolderError::Replaced { folder },
         Errno::NOENT | Errno::NOTDIR => FolderError::Missing { folder },
-        error => FolderError::Unusable { folder, cause: error.to_string() },
+        error => FolderError::Unusable {
+            folder,
+            cause: error.to_string(),
+        },
     }
 }
 
@@ -25,7 +28,8 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 
 /// Opens a folder whose absolute path contains no symbolic link. The descriptor permits no reads and writes.
 pub(super) fn open_real_folder(path: &Path) -> Result<OwnedFd, FolderError> {
-    walk(path, |parent, name| open_child(parent, name, FOLDER)).map_err(|error| folder_error(path, error))
+    walk(path, |parent, name| open_child(parent, name, FOLDER))
+        .map_err(|error| folder_error(path, error))
 }
 
 /// Checks that a folder exists at its path, which contains no symbolic link. Blocks.
@@ -35,19 +39,23 @@ pub fn check_real_folder(path: &Path) -> Result<(), FolderError> {
 
 /// As [`open_real_folder`]. Creates missing folders.
 pub(super) fn open_or_create(path: &Path) -> Result<OwnedFd, FolderError> {
-    let opened = walk(path, |parent, name| match open_child(parent, name, FOLDER) {
-        Err(Errno::NOENT) => {
-            mkdirat(parent, name, Mode::from_raw_mode(0o755))?;
-            open_child(parent, name, FOLDER)
+    let opened = walk(path, |parent, name| {
+        match open_child(parent, name, FOLDER) {
+            Err(Errno::NOENT) => {
+                mkdirat(parent, name, Mode::from_raw_mode(0o755))?;
+                open_child(parent, name, FOLDER)
+            }
+            opened => opened,
         }
-        opened => opened,
     });
     opened.map_err(|error| folder_error(path, error))
 }
 
 /// Opens a file or a folder whose absolute path contains no symbolic link.
 pub(super) fn open_real_file(path: &Path) -> rustix::io::Result<OwnedFd> {
-    walk(path, |parent, name| open_child(parent, name, OFlags::PATH | OFlags::CLOEXEC))
+    walk(path, |parent, name| {
+        open_child(parent, name, OFlags::PATH | OFlags::CLOEXEC)
+    })
 }
 
 /// Opens the root and then each name of a path in its parent. This works on kernels without `openat2`.
@@ -55,7 +63,11 @@ fn walk(
     path: &Path,
     mut open: impl FnMut(&OwnedFd, &Path) -> rustix::io::Result<OwnedFd>,
 ) -> rustix::io::Result<OwnedFd> {
-    if !path.is_absolute() || path.components().any(|component| component == Component::ParentDir) {
+    if !path.is_absolute()
+        || path
+            .components()
+            .any(|component| component == Component::ParentDir)
+    {
         return Err(Errno::INVAL);
     }
     let mut opened = openat(CWD, "/", FOLDER, Mode::empty())?;
@@ -71,7 +83,9 @@ fn open_child(parent: impl AsFd, name: &Path, flags: OFlags) -> rustix::io::Resu
         stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
     };
     match openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty()) {
-        Err(Errno::NOTDIR) if is_link(statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)) => Err(Errno::LOOP),
+        Err(Errno::NOTDIR) if is_link(statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)) => {
+            Err(Errno::LOOP)
+        }
         // Without `DIRECTORY`, the link itself is open.
         Ok(opened) if is_link(fstat(&opened)) => Err(Errno::LOOP),
         opened => opened,
@@ -98,11 +112,15 @@ mod tests {
             let folder = path(name);
             assert_eq!(
                 open_real_folder(&folder).unwrap_err(),
-                FolderError::Replaced { folder: folder.clone() }
+                FolderError::Replaced {
+                    folder: folder.clone()
+                }
             );
             assert_eq!(
                 open_or_create(&folder).unwrap_err(),
-                FolderError::Replaced { folder: folder.clone() }
+                FolderError::Replaced {
+                    folder: folder.clone()
+                }
             );
             assert_eq!(open_real_file(&folder).unwrap_err(), Errno::LOOP);
         }
@@ -110,13 +128,18 @@ mod tests {
             let folder = path(name);
             assert_eq!(
                 open_real_folder(&folder).unwrap_err(),
-                FolderError::Missing { folder: folder.clone() }
+                FolderError::Missing {
+                    folder: folder.clone()
+                }
             );
         }
         assert!(open_real_file(&path("file")).is_ok());
         for wrong in ["relative", "/a/../b"] {
             assert!(
-                matches!(open_real_folder(Path::new(wrong)), Err(FolderError::Unusable { .. })),
+                matches!(
+                    open_real_folder(Path::new(wrong)),
+                    Err(FolderError::Unusable { .. })
+                ),
                 "{wrong}"
             );
         }

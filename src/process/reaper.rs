@@ -90,7 +90,11 @@ impl Pipes {
     /// A child in a pseudo terminal has no pipes.
     pub(super) fn none(shutdown: &Shutdown) -> Self {
         let (close_stdin, stalled) = (CancellationToken::new(), CancellationToken::new());
-        Self { close_stdin, stalled, stderr: shutdown.spawn(std::future::ready(())) }
+        Self {
+            close_stdin,
+            stalled,
+            stderr: shutdown.spawn(std::future::ready(())),
+        }
     }
 }
 
@@ -119,13 +123,20 @@ impl Reaper {
             state.exceeded_memory = exceeded_memory;
         });
         let resources = std::mem::take(&mut self.resources);
-        drop(self.shutdown.spawn_blocking(move || resources.remove()).await);
+        drop(
+            self.shutdown
+                .spawn_blocking(move || resources.remove())
+                .await,
+        );
     }
 
     /// Ends processes that survived their supervisor. Returns the limit of memory for which the kernel killed a process.
     async fn end_group(&mut self) -> Option<u64> {
         let group = self.resources.group.take()?;
-        let ended = self.shutdown.spawn_blocking(move || (group.end(), group)).await;
+        let ended = self
+            .shutdown
+            .spawn_blocking(move || (group.end(), group))
+            .await;
         let (exceeded_memory, group) = ended.ok()?;
         self.resources.group = Some(group);
         exceeded_memory
@@ -134,7 +145,10 @@ impl Reaper {
     /// Waits for the supervisor's end and advances the stop as requested. Returns `None` if the supervisor
     /// survives even KILL.
     async fn wait_for_exit(&mut self) -> Option<ExitStatus> {
-        let mut progress = StopProgress { step: StopStep::Running, since: Instant::now() };
+        let mut progress = StopProgress {
+            step: StopStep::Running,
+            since: Instant::now(),
+        };
         let (mut has_handle, mut draining) = (true, false);
         loop {
             let deadline = progress.since + self.step_timeout(progress.step, draining);
@@ -171,7 +185,10 @@ impl Reaper {
         if step <= progress.step {
             return;
         }
-        *progress = StopProgress { step, since: Instant::now() };
+        *progress = StopProgress {
+            step,
+            since: Instant::now(),
+        };
         self.exit_state.send_if_modified(|state| {
             let first = state.reason.is_none();
             state.reason.get_or_insert(reason);
@@ -191,7 +208,10 @@ impl Reaper {
                 }
             }
             StopStep::KillingSupervisor => {
-                tracing::warn!(pid = self.pid.as_raw_pid(), "killing a supervisor that did not end in time");
+                tracing::warn!(
+                    pid = self.pid.as_raw_pid(),
+                    "killing a supervisor that did not end in time"
+                );
                 self.signal(Signal::KILL);
             }
         }

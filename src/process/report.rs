@@ -43,7 +43,10 @@ pub(super) fn no_directory_line(errno: i32) -> String {
 pub(super) fn folder_line(error: &FolderError) -> String {
     // The paths of a confinement are text, because it is JSON too.
     let json = serde_json::to_string(error);
-    json.map_or_else(|_| setup_failed_line(&error.to_string()), |json| format!("folder {json}\n"))
+    json.map_or_else(
+        |_| setup_failed_line(&error.to_string()),
+        |json| format!("folder {json}\n"),
+    )
 }
 
 /// Parses the line of [`folder_line`].
@@ -68,7 +71,9 @@ pub(super) fn parse(bytes: &[u8]) -> Report {
             ("broken", text) => Some(Report::SetupFailed(text.to_owned())),
             _ => None,
         })
-        .unwrap_or_else(|| Report::SetupFailed("the supervisor ended before the program started".to_owned()))
+        .unwrap_or_else(|| {
+            Report::SetupFailed("the supervisor ended before the program started".to_owned())
+        })
 }
 
 /// How a terminal's program ended, as sent over the terminal's socket.
@@ -81,7 +86,10 @@ pub(super) fn exit_line(status: WaitStatus) -> String {
 
 pub(super) fn parse_exit(line: &str) -> Option<Exit> {
     match line.trim_end().split_once(' ')? {
-        ("exited", code) => Some(Exit { code: Some(code.parse().ok()?), signal: None }),
+        ("exited", code) => Some(Exit {
+            code: Some(code.parse().ok()?),
+            signal: None,
+        }),
         ("killed", signal) => Some(Exit::killed_by(signal.parse().ok()?)),
         _ => None,
     }
@@ -94,9 +102,17 @@ mod tests {
     #[test]
     fn last_known_line_decides() {
         assert_eq!(parse(exec_line(12).as_bytes()), Report::Started(12));
-        assert_eq!(parse((exec_line(12) + &exec_failed_line(2)).as_bytes()), Report::ExecFailed(2));
-        assert_eq!(parse(setup_failed_line("a\nb").as_bytes()), Report::SetupFailed("a b".to_owned()));
-        let error = FolderError::Replaced { folder: "/a b\n".into() };
+        assert_eq!(
+            parse((exec_line(12) + &exec_failed_line(2)).as_bytes()),
+            Report::ExecFailed(2)
+        );
+        assert_eq!(
+            parse(setup_failed_line("a\nb").as_bytes()),
+            Report::SetupFailed("a b".to_owned())
+        );
+        let error = FolderError::Replaced {
+            folder: "/a b\n".into(),
+        };
         assert_eq!(parse(folder_line(&error).as_bytes()), Report::Folder(error));
         assert!(matches!(parse(b""), Report::SetupFailed(_)));
         assert!(matches!(parse(b"nonsense\n"), Report::SetupFailed(_)));

@@ -50,7 +50,10 @@ pub fn resolve(program: &OsStr, path: &OsStr) -> Result<PathBuf, ResolveError> {
         .iter()
         .map(|folder| folder.join(named))
         .find(|file| executable(file))
-        .ok_or_else(|| ResolveError::NotFound { name: program.to_owned(), skipped })
+        .ok_or_else(|| ResolveError::NotFound {
+            name: program.to_owned(),
+            skipped,
+        })
 }
 
 /// The entries of `path` that a child may use: absolute, and not writable by others.
@@ -67,11 +70,15 @@ fn split_trusted(path: &OsStr) -> (Vec<PathBuf>, Vec<PathBuf>) {
 
 /// A missing directory is not trusted, because any user could create it later.
 fn trusted(folder: &Path) -> bool {
-    folder.is_absolute() && folder.metadata().is_ok_and(|meta| meta.is_dir() && has_trusted_owner(&meta))
+    folder.is_absolute()
+        && folder
+            .metadata()
+            .is_ok_and(|meta| meta.is_dir() && has_trusted_owner(&meta))
 }
 
 fn executable(file: &Path) -> bool {
-    file.metadata().is_ok_and(|meta| meta.is_file() && meta.mode() & 0o002 == 0)
+    file.metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.mode() & 0o002 == 0)
         && access(file, Access::EXEC_OK).is_ok()
 }
 
@@ -102,11 +109,18 @@ mod tests {
         let closed = tempfile::tempdir().unwrap();
         program(open.path(), "agent");
         fs::set_permissions(open.path(), Permissions::from_mode(0o777)).unwrap();
-        let path = std::env::join_paths([open.path(), closed.path(), Path::new("relative")]).unwrap();
+        let path =
+            std::env::join_paths([open.path(), closed.path(), Path::new("relative")]).unwrap();
 
         let missing = resolve(OsStr::new("agent"), &path).unwrap_err();
         let skipped = vec![open.path().to_owned(), PathBuf::from("relative")];
-        assert_eq!(missing, ResolveError::NotFound { name: "agent".into(), skipped });
+        assert_eq!(
+            missing,
+            ResolveError::NotFound {
+                name: "agent".into(),
+                skipped
+            }
+        );
 
         let file = program(closed.path(), "agent");
         assert_eq!(resolve(OsStr::new("agent"), &path), Ok(file));
@@ -120,7 +134,10 @@ mod tests {
         let path = folder.path().as_os_str();
         assert_eq!(resolve(file.as_os_str(), OsStr::new("")), Ok(file.clone()));
         for relative in ["./agent", "../agent", "bin/agent", "..", "agent/"] {
-            assert_eq!(resolve(OsStr::new(relative), path), Err(ResolveError::Relative(relative.into())));
+            assert_eq!(
+                resolve(OsStr::new(relative), path),
+                Err(ResolveError::Relative(relative.into()))
+            );
         }
         assert_eq!(resolve(OsStr::new(""), path), Err(ResolveError::Empty));
     }
@@ -130,8 +147,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = program(folder.path(), "agent");
         fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
-        assert_eq!(resolve(file.as_os_str(), OsStr::new("")), Err(ResolveError::NotExecutable(file)));
+        assert_eq!(
+            resolve(file.as_os_str(), OsStr::new("")),
+            Err(ResolveError::NotExecutable(file))
+        );
         let found = resolve(OsStr::new("agent"), folder.path().as_os_str());
-        assert!(matches!(found, Err(ResolveError::NotFound { .. })), "{found:?}");
+        assert!(
+            matches!(found, Err(ResolveError::NotFound { .. })),
+            "{found:?}"
+        );
     }
 }

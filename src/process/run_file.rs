@@ -41,7 +41,10 @@ pub(super) struct RunFile(PathBuf);
 
 impl RunFile {
     pub(super) fn write(run_dir: &Path, pid: Pid) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(run_dir)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(run_dir)?;
         let path = run_dir.join(pid.as_raw_pid().to_string());
         let text = serde_json::to_vec(&Identity::of(pid)?)?;
         OpenOptions::new()
@@ -75,7 +78,9 @@ pub fn sweep(run_dir: &Path, limit: Duration) -> io::Result<usize> {
     for entry in entries {
         let path = entry?.path();
         // A file that is no valid identity was truncated and names no process.
-        let named = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Identity>(&text).ok());
+        let named = fs::read(&path)
+            .ok()
+            .and_then(|text| serde_json::from_slice::<Identity>(&text).ok());
         supervisors.extend(named.and_then(|identity| open_pidfd(&identity)));
         fs::remove_file(&path)?;
     }
@@ -96,7 +101,9 @@ pub fn sweep(run_dir: &Path, limit: Duration) -> io::Result<usize> {
 /// A pidfd of the process that `identity` names. It is opened before the comparison, so the compared process
 /// is the one that receives the signals.
 fn open_pidfd(identity: &Identity) -> Option<OwnedFd> {
-    let pid = (identity.pid > 1).then(|| Pid::from_raw(identity.pid)).flatten()?;
+    let pid = (identity.pid > 1)
+        .then(|| Pid::from_raw(identity.pid))
+        .flatten()?;
     let hold = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     (Identity::of(pid).ok()? == *identity).then_some(hold)
 }

@@ -107,13 +107,19 @@ impl Spawner {
     /// receive the keys of clients.
     #[must_use]
     pub fn with_held(self, descriptors: Vec<OwnedFd>) -> Self {
-        Self { held: descriptors.into(), ..self }
+        Self {
+            held: descriptors.into(),
+            ..self
+        }
     }
 
     /// Lets children with pipes write to the stderr of this process. Their tails stay empty.
     #[must_use]
     pub fn with_inherited_stderr(self) -> Self {
-        Self { inherits_stderr: true, ..self }
+        Self {
+            inherits_stderr: true,
+            ..self
+        }
     }
 
     /// The isolation of children. Blocks for some milliseconds after the start of the gateway.
@@ -125,12 +131,29 @@ impl Spawner {
     pub async fn spawn(&self, spec: ChildSpec) -> Result<Child, SpawnError> {
         let program = spec.program.clone();
         let level = spec.isolation.level;
-        let StartingChild { kill_switch, supervisor, control, confinement, group, ends } =
-            self.run_blocking(move |spawner| spawner.start_with_pipes(spec)).await?;
+        let StartingChild {
+            kill_switch,
+            supervisor,
+            control,
+            confinement,
+            group,
+            ends,
+        } = self
+            .run_blocking(move |spawner| spawner.start_with_pipes(spec))
+            .await?;
         let pid = self.await_program(control, &kill_switch, program).await?;
-        let PipeEnds { stdin, stdout, stderr, terminal_requests, folder_requests } = ends;
-        let isolation =
-            AppliedIsolation { level, mechanism: confinement.reported(), ..AppliedIsolation::default() };
+        let PipeEnds {
+            stdin,
+            stdout,
+            stderr,
+            terminal_requests,
+            folder_requests,
+        } = ends;
+        let isolation = AppliedIsolation {
+            level,
+            mechanism: confinement.reported(),
+            ..AppliedIsolation::default()
+        };
         let user = confinement.user;
         let folders = if confinement.mechanism == Mechanism::Namespaces {
             Some(FolderGrants::new(folder_requests).map_err(SpawnError::Supervisor)?)
@@ -138,20 +161,46 @@ impl Spawner {
             None
         };
         let parts = (&*self.limits, &self.shutdown);
-        let terminals = Terminals::new(terminal_requests, stderr.secrets(), (confinement, group), parts);
+        let terminals = Terminals::new(
+            terminal_requests,
+            stderr.secrets(),
+            (confinement, group),
+            parts,
+        );
         let stdout = Some(stdout);
-        Ok(Child { pid, user, supervisor, stdin, stdout, stderr, terminals, kill_switch, isolation, folders })
+        Ok(Child {
+            pid,
+            user,
+            supervisor,
+            stdin,
+            stdout,
+            stderr,
+            terminals,
+            kill_switch,
+            isolation,
+            folders,
+        })
     }
 
     /// Starts `spec` in its own pseudo terminal, under its own supervisor. Returns when the program itself
     /// runs. stdin, stdout and stderr are the terminal. `TERM` names its type, unless `spec` sets it.
-    pub async fn spawn_pty(&self, mut spec: ChildSpec, size: PtySize) -> Result<PtyChild, SpawnError> {
+    pub async fn spawn_pty(
+        &self,
+        mut spec: ChildSpec,
+        size: PtySize,
+    ) -> Result<PtyChild, SpawnError> {
         if spec.env.iter().all(|(name, _)| name != "TERM") {
             spec.env.push(("TERM".into(), pty::TERM.into()));
         }
         let program = spec.program.clone();
-        let StartingChild { kill_switch, control, ends, .. } =
-            self.run_blocking(move |spawner| spawner.start_with_pty(spec, size)).await?;
+        let StartingChild {
+            kill_switch,
+            control,
+            ends,
+            ..
+        } = self
+            .run_blocking(move |spawner| spawner.start_with_pty(spec, size))
+            .await?;
         let pid = self.await_program(control, &kill_switch, program).await?;
         Ok(PtyChild::new(pid, ends, kill_switch))
     }
@@ -165,7 +214,8 @@ impl Spawner {
     ) -> Result<StartingChild<E>, SpawnError> {
         let spawner = self.clone();
         let task = AbortOnDropHandle::new(self.shutdown.spawn_blocking(move || step(&spawner)));
-        task.await.map_err(|error| SpawnError::Supervisor(error.into()))?
+        task.await
+            .map_err(|error| SpawnError::Supervisor(error.into()))?
     }
 
     fn start_with_pipes(&self, mut spec: ChildSpec) -> Result<StartingChild<PipeEnds>, SpawnError> {
@@ -174,13 +224,19 @@ impl Spawner {
         let group = resources.group.as_ref().map(ChildGroup::entrance);
         let (stdin_read, stdin_write) = pipe_with(PipeFlags::CLOEXEC).map_err(supervisor_error)?;
         give(&stdin_read, confinement.user).map_err(SpawnError::Supervisor)?;
-        let stdin_pipe = pipe::Sender::from_owned_fd(stdin_write).map_err(SpawnError::Supervisor)?;
+        let stdin_pipe =
+            pipe::Sender::from_owned_fd(stdin_write).map_err(SpawnError::Supervisor)?;
         let (requests, supervisor_requests) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
-        let (folder_requests, supervisor_folders) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
+        let (folder_requests, supervisor_folders) =
+            UnixStream::pair().map_err(SpawnError::Supervisor)?;
         let (link, init_link) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
         let written = || confinement.write().map_err(SpawnError::Supervisor);
         let (control, supervisor_end) = handshake::open_control_socket(&[
-            &self.outer_descriptors(&[written()?.as_fd(), link.as_fd(), supervisor_folders.as_fd()]),
+            &self.outer_descriptors(&[
+                written()?.as_fd(),
+                link.as_fd(),
+                supervisor_folders.as_fd(),
+            ]),
             &[init_link.as_fd(), supervisor_requests.as_fd()],
             &handshake::and_optional(&[stdin_read.as_fd(), written()?.as_fd()], group.as_deref()),
         ])
@@ -188,7 +244,11 @@ impl Spawner {
         drop((supervisor_requests, supervisor_folders, link, init_link));
         // This copy would keep the pipe open after the child has closed its own.
         drop(stdin_read);
-        let error_output = if self.inherits_stderr { Stdio::inherit } else { Stdio::piped };
+        let error_output = if self.inherits_stderr {
+            Stdio::inherit
+        } else {
+            Stdio::piped
+        };
         let mut supervisor =
             self.spawn_supervisor("watch", &spec, supervisor_end, [Stdio::piped, error_output])?;
         let stdout = supervisor.stdout.take().expect("stdout is a pipe");
@@ -201,17 +261,45 @@ impl Spawner {
             }
         });
         let (close_stdin, stalled) = (CancellationToken::new(), CancellationToken::new());
-        let (stdin, stdin_task) =
-            StdinTask::new(stdin_pipe, &self.limits, close_stdin.clone(), stalled.clone());
+        let (stdin, stdin_task) = StdinTask::new(
+            stdin_pipe,
+            &self.limits,
+            close_stdin.clone(),
+            stalled.clone(),
+        );
         self.shutdown.spawn_isolated(stdin_task.run());
-        let (supervisor, kill_switch) =
-            self.spawn_reaper(supervisor, Pipes { close_stdin, stalled, stderr: drain }, resources);
-        let ends = PipeEnds { stdin, stdout, stderr, terminal_requests: requests, folder_requests };
+        let (supervisor, kill_switch) = self.spawn_reaper(
+            supervisor,
+            Pipes {
+                close_stdin,
+                stalled,
+                stderr: drain,
+            },
+            resources,
+        );
+        let ends = PipeEnds {
+            stdin,
+            stdout,
+            stderr,
+            terminal_requests: requests,
+            folder_requests,
+        };
         let confinement = Arc::new(confinement);
-        Ok(StartingChild { kill_switch, supervisor, control, confinement, group, ends })
+        Ok(StartingChild {
+            kill_switch,
+            supervisor,
+            control,
+            confinement,
+            group,
+            ends,
+        })
     }
 
-    fn start_with_pty(&self, mut spec: ChildSpec, size: PtySize) -> Result<StartingChild<Pty>, SpawnError> {
+    fn start_with_pty(
+        &self,
+        mut spec: ChildSpec,
+        size: PtySize,
+    ) -> Result<StartingChild<Pty>, SpawnError> {
         check_folders(&spec)?;
         let (confinement, resources) = self.confine(&mut spec)?;
         let group = resources.group.as_ref().map(ChildGroup::entrance);
@@ -228,17 +316,31 @@ impl Spawner {
         .map_err(SpawnError::Supervisor)?;
         // These copies would keep the terminal and the sockets open after the child has closed its own.
         drop((terminal, no_folders, link, init_link));
-        let supervisor =
-            self.spawn_supervisor("watch-pty", &spec, supervisor_end, [Stdio::null, Stdio::null])?;
+        let supervisor = self.spawn_supervisor(
+            "watch-pty",
+            &spec,
+            supervisor_end,
+            [Stdio::null, Stdio::null],
+        )?;
         let pipes = Pipes::none(&self.shutdown);
         let (supervisor, kill_switch) = self.spawn_reaper(supervisor, pipes, resources);
         let confinement = Arc::new(confinement);
-        Ok(StartingChild { kill_switch, supervisor, control, confinement, group, ends: pty })
+        Ok(StartingChild {
+            kill_switch,
+            supervisor,
+            control,
+            confinement,
+            group,
+            ends: pty,
+        })
     }
 
     /// The descriptors of the outer supervisor: its own, and those that it only holds.
     fn outer_descriptors<'a>(&'a self, own: &[BorrowedFd<'a>]) -> Vec<BorrowedFd<'a>> {
-        own.iter().copied().chain(self.held.iter().map(AsFd::as_fd)).collect()
+        own.iter()
+            .copied()
+            .chain(self.held.iter().map(AsFd::as_fd))
+            .collect()
     }
 
     /// Decides what the child may access, moves its environment there, and creates its temporary folder and its control
@@ -246,10 +348,15 @@ impl Spawner {
     fn confine(&self, spec: &mut ChildSpec) -> Result<(Confinement, Resources), SpawnError> {
         let groups = self.isolation.groups();
         let (mut confinement, temporary) = self.isolation.sandbox().confinement(spec)?;
-        let group = groups.create_child(spec.isolation.limits).map_err(SpawnError::ControlGroup)?;
+        let group = groups
+            .create_child(spec.isolation.limits)
+            .map_err(SpawnError::ControlGroup)?;
         let isolation = self.isolation.clone();
         // Nothing waits for it. It would delay the creation of the group.
-        drop(self.shutdown.spawn_blocking(move || isolation.groups().prepare_entrance()));
+        drop(
+            self.shutdown
+                .spawn_blocking(move || isolation.groups().prepare_entrance()),
+        );
         if groups.limit_processes() && confinement.mechanism != Mechanism::Namespaces {
             // This limit would count the processes of all agents of the user.
             confinement.maximum.processes = None;
@@ -271,11 +378,16 @@ impl Spawner {
         pipes: Pipes,
         resources: Resources,
     ) -> (Pid, KillSwitch) {
-        let pid = supervisor.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        let pid = supervisor
+            .id()
+            .and_then(|pid| Pid::from_raw(pid.cast_signed()));
         let pid = pid.expect("a supervisor that was not awaited has a pid");
         let (request_sender, requests) = watch::channel(StopRequest::Run);
         let (exit_sender, exit_state) = watch::channel(ExitState::default());
-        let kill_switch = KillSwitch { requests: request_sender, exit_state };
+        let kill_switch = KillSwitch {
+            requests: request_sender,
+            exit_state,
+        };
         let reaper = Reaper {
             supervisor,
             pid,
@@ -298,7 +410,8 @@ impl Spawner {
         kill_switch: &KillSwitch,
         program: PathBuf,
     ) -> Result<u32, SpawnError> {
-        let error = match handshake::await_report(control, self.limits.spawn_timeout, program).await {
+        let error = match handshake::await_report(control, self.limits.spawn_timeout, program).await
+        {
             Ok(pid) => return Ok(pid),
             Err(error) => error,
         };
@@ -309,7 +422,10 @@ impl Spawner {
 
     /// The supervisor gets the arguments of the child. Therefore no secret is visible that would not be visible in the
     /// child itself.
-    #[expect(clippy::disallowed_methods, reason = "the one place where the gateway starts a process")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place where the gateway starts a process"
+    )]
     fn spawn_supervisor(
         &self,
         stage: &str,
@@ -324,7 +440,10 @@ impl Spawner {
             .arg("supervisor")
             .arg(stage)
             .arg(OsString::from(std::process::id().to_string()))
-            .arg(self.open_files.map_or_else(|| open_files::UNCHANGED.to_owned(), OpenFiles::child_argument))
+            .arg(self.open_files.map_or_else(
+                || open_files::UNCHANGED.to_owned(),
+                OpenFiles::child_argument,
+            ))
             .arg(&spec.program)
             .args(&spec.args)
             .env_clear()
@@ -353,7 +472,10 @@ fn check_folders(spec: &ChildSpec) -> Result<(), SpawnError> {
             Ok(_) => io::ErrorKind::NotADirectory.into(),
             Err(error) => error,
         };
-        return Err(SpawnError::Directory { folder: folder.clone(), source });
+        return Err(SpawnError::Directory {
+            folder: folder.clone(),
+            source,
+        });
     }
     for folder in &spec.isolation.folders {
         open_real_folder(folder)?;

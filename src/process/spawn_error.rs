@@ -35,5 +35,8 @@ pub enum SpawnError {
         "`isolation.required` is set, and this machine applies the isolation level {level:?} only as `{mechanism}`; the \
          log of the start names what is missing"
     )]
-    Isolation { level: Isolation, mechanism: Mechanism },
+    Isolation {
+        level: Isolation,
+        mechanism: Mechanism,
+    },
 }

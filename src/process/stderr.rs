@@ -28,17 +28,29 @@ struct TailBuffer {
 
 impl fmt::Debug for StderrTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StderrTail").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("StderrTail")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
     }
 }
 
 impl StderrTail {
     pub(super) fn new(limit: usize, secrets: Vec<String>) -> Self {
-        let mut secrets: Vec<Vec<u8>> =
-            secrets.into_iter().filter(|secret| !secret.is_empty()).map(String::into_bytes).collect();
+        let mut secrets: Vec<Vec<u8>> = secrets
+            .into_iter()
+            .filter(|secret| !secret.is_empty())
+            .map(String::into_bytes)
+            .collect();
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        let kept = TailBuffer { bytes: VecDeque::new(), truncated: false };
-        Self { buffer: Arc::new(Mutex::new(kept)), secrets: secrets.into(), limit }
+        let kept = TailBuffer {
+            bytes: VecDeque::new(),
+            truncated: false,
+        };
+        Self {
+            buffer: Arc::new(Mutex::new(kept)),
+            secrets: secrets.into(),
+            limit,
+        }
     }
 
     /// Longest first, none empty.
@@ -58,7 +70,10 @@ impl StderrTail {
     pub fn tail(&self) -> String {
         let (raw, cut) = {
             let kept = self.lock();
-            (kept.bytes.iter().copied().collect::<Vec<u8>>(), kept.truncated)
+            (
+                kept.bytes.iter().copied().collect::<Vec<u8>>(),
+                kept.truncated,
+            )
         };
         let shown = self.mask(&raw, cut);
         let mut start = shown.len().saturating_sub(self.limit);
@@ -86,7 +101,11 @@ impl StderrTail {
 
     fn mask(&self, raw: &[u8], cut: bool) -> Vec<u8> {
         // The rest of a secret whose start was discarded ends before this position.
-        let from = if cut { self.longest_secret().saturating_sub(1).min(raw.len()) } else { 0 };
+        let from = if cut {
+            self.longest_secret().saturating_sub(1).min(raw.len())
+        } else {
+            0
+        };
         let mut shown = Vec::with_capacity(raw.len());
         let mut at = 0;
         while at < raw.len() {
@@ -111,7 +130,8 @@ impl StderrTail {
 
     /// Whether the remaining bytes are the prefix of a secret.
     fn is_secret_prefix(&self, rest: &[u8]) -> bool {
-        rest.len() >= MIN_MASKED_PREFIX && self.secrets.iter().any(|secret| secret.starts_with(rest))
+        rest.len() >= MIN_MASKED_PREFIX
+            && self.secrets.iter().any(|secret| secret.starts_with(rest))
     }
 
     fn longest_secret(&self) -> usize {
@@ -130,7 +150,10 @@ mod tests {
     use super::*;
 
     fn tail(limit: usize, secrets: &[&str]) -> StderrTail {
-        StderrTail::new(limit, secrets.iter().map(|secret| (*secret).to_owned()).collect())
+        StderrTail::new(
+            limit,
+            secrets.iter().map(|secret| (*secret).to_owned()).collect(),
+        )
     }
 
     #[test]

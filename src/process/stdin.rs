@@ -83,8 +83,20 @@ impl StdinTask {
     ) -> (StdinWriter, Self) {
         let reserved = limits.max_reserved_stdin_lines;
         let (lines_in, lines) = mpsc::channel(limits.max_stdin_lines + reserved);
-        let writer = StdinWriter { lines: lines_in, reserved };
-        (writer, Self { pipe, lines, close, stalled, stall_timeout: limits.stdin_stall_timeout })
+        let writer = StdinWriter {
+            lines: lines_in,
+            reserved,
+        };
+        (
+            writer,
+            Self {
+                pipe,
+                lines,
+                close,
+                stalled,
+                stall_timeout: limits.stdin_stall_timeout,
+            },
+        )
     }
 
     /// Returns, which closes the pipe, after a close request, after the child has closed its end, or after a
@@ -137,7 +149,13 @@ mod tests {
 
     use super::*;
 
-    type Parts = (StdinWriter, StdinTask, pipe::Receiver, CancellationToken, CancellationToken);
+    type Parts = (
+        StdinWriter,
+        StdinTask,
+        pipe::Receiver,
+        CancellationToken,
+        CancellationToken,
+    );
 
     fn parts(limits: &Limits) -> Parts {
         let (out, into) = (CancellationToken::new(), CancellationToken::new());
@@ -148,25 +166,46 @@ mod tests {
 
     #[tokio::test]
     async fn lines_keep_their_order_and_some_places_are_reserved() {
-        let limits = Limits { max_stdin_lines: 2, max_reserved_stdin_lines: 1, ..Limits::default() };
+        let limits = Limits {
+            max_stdin_lines: 2,
+            max_reserved_stdin_lines: 1,
+            ..Limits::default()
+        };
         let (writer, task, mut receiver, close, _) = parts(&limits);
         writer.send(Bytes::from_static(b"1\n")).unwrap();
         writer.send(Bytes::from_static(b"2\n")).unwrap();
-        assert_eq!(writer.send(Bytes::from_static(b"3\n")), Err(StdinError::Full));
-        writer.send_reserved(Bytes::from_static(b"cancel\n")).unwrap();
-        assert_eq!(writer.send_reserved(Bytes::from_static(b"no\n")), Err(StdinError::Full));
+        assert_eq!(
+            writer.send(Bytes::from_static(b"3\n")),
+            Err(StdinError::Full)
+        );
+        writer
+            .send_reserved(Bytes::from_static(b"cancel\n"))
+            .unwrap();
+        assert_eq!(
+            writer.send_reserved(Bytes::from_static(b"no\n")),
+            Err(StdinError::Full)
+        );
 
         close.cancel();
         task.run().await;
         let mut got = String::new();
         receiver.read_to_string(&mut got).await.unwrap();
-        assert_eq!(got, "1\n2\ncancel\n", "queued lines are written before the end of the file");
-        assert_eq!(writer.send(Bytes::from_static(b"4\n")), Err(StdinError::Closed));
+        assert_eq!(
+            got, "1\n2\ncancel\n",
+            "queued lines are written before the end of the file"
+        );
+        assert_eq!(
+            writer.send(Bytes::from_static(b"4\n")),
+            Err(StdinError::Closed)
+        );
     }
 
     #[tokio::test]
     async fn stalled_reader_is_reported() {
-        let limits = Limits { stdin_stall_timeout: Duration::from_millis(50), ..Limits::default() };
+        let limits = Limits {
+            stdin_stall_timeout: Duration::from_millis(50),
+            ..Limits::default()
+        };
         let (writer, task, receiver, _close, stalled) = parts(&limits);
         writer.send(Bytes::from(vec![b'x'; 1 << 20])).unwrap();
         let began = tokio::time::Instant::now();

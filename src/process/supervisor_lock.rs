@@ -23,11 +23,18 @@ impl SupervisorLock {
     /// `limit`. Blocks.
     pub fn acquire(path: &Path, limit: Duration) -> io::Result<Option<Self>> {
         let deadline = Instant::now() + limit;
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)?;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Some(Self(file.into()))),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(INTERVAL),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    thread::sleep(INTERVAL)
+                }
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
@@ -48,11 +55,21 @@ mod tests {
     fn copy_keeps_the_lock() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("supervisors");
-        let lock = SupervisorLock::acquire(&path, Duration::ZERO).unwrap().unwrap();
+        let lock = SupervisorLock::acquire(&path, Duration::ZERO)
+            .unwrap()
+            .unwrap();
         let copy = lock.copy().unwrap();
         drop(lock);
-        assert!(SupervisorLock::acquire(&path, INTERVAL * 2).unwrap().is_none());
+        assert!(
+            SupervisorLock::acquire(&path, INTERVAL * 2)
+                .unwrap()
+                .is_none()
+        );
         drop(copy);
-        assert!(SupervisorLock::acquire(&path, Duration::ZERO).unwrap().is_some());
+        assert!(
+            SupervisorLock::acquire(&path, Duration::ZERO)
+                .unwrap()
+                .is_some()
+        );
     }
 }

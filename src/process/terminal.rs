@@ -64,7 +64,9 @@ impl TerminalSpec {
     }
 
     pub(super) fn read(file: OwnedFd) -> io::Result<Self> {
-        Ok(serde_json::from_reader(io::BufReader::new(File::from(file)))?)
+        Ok(serde_json::from_reader(io::BufReader::new(File::from(
+            file,
+        )))?)
     }
 }
 
@@ -94,7 +96,14 @@ impl Terminals {
         (limits, shutdown): (&Limits, &Shutdown),
     ) -> Self {
         let (start_timeout, shutdown) = (limits.spawn_timeout, shutdown.clone());
-        Self { requests: Arc::new(requests), secrets, confinement, group, start_timeout, shutdown }
+        Self {
+            requests: Arc::new(requests),
+            secrets,
+            confinement,
+            group,
+            start_timeout,
+            shutdown,
+        }
     }
 
     /// Changes the path of a folder that terminals of this handle may access.
@@ -103,14 +112,21 @@ impl Terminals {
     }
 
     /// Starts `spec`. Returns when the program itself runs. Its stdin is empty.
-    pub async fn spawn(&self, spec: TerminalSpec) -> Result<(TerminalChild, TerminalOutput), SpawnError> {
+    pub async fn spawn(
+        &self,
+        spec: TerminalSpec,
+    ) -> Result<(TerminalChild, TerminalOutput), SpawnError> {
         let (control, socket, output) = self.request(&spec).map_err(SpawnError::Supervisor)?;
         // From here on this handle owns the terminal: dropping it kills the terminal.
         let child = TerminalChild::watch(socket, &self.shutdown).map_err(SpawnError::Supervisor)?;
         let folder = spec.cwd;
-        match handshake::await_report(control, self.start_timeout, PathBuf::from(spec.command)).await {
+        match handshake::await_report(control, self.start_timeout, PathBuf::from(spec.command))
+            .await
+        {
             Ok(_pid) => Ok((child, TerminalOutput::new(output, &self.secrets))),
-            Err(SpawnError::Directory { source, .. }) => Err(SpawnError::Directory { folder, source }),
+            Err(SpawnError::Directory { source, .. }) => {
+                Err(SpawnError::Directory { folder, source })
+            }
             Err(error) => Err(error),
         }
     }
@@ -121,7 +137,10 @@ impl Terminals {
         let (output, supervisor_output) = pipe_with(PipeFlags::CLOEXEC)?;
         let written = spec.write()?;
         give(&supervisor_output, self.confinement.user)?;
-        let confinement = self.confinement.for_terminal(&spec.env, &spec.cwd).write()?;
+        let confinement = self
+            .confinement
+            .for_terminal(&spec.env, &spec.cwd)
+            .write()?;
         let stdin = File::open("/dev/null")?;
         let (control, supervisor_control) = handshake::open_control_socket(&[
             &[supervisor_socket.as_fd(), written.as_fd()],
@@ -149,7 +168,10 @@ impl TerminalChild {
         let (exit_sender, exit) = watch::channel(None);
         let kill = CancellationToken::new();
         shutdown.spawn_isolated(watch_exit(socket, exit_sender, kill.clone()));
-        Ok(Self { exit, kill: kill.drop_guard() })
+        Ok(Self {
+            exit,
+            kill: kill.drop_guard(),
+        })
     }
 
     /// Waits for the end of the program. Its background processes may live until the handle is dropped.
@@ -157,7 +179,9 @@ impl TerminalChild {
         let mut exit = self.exit.clone();
         async move {
             let end = exit.wait_for(Option::is_some).await;
-            end.ok().and_then(|exit| exit.clone()).unwrap_or(Exit::from(None))
+            end.ok()
+                .and_then(|exit| exit.clone())
+                .unwrap_or(Exit::from(None))
         }
     }
 
@@ -211,7 +235,11 @@ pub struct TerminalOutput {
 impl TerminalOutput {
     fn new(pipe: pipe::Receiver, secrets: &Arc<[Vec<u8>]>) -> Self {
         let buffer = vec![0; READ_BYTES].into_boxed_slice();
-        Self { pipe, mask: Mask::new(Arc::clone(secrets)), buffer }
+        Self {
+            pipe,
+            mask: Mask::new(Arc::clone(secrets)),
+            buffer,
+        }
     }
 
     /// The next bytes, or `None` after the last process has closed the output. Cancel-safe.

@@ -19,13 +19,19 @@ pub struct ProcessTree {
 
 impl ProcessTree {
     pub(super) fn of_supervisor(supervisor: Pid) -> Self {
-        Self { supervisor, baseline: Arc::default() }
+        Self {
+            supervisor,
+            baseline: Arc::default(),
+        }
     }
 
     /// The same tree with the processes that run now as the baseline.
     #[must_use]
     pub fn with_baseline(self) -> Self {
-        Self { baseline: Arc::new(self.running()), ..self }
+        Self {
+            baseline: Arc::new(self.running()),
+            ..self
+        }
     }
 
     /// The number of running processes that are not in the baseline.
@@ -36,7 +42,10 @@ impl ProcessTree {
     fn running(&self) -> HashSet<Identity> {
         let mut children: HashMap<i32, Vec<Identity>> = HashMap::new();
         for (pid, stat) in procfs::running() {
-            children.entry(stat.parent).or_default().push((pid.as_raw_pid(), stat.start));
+            children
+                .entry(stat.parent)
+                .or_default()
+                .push((pid.as_raw_pid(), stat.start));
         }
         let (mut found, mut left) = (HashSet::new(), vec![self.supervisor.as_raw_pid()]);
         while let Some(parent) = left.pop() {

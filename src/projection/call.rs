@@ -136,7 +136,8 @@ impl ToolCall {
 
 /// Sets a member unless the value is absent, null or too large. Returns whether it has changed.
 fn set(member: &mut Option<Box<RawValue>>, value: Option<&RawValue>) -> bool {
-    let Some(value) = value.filter(|value| value.get() != "null" && value.get().len() <= MAX_VALUE_BYTES)
+    let Some(value) =
+        value.filter(|value| value.get() != "null" && value.get().len() <= MAX_VALUE_BYTES)
     else {
         return false;
     };

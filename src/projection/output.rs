@@ -25,14 +25,23 @@ pub fn input_text(call: &ToolCall) -> Cow<'_, str> {
     if let Some(input) = &call.input {
         return input.get().into();
     }
-    let described = Description { title: call.title.as_deref(), locations: call.locations.as_deref() };
-    serde_json::to_string(&described).expect("raw values are JSON").into()
+    let described = Description {
+        title: call.title.as_deref(),
+        locations: call.locations.as_deref(),
+    };
+    serde_json::to_string(&described)
+        .expect("raw values are JSON")
+        .into()
 }
 
 /// The texts and the diffs of a call, or its raw output if it has neither.
 pub fn output_text(call: &ToolCall) -> String {
     let mut text = String::new();
-    for item in call.content.iter().filter_map(|item| RawObject::parse(item)) {
+    for item in call
+        .content
+        .iter()
+        .filter_map(|item| RawObject::parse(item))
+    {
         let part = match item.text("type").as_deref() {
             Some("content") => item.get("content").and_then(text_of),
             Some("diff") => diff(&item),
@@ -74,6 +83,13 @@ pub fn failure_text(call: &ToolCall) -> String {
 
 fn diff(item: &RawObject<'_>) -> Option<String> {
     let text = |key| item.get(key).and_then(|raw| decode(raw.get()));
-    let (path, old, new) = (text("path")?, text("oldText").unwrap_or_default(), text("newText")?);
-    Some(format!("--- {path}\n+++ {path}\n{}", diff_lines(&old, &new)))
+    let (path, old, new) = (
+        text("path")?,
+        text("oldText").unwrap_or_default(),
+        text("newText")?,
+    );
+    Some(format!(
+        "--- {path}\n+++ {path}\n{}",
+        diff_lines(&old, &new)
+    ))
 }

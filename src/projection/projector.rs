@@ -77,7 +77,9 @@ struct TextContent<'a> {
 impl TurnProjector {
     /// Whether a permission request waits for an answer.
     pub fn waits_for_permission(&self) -> bool {
-        self.requests.iter().any(|open| open.asked == Asked::Permission)
+        self.requests
+            .iter()
+            .any(|open| open.asked == Asked::Permission)
     }
 
     pub fn is_waiting_for(&self, request: RequestId) -> bool {
@@ -101,7 +103,10 @@ impl TurnProjector {
         }
         if !self.begun {
             self.begun = true;
-            let at = event.head().and_then(|head| head.time()).unwrap_or(Timestamp::from_millis(0));
+            let at = event
+                .head()
+                .and_then(|head| head.time())
+                .unwrap_or(Timestamp::from_millis(0));
             emit(Step::Begun { at });
         }
         if let Some(chunk) = event.text_chunk()
@@ -110,7 +115,9 @@ impl TurnProjector {
             return self.text(role, chunk.message_id.as_deref(), chunk.text, None, emit);
         }
         let kind = event.kind();
-        let Some(payload) = event.payload() else { return };
+        let Some(payload) = event.payload() else {
+            return;
+        };
         match kind {
             "session.update" if !payload.late => {
                 if let Some(raw) = payload.update {
@@ -120,15 +127,29 @@ impl TurnProjector {
             "request.created" => self.requested(&payload, emit),
             "request.resolved" => self.resolved(&payload, emit),
             "terminal.output" => {
-                if let (Some(terminal), Some(data)) = (payload.terminal_id, payload.data.as_deref()) {
+                if let (Some(terminal), Some(data)) = (payload.terminal_id, payload.data.as_deref())
+                {
                     emit(Step::TerminalOutput { terminal, data });
                 }
             }
             "prompt.completed" => {
-                let stop_reason = payload.stop_reason.as_deref().unwrap_or(stop_reason::END_TURN);
+                let stop_reason = payload
+                    .stop_reason
+                    .as_deref()
+                    .unwrap_or(stop_reason::END_TURN);
                 let cancelled = stop_reason == stop_reason::CANCELLED;
-                self.finish(if cancelled { CallStatus::Cancelled } else { CallStatus::Unfinished }, emit);
-                emit(Step::Ended(End::Completed { stop_reason, usage: payload.usage }));
+                self.finish(
+                    if cancelled {
+                        CallStatus::Cancelled
+                    } else {
+                        CallStatus::Unfinished
+                    },
+                    emit,
+                );
+                emit(Step::Ended(End::Completed {
+                    stop_reason,
+                    usage: payload.usage,
+                }));
             }
             "prompt.failed" => {
                 self.finish(CallStatus::Unfinished, emit);
@@ -145,7 +166,9 @@ impl TurnProjector {
     }
 
     fn update(&mut self, raw: &RawValue, subagent: Option<&str>, emit: &mut dyn FnMut(Step<'_>)) {
-        let Ok(chunk) = serde_json::from_str::<Chunk<'_>>(raw.get()) else { return };
+        let Ok(chunk) = serde_json::from_str::<Chunk<'_>>(raw.get()) else {
+            return;
+        };
         let kind = &*chunk.session_update;
         if let Some(role) = role_of(kind) {
             return self.chunk(role, &chunk, subagent, emit);
@@ -211,7 +234,14 @@ impl TurnProjector {
         if text.get() != "\"\""
             && let Some(number) = self.block(role, message, subagent, emit)
         {
-            emit(Step::Text(Block { role, number, subagent }, text));
+            emit(Step::Text(
+                Block {
+                    role,
+                    number,
+                    subagent,
+                },
+                text,
+            ));
         }
     }
 
@@ -223,11 +253,25 @@ impl TurnProjector {
         subagent: Option<&str>,
         emit: &mut dyn FnMut(Step<'_>),
     ) {
-        let shown = message.message_id.as_deref().is_some_and(|id| self.messages.contains(id));
-        let blocks = message.content.and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
+        let shown = message
+            .message_id
+            .as_deref()
+            .is_some_and(|id| self.messages.contains(id));
+        let blocks = message
+            .content
+            .and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
         for content in blocks.into_iter().flatten().filter(|_| !shown) {
             let (session_update, message_id) = (Cow::Borrowed(""), message.message_id.clone());
-            self.chunk(role, &Chunk { session_update, message_id, content: Some(content) }, subagent, emit);
+            self.chunk(
+                role,
+                &Chunk {
+                    session_update,
+                    message_id,
+                    content: Some(content),
+                },
+                subagent,
+                emit,
+            );
         }
     }
 
@@ -256,14 +300,30 @@ impl TurnProjector {
         {
             self.messages.insert(message.to_owned());
         }
-        self.open.insert(key.to_owned(), OpenBlock { role, number, message: message.map(Into::into) });
-        emit(Step::BlockBegun(Block { role, number, subagent }));
+        self.open.insert(
+            key.to_owned(),
+            OpenBlock {
+                role,
+                number,
+                message: message.map(Into::into),
+            },
+        );
+        emit(Step::BlockBegun(Block {
+            role,
+            number,
+            subagent,
+        }));
         Some(number)
     }
 
     fn end_block(&mut self, subagent: Option<&str>, emit: &mut dyn FnMut(Step<'_>)) {
-        if let Some(OpenBlock { role, number, .. }) = self.open.remove(subagent.unwrap_or_default()) {
-            emit(Step::BlockEnded(Block { role, number, subagent }));
+        if let Some(OpenBlock { role, number, .. }) = self.open.remove(subagent.unwrap_or_default())
+        {
+            emit(Step::BlockEnded(Block {
+                role,
+                number,
+                subagent,
+            }));
         }
     }
 
@@ -272,7 +332,11 @@ impl TurnProjector {
         open.sort_by_key(|(_, block)| block.number);
         for (subagent, OpenBlock { role, number, .. }) in open {
             let subagent = Some(subagent.as_str()).filter(|name| !name.is_empty());
-            emit(Step::BlockEnded(Block { role, number, subagent }));
+            emit(Step::BlockEnded(Block {
+                role,
+                number,
+                subagent,
+            }));
         }
     }
 
@@ -314,7 +378,10 @@ impl TurnProjector {
             if let Some(item) = object.get("content") {
                 call.add(item);
             }
-            Changes { result: true, ..Changes::default() }
+            Changes {
+                result: true,
+                ..Changes::default()
+            }
         } else {
             call.update(object)
         };
@@ -345,9 +412,11 @@ impl TurnProjector {
     }
 
     fn requested(&mut self, payload: &Payload<'_>, emit: &mut dyn FnMut(Step<'_>)) {
-        let (Some(id), Some(params), Some(method)) =
-            (payload.request_id, payload.params, payload.method.as_deref())
-        else {
+        let (Some(id), Some(params), Some(method)) = (
+            payload.request_id,
+            payload.params,
+            payload.method.as_deref(),
+        ) else {
             return;
         };
         // Only one ACP client can answer. The others are not asked.
@@ -364,8 +433,9 @@ impl TurnProjector {
         if asked == Asked::Permission {
             if let Ok(view) = parse_permission(params) {
                 let described = view.tool_call.and_then(RawObject::parse);
-                call =
-                    described.and_then(|object| self.call(&object, payload.subagent.as_deref(), false, emit));
+                call = described.and_then(|object| {
+                    self.call(&object, payload.subagent.as_deref(), false, emit)
+                });
                 let permits = |kind: &str| kind.starts_with("allow");
                 options = view
                     .options
@@ -377,40 +447,76 @@ impl TurnProjector {
                 && let Some((at, _)) = self.place(&format!("request-{id}"), None)
             {
                 let unnamed = &mut self.calls[at];
-                unnamed.title =
-                    RawObject::parse(params).and_then(|params| params.get("title")).map(ToOwned::to_owned);
+                unnamed.title = RawObject::parse(params)
+                    .and_then(|params| params.get("title"))
+                    .map(ToOwned::to_owned);
                 self.call_bytes += unnamed.size();
                 emit(Step::CallBegun(unnamed));
                 call = Some(at);
             }
         }
         let shown = call.map(|at| &self.calls[at]);
-        emit(Step::Requested(Request { id, asked, params, call: shown, deadline: payload.deadline }));
-        self.requests.push(OpenRequest { id, asked, call, options });
+        emit(Step::Requested(Request {
+            id,
+            asked,
+            params,
+            call: shown,
+            deadline: payload.deadline,
+        }));
+        self.requests.push(OpenRequest {
+            id,
+            asked,
+            call,
+            options,
+        });
     }
 
     fn resolved(&mut self, payload: &Payload<'_>, emit: &mut dyn FnMut(Step<'_>)) {
-        let Some(at) = self.requests.iter().position(|open| Some(open.id) == payload.request_id) else {
+        let Some(at) = self
+            .requests
+            .iter()
+            .position(|open| Some(open.id) == payload.request_id)
+        else {
             return;
         };
-        let OpenRequest { id, asked, call, options } = self.requests.remove(at);
-        let Some(resolution) = payload.resolution else { return };
-        let outcome = payload.result.and_then(RawObject::parse).and_then(|result| result.object("outcome"));
+        let OpenRequest {
+            id,
+            asked,
+            call,
+            options,
+        } = self.requests.remove(at);
+        let Some(resolution) = payload.resolution else {
+            return;
+        };
+        let outcome = payload
+            .result
+            .and_then(RawObject::parse)
+            .and_then(|result| result.object("outcome"));
         let option = outcome.and_then(|outcome| outcome.text("optionId"));
-        let allowed =
-            option.is_some_and(|chosen| options.iter().any(|(id, allows)| *id == *chosen && *allows));
+        let allowed = option
+            .is_some_and(|chosen| options.iter().any(|(id, allows)| *id == *chosen && *allows));
         if let Some(at) = call
             && asked == Asked::Permission
         {
             self.calls[at].rejected = !allowed;
         }
-        emit(Step::Resolved { id, asked, call: call.map(|at| &self.calls[at]), resolution, allowed });
+        emit(Step::Resolved {
+            id,
+            asked,
+            call: call.map(|at| &self.calls[at]),
+            resolution,
+            allowed,
+        });
         // Agents do not report on a call that the gateway named.
         if let Some(at) = call
             && asked == Asked::Permission
             && self.calls[at].id == format!("request-{id}")
         {
-            self.calls[at].status = if allowed { CallStatus::Completed } else { CallStatus::Failed };
+            self.calls[at].status = if allowed {
+                CallStatus::Completed
+            } else {
+                CallStatus::Failed
+            };
             self.end_call(at, emit);
         }
     }
@@ -440,7 +546,9 @@ fn role_of(update: &str) -> Option<Role> {
 /// The text of a text block, as a string in JSON.
 fn text_of(content: &RawValue) -> Option<&RawValue> {
     let block: TextContent<'_> = serde_json::from_str(content.get()).ok()?;
-    block.text.filter(|text| block.kind == "text" && text.get().starts_with('"'))
+    block
+        .text
+        .filter(|text| block.kind == "text" && text.get().starts_with('"'))
 }
 
 #[cfg(test)]

@@ -53,10 +53,7 @@ pub enum End<'a> {
         usage: Option<&'a RawValue>,
     },
     /// The code and the detail of the problem.
-    Failed {
-        code: &'a str,
-        detail: &'a str,
-    },
+    Failed { code: &'a str, detail: &'a str },
 }
 
 /// A step of a turn. Values of the agent are raw. Text is a string in JSON, with its quotes.

@@ -14,7 +14,9 @@ pub enum ArchiveError {
     Io(#[from] io::Error),
     #[error("could not unpack the archive")]
     Zip(#[from] zip::result::ZipError),
-    #[error("the archive has the entry {0:?}, which is outside of its folder or of an unknown type")]
+    #[error(
+        "the archive has the entry {0:?}, which is outside of its folder or of an unknown type"
+    )]
     Entry(String),
     #[error("the archive has more than {MAX_FILES} files or {MAX_BYTES} bytes")]
     TooLarge,
@@ -32,7 +34,11 @@ pub(super) enum Format {
 
 impl Format {
     pub(super) fn of(name: &str) -> Self {
-        let path = name.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase();
+        let path = name
+            .split(['?', '#'])
+            .next()
+            .unwrap_or_default()
+            .to_ascii_lowercase();
         let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| path.ends_with(suffix));
         match () {
             () if ends(&[".tar.gz", ".tgz"]) => Self::TarGz,
@@ -84,8 +90,12 @@ fn unpack_tar(reader: impl Read, into: &Path) -> Result<(), ArchiveError> {
     }
     // A link can lead outside through another link.
     let root = into.canonicalize()?;
-    let leads_outside =
-        |link: &PathBuf| !into.join(link).canonicalize().is_ok_and(|real| real.starts_with(&root));
+    let leads_outside = |link: &PathBuf| {
+        !into
+            .join(link)
+            .canonicalize()
+            .is_ok_and(|real| real.starts_with(&root))
+    };
     match links.into_iter().find(leads_outside) {
         Some(link) => Err(ArchiveError::Entry(link.display().to_string())),
         None => Ok(()),
@@ -97,9 +107,14 @@ fn unpack_zip(file: File, into: &Path) -> Result<(), ArchiveError> {
     let mut bounds = Bounds::default();
     for number in 0..archive.len() {
         let entry = archive.by_index(number)?;
-        let (name, size) = (String::from_utf8_lossy(entry.name_raw()).into_owned(), entry.size());
+        let (name, size) = (
+            String::from_utf8_lossy(entry.name_raw()).into_owned(),
+            entry.size(),
+        );
         bounds.add(size)?;
-        let path = entry.enclosed_name().filter(|path| is_below(path) && !entry.is_symlink());
+        let path = entry
+            .enclosed_name()
+            .filter(|path| is_below(path) && !entry.is_symlink());
         let path = into.join(path.ok_or(ArchiveError::Entry(name))?);
         if entry.is_dir() {
             fs::create_dir_all(&path)?;
@@ -110,7 +125,10 @@ fn unpack_zip(file: File, into: &Path) -> Result<(), ArchiveError> {
         }
         let executable = entry.unix_mode().is_some_and(|mode| mode & 0o100 != 0);
         // The size in the archive can be wrong.
-        let written = io::copy(&mut entry.take(size.saturating_add(1)), &mut File::create_new(&path)?)?;
+        let written = io::copy(
+            &mut entry.take(size.saturating_add(1)),
+            &mut File::create_new(&path)?,
+        )?;
         if written > size {
             return Err(ArchiveError::TooLarge);
         }
@@ -130,7 +148,9 @@ pub(super) fn make_executable(program: &Path) -> io::Result<()> {
 
 /// A path below a folder, without steps out of it.
 pub(super) fn below(folder: &Path, path: &str) -> Option<PathBuf> {
-    let names = Path::new(path).components().filter(|part| *part != Component::CurDir);
+    let names = Path::new(path)
+        .components()
+        .filter(|part| *part != Component::CurDir);
     is_below(Path::new(path)).then(|| folder.join(names.collect::<PathBuf>()))
 }
 
@@ -160,7 +180,11 @@ impl Bounds {
     fn add(&mut self, size: u64) -> Result<(), ArchiveError> {
         self.files += 1;
         self.bytes = self.bytes.saturating_add(size);
-        if self.files > MAX_FILES || self.bytes > MAX_BYTES { Err(ArchiveError::TooLarge) } else { Ok(()) }
+        if self.files > MAX_FILES || self.bytes > MAX_BYTES {
+            Err(ArchiveError::TooLarge)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -194,9 +218,12 @@ mod tests {
     #[test]
     fn tar_with_an_entry_or_a_link_outside_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, link) in
-            [("../evil", None), ("a", Some("/etc")), ("a", Some("../../x")), ("a", Some("absent"))]
-        {
+        for (name, link) in [
+            ("../evil", None),
+            ("a", Some("/etc")),
+            ("a", Some("../../x")),
+            ("a", Some("absent")),
+        ] {
             let archive = folder.path().join("a.tar.gz");
             let mut builder = tar::Builder::new(flate2::write::GzEncoder::new(
                 File::create(&archive).unwrap(),
@@ -217,7 +244,10 @@ mod tests {
             let into = folder.path().join("into");
             fs::create_dir_all(&into).unwrap();
             assert!(
-                matches!(unpack(Format::TarGz, &archive, &into), Err(ArchiveError::Entry(_))),
+                matches!(
+                    unpack(Format::TarGz, &archive, &into),
+                    Err(ArchiveError::Entry(_))
+                ),
                 "{name} {link:?}"
             );
             assert!(!folder.path().join("evil").exists());

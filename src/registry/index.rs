@@ -18,13 +18,25 @@ pub enum IndexError {
     #[error("the entry of {id:?} in the registry is not valid: {reason}")]
     Entry { id: String, reason: String },
     #[error("the registry has version {found} of {id}, not {wanted}")]
-    Version { id: String, found: String, wanted: String },
-    #[error("{id} has no distribution for this machine ({target}) of a permitted kind; it has: {kinds}")]
-    NoDistribution { id: String, target: String, kinds: String },
+    Version {
+        id: String,
+        found: String,
+        wanted: String,
+    },
+    #[error(
+        "{id} has no distribution for this machine ({target}) of a permitted kind; it has: {kinds}"
+    )]
+    NoDistribution {
+        id: String,
+        target: String,
+        kinds: String,
+    },
 }
 
 /// How an agent is distributed, the preferred kind first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// An archive or a program.
@@ -118,11 +130,16 @@ impl Index {
     pub fn find(&self, id: &str, version: Option<&str>) -> Result<Entry, IndexError> {
         let found = self.agents.iter().find(|agent| agent["id"] == id);
         let found = found.ok_or_else(|| IndexError::Unknown(id.to_owned()))?;
-        let entry = entry(found).map_err(|reason| IndexError::Entry { id: id.to_owned(), reason })?;
+        let entry = entry(found).map_err(|reason| IndexError::Entry {
+            id: id.to_owned(),
+            reason,
+        })?;
         match version {
-            Some(wanted) if wanted != entry.version => {
-                Err(IndexError::Version { id: entry.id, found: entry.version, wanted: wanted.to_owned() })
-            }
+            Some(wanted) if wanted != entry.version => Err(IndexError::Version {
+                id: entry.id,
+                found: entry.version,
+                wanted: wanted.to_owned(),
+            }),
             _ => Ok(entry),
         }
     }
@@ -131,7 +148,9 @@ impl Index {
 fn entry(agent: &Value) -> Result<Entry, String> {
     let entry = Entry::deserialize(agent).map_err(|error| error.to_string())?;
     if !is_id(&entry.id) {
-        return Err("`id` has 1 to 64 characters of a-z, 0-9 and '-', and begins with a letter".to_owned());
+        return Err(
+            "`id` has 1 to 64 characters of a-z, 0-9 and '-', and begins with a letter".to_owned(),
+        );
     }
     if !is_version(&entry.version) {
         return Err("`version` has 1 to 64 letters, digits and characters of '.+_-'".to_owned());
@@ -142,14 +161,18 @@ fn entry(agent: &Value) -> Result<Entry, String> {
 pub(super) fn is_id(id: &str) -> bool {
     id.starts_with(|first: char| first.is_ascii_lowercase())
         && id.len() <= MAX_NAME
-        && id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && id
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
 /// Whether a text is an exact version: no range, and safe as the name of a folder and as an argument.
 pub(super) fn is_version(version: &str) -> bool {
     version.starts_with(|first: char| first.is_ascii_alphanumeric())
         && version.len() <= MAX_NAME
-        && version.bytes().all(|b| b.is_ascii_alphanumeric() || b".+_-".contains(&b))
+        && version
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b".+_-".contains(&b))
 }
 
 /// The target of this machine.
@@ -166,13 +189,18 @@ impl Entry {
             (Kind::Npx, npx.is_some()),
             (Kind::Uvx, uvx.is_some()),
         ];
-        has.into_iter().filter_map(|(kind, has)| has.then_some(kind)).collect()
+        has.into_iter()
+            .filter_map(|(kind, has)| has.then_some(kind))
+            .collect()
     }
 
     /// The distribution of this kind, or the preferred one.
     pub(super) fn choose(&self, kind: Option<Kind>) -> Result<Chosen, IndexError> {
         let Distribution { binary, npx, uvx } = &self.distribution;
-        let found = self.kinds().into_iter().find(|found| kind.is_none_or(|kind| kind == *found));
+        let found = self
+            .kinds()
+            .into_iter()
+            .find(|found| kind.is_none_or(|kind| kind == *found));
         let chosen = found.and_then(|kind| match kind {
             Kind::Binary => binary.get(&target()).cloned().map(Chosen::Binary),
             Kind::Npx => npx.clone().map(Chosen::Npx),
@@ -184,7 +212,11 @@ impl Entry {
                 .chain(npx.iter().map(|_| "npx".to_owned()))
                 .chain(uvx.iter().map(|_| "uvx".to_owned()));
             let kinds: Vec<_> = kinds.collect();
-            IndexError::NoDistribution { id: self.id.clone(), target: target(), kinds: kinds.join(", ") }
+            IndexError::NoDistribution {
+                id: self.id.clone(),
+                target: target(),
+                kinds: kinds.join(", "),
+            }
         })
     }
 }
@@ -194,8 +226,12 @@ mod tests {
     use super::*;
 
     fn index(agents: &Value) -> Index {
-        Index::parse(serde_json::json!({ "version": "1.0.0", "agents": agents }).to_string().as_bytes())
-            .unwrap()
+        Index::parse(
+            serde_json::json!({ "version": "1.0.0", "agents": agents })
+                .to_string()
+                .as_bytes(),
+        )
+        .unwrap()
     }
 
     fn agent(id: &str, version: &str) -> Value {
@@ -216,11 +252,21 @@ mod tests {
 
     #[test]
     fn invalid_entries_are_not_listed_and_have_a_reason() {
-        let index = index(&serde_json::json!([agent("a", "1.0.0"), agent("B", "1.0.0"), { "id": "c" }]));
-        assert_eq!(index.entries().map(|entry| entry.id).collect::<Vec<_>>(), ["a"]);
-        assert!(matches!(index.find("c", None), Err(IndexError::Entry { .. })));
+        let index =
+            index(&serde_json::json!([agent("a", "1.0.0"), agent("B", "1.0.0"), { "id": "c" }]));
+        assert_eq!(
+            index.entries().map(|entry| entry.id).collect::<Vec<_>>(),
+            ["a"]
+        );
+        assert!(matches!(
+            index.find("c", None),
+            Err(IndexError::Entry { .. })
+        ));
         assert!(matches!(index.find("d", None), Err(IndexError::Unknown(_))));
-        assert!(matches!(index.find("a", Some("1.0.1")), Err(IndexError::Version { .. })));
+        assert!(matches!(
+            index.find("a", Some("1.0.1")),
+            Err(IndexError::Version { .. })
+        ));
     }
 
     #[test]

@@ -23,7 +23,9 @@ pub enum InstallError {
     Archive(#[from] ArchiveError),
     #[error(transparent)]
     Package(#[from] PackageError),
-    #[error("version {version} of {id} is installed; `acp-gateway agent update {id}` looks for a newer one")]
+    #[error(
+        "version {version} of {id} is installed; `acp-gateway agent update {id}` looks for a newer one"
+    )]
     Installed { id: String, version: String },
     #[error("the SHA-256 of the archive is {found}, not {wanted}; nothing was installed")]
     Checksum { found: String, wanted: String },
@@ -32,7 +34,10 @@ pub enum InstallError {
     #[error("the archive has no program {0:?}")]
     NoProgram(String),
     #[error("could not use the folder {}", .path.display())]
-    Folder { path: PathBuf, source: std::io::Error },
+    Folder {
+        path: PathBuf,
+        source: std::io::Error,
+    },
 }
 
 /// The wishes of the operator.
@@ -68,12 +73,22 @@ pub struct Installer {
 
 impl Installer {
     /// Installs an entry. On failure nothing remains.
-    pub async fn install(&self, entry: &Entry, request: &Request) -> Result<Installed, InstallError> {
+    pub async fn install(
+        &self,
+        entry: &Entry,
+        request: &Request,
+    ) -> Result<Installed, InstallError> {
         let folder = self.agents.join(&entry.id).join(&entry.version);
         if Record::read(&folder).is_some() {
-            return Err(InstallError::Installed { id: entry.id.clone(), version: entry.version.clone() });
+            return Err(InstallError::Installed {
+                id: entry.id.clone(),
+                version: entry.version.clone(),
+            });
         }
-        let used = |source| InstallError::Folder { path: folder.clone(), source };
+        let used = |source| InstallError::Folder {
+            path: folder.clone(),
+            source,
+        };
         // An interrupted installation leaves its folder.
         remove(&folder).map_err(used)?;
         std::fs::create_dir_all(&folder).map_err(used)?;
@@ -124,8 +139,19 @@ impl Installer {
             name: request.name.clone(),
             installed_at: self.ids.now(),
         };
-        record.write(folder).map_err(|source| InstallError::Folder { path: folder.to_owned(), source })?;
-        Ok(Installed { folder: folder.to_owned(), command, args, env, record })
+        record
+            .write(folder)
+            .map_err(|source| InstallError::Folder {
+                path: folder.to_owned(),
+                source,
+            })?;
+        Ok(Installed {
+            folder: folder.to_owned(),
+            command,
+            args,
+            env,
+            record,
+        })
     }
 
     /// Installs an archive or a program. Returns the program and the hash.
@@ -143,7 +169,10 @@ impl Installer {
         }
         let no_program = || InstallError::NoProgram(binary.cmd.clone());
         let program = archive::below(folder, &binary.cmd).ok_or_else(no_program)?;
-        let used = |source| InstallError::Folder { path: folder.to_owned(), source };
+        let used = |source| InstallError::Folder {
+            path: folder.to_owned(),
+            source,
+        };
         let format = Format::of(&binary.archive);
         let download = match format {
             Format::Raw => {
@@ -152,17 +181,27 @@ impl Installer {
             }
             _ => folder.join(".archive"),
         };
-        let hash = self.source.fetch(&self.client, &binary.archive, &download).await?;
+        let hash = self
+            .source
+            .fetch(&self.client, &binary.archive, &download)
+            .await?;
         let found = hex(&hash);
         for wanted in wanted.into_iter().flatten() {
             if !found.eq_ignore_ascii_case(wanted) {
-                return Err(InstallError::Checksum { found, wanted: wanted.clone() });
+                return Err(InstallError::Checksum {
+                    found,
+                    wanted: wanted.clone(),
+                });
             }
         }
         if format != Format::Raw {
             let (archive, into) = (download.clone(), folder.to_owned());
-            let unpack = self.shutdown.spawn_blocking(move || archive::unpack(format, &archive, &into));
-            unpack.await.map_err(|error| ArchiveError::Io(std::io::Error::other(error)))??;
+            let unpack = self
+                .shutdown
+                .spawn_blocking(move || archive::unpack(format, &archive, &into));
+            unpack
+                .await
+                .map_err(|error| ArchiveError::Io(std::io::Error::other(error)))??;
             std::fs::remove_file(&download).map_err(used)?;
         }
         if !program.is_file() {
@@ -183,5 +222,8 @@ fn remove(folder: &Path) -> std::io::Result<()> {
 fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .collect()
 }

@@ -40,7 +40,12 @@ struct Inner {
 impl Listing {
     pub fn new(source: Option<&str>, proxies: ProxyVariables) -> Self {
         let source = source.map(Source::parse);
-        Self(Arc::new(Inner { source, proxies, client: OnceLock::new(), loaded: Mutex::new(None) }))
+        Self(Arc::new(Inner {
+            source,
+            proxies,
+            client: OnceLock::new(),
+            loaded: Mutex::new(None),
+        }))
     }
 
     /// Whether the configuration names a registry.
@@ -50,7 +55,9 @@ impl Listing {
 
     /// The valid entries of the registry. None without a registry.
     pub async fn entries(&self) -> Result<Arc<[Entry]>, ListingError> {
-        let Some(source) = &self.0.source else { return Ok(Arc::default()) };
+        let Some(source) = &self.0.source else {
+            return Ok(Arc::default());
+        };
         let mut loaded = self.0.loaded.lock().await;
         if let Some((at, entries)) = &*loaded
             && at.elapsed() < MAX_AGE

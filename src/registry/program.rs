@@ -18,7 +18,10 @@ const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     #[error("{program}: {source}; install it, or choose another distribution with --kind")]
-    Missing { program: String, source: ResolveError },
+    Missing {
+        program: String,
+        source: ResolveError,
+    },
     #[error("could not start {program}")]
     Spawn { program: String, source: SpawnError },
     #[error("{program} did not end within {} minutes", TIMEOUT.as_secs() / 60)]
@@ -52,7 +55,10 @@ impl Programs {
     ) -> Result<String, ProgramError> {
         let name = program.display().to_string();
         let resolved = resolve(program.as_os_str(), &self.path);
-        let resolved = resolved.map_err(|source| ProgramError::Missing { program: name.clone(), source })?;
+        let resolved = resolved.map_err(|source| ProgramError::Missing {
+            program: name.clone(),
+            source,
+        })?;
         let spec = ChildSpec {
             program: resolved,
             args: arguments.iter().map(Into::into).collect(),
@@ -60,14 +66,25 @@ impl Programs {
             home: self.home.clone(),
             cwd: Some(folder.to_owned()),
             secrets: Vec::new(),
-            isolation: ChildIsolation { level: Isolation::Off, ..ChildIsolation::default() },
+            isolation: ChildIsolation {
+                level: Isolation::Off,
+                ..ChildIsolation::default()
+            },
         };
         let spawned = self.spawner.spawn(spec).await;
-        let mut child = spawned.map_err(|source| ProgramError::Spawn { program: name.clone(), source })?;
+        let mut child = spawned.map_err(|source| ProgramError::Spawn {
+            program: name.clone(),
+            source,
+        })?;
         let mut stdout = child.take_stdout().expect("a new child has its stdout");
         let mut output = String::new();
         let ended = timeout(TIMEOUT, async {
-            drop((&mut stdout).take(MAX_OUTPUT_BYTES).read_to_string(&mut output).await);
+            drop(
+                (&mut stdout)
+                    .take(MAX_OUTPUT_BYTES)
+                    .read_to_string(&mut output)
+                    .await,
+            );
             // The program waits if its output is not read.
             drop(tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await);
             child.exited().await
@@ -81,6 +98,9 @@ impl Programs {
         }
         let tail = child.stderr().tail();
         let output = if tail.trim().is_empty() { output } else { tail };
-        Err(ProgramError::Failed { program: name, output: output.trim().to_owned() })
+        Err(ProgramError::Failed {
+            program: name,
+            output: output.trim().to_owned(),
+        })
     }
 }

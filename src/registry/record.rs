@@ -29,7 +29,8 @@ impl Record {
     }
 
     pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
-        let text = serde_json::to_vec_pretty(self).expect("a record has string keys and serializes");
+        let text =
+            serde_json::to_vec_pretty(self).expect("a record has string keys and serializes");
         std::fs::write(folder.join(PACKAGE_FILE), text)
     }
 }
@@ -53,7 +54,13 @@ fn names(folder: &Path, is_valid: fn(&str) -> bool) -> io::Result<Vec<PathBuf>> 
     };
     let mut names: Vec<_> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.is_dir() && path.file_name().and_then(|name| name.to_str()).is_some_and(is_valid))
+        .filter(|path| {
+            path.is_dir()
+                && path
+                    .file_name()
+                    .and_then(|name| name.to_str())
+                    .is_some_and(is_valid)
+        })
         .collect();
     names.sort();
     Ok(names)

@@ -14,7 +14,8 @@ use tokio::time::timeout;
 use crate::outgoing::{Client, RequestError, read_body};
 
 /// The registry of the ACP project.
-pub const DEFAULT_SOURCE: &str = "https://cdn.agentclientprotocol.com/registry/v1/latest/registry.json";
+pub const DEFAULT_SOURCE: &str =
+    "https://cdn.agentclientprotocol.com/registry/v1/latest/registry.json";
 /// The size of a registry, and of an archive.
 const MAX_INDEX_BYTES: usize = 8 << 20;
 const MAX_ARCHIVE_BYTES: u64 = 1 << 30;
@@ -27,9 +28,15 @@ const SILENCE_TIMEOUT: Duration = Duration::from_mins(1);
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     #[error("could not read {}", .path.display())]
-    Read { path: PathBuf, source: std::io::Error },
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("could not write {}", .path.display())]
-    Write { path: PathBuf, source: std::io::Error },
+    Write {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("{url:?} is not a URL with https, or with http of this machine")]
     Url { url: String },
     #[error("could not load {url}")]
@@ -53,7 +60,11 @@ pub enum Source {
 
 impl Source {
     pub fn parse(text: &str) -> Self {
-        if text.contains("://") { Self::Url(text.to_owned()) } else { Self::File(text.into()) }
+        if text.contains("://") {
+            Self::Url(text.to_owned())
+        } else {
+            Self::File(text.into())
+        }
     }
 
     /// Whether it needs TLS.
@@ -68,10 +79,16 @@ impl Source {
                 let response = get(client, url).await?;
                 let read = timeout(SILENCE_TIMEOUT, read_body(response, MAX_INDEX_BYTES)).await;
                 let read = read.map_err(|_| SourceError::Timeout { url: url.clone() })?;
-                read.map_err(|source| SourceError::Request { url: url.clone(), source })
+                read.map_err(|source| SourceError::Request {
+                    url: url.clone(),
+                    source,
+                })
             }
             Self::File(path) => {
-                let read = |source| SourceError::Read { path: path.clone(), source };
+                let read = |source| SourceError::Read {
+                    path: path.clone(),
+                    source,
+                };
                 if tokio::fs::metadata(path).await.map_err(read)?.len() > MAX_INDEX_BYTES as u64 {
                     let (name, limit) = (path.display().to_string(), MAX_INDEX_BYTES as u64);
                     return Err(SourceError::TooLarge { name, limit });
@@ -92,9 +109,16 @@ impl Source {
         if archive.contains("://") {
             return download(client, archive, to).await;
         }
-        let Self::File(registry) = self else { return Err(SourceError::Url { url: archive.to_owned() }) };
+        let Self::File(registry) = self else {
+            return Err(SourceError::Url {
+                url: archive.to_owned(),
+            });
+        };
         let from = registry.parent().unwrap_or(Path::new("")).join(archive);
-        let read = |source| SourceError::Read { path: from.clone(), source };
+        let read = |source| SourceError::Read {
+            path: from.clone(),
+            source,
+        };
         tokio::fs::copy(&from, to).await.map_err(read)?;
         let mut file = std::fs::File::open(to).map_err(read)?;
         let mut hash = Sha256::new();
@@ -119,21 +143,33 @@ impl std::io::Write for HashWriter<'_> {
 
 async fn download(client: &Client, url: &str, to: &Path) -> Result<[u8; 32], SourceError> {
     let mut body = get(client, url).await?.into_body();
-    let write = |source| SourceError::Write { path: to.to_owned(), source };
+    let write = |source| SourceError::Write {
+        path: to.to_owned(),
+        source,
+    };
     let mut file = std::fs::File::create(to).map_err(write)?;
     let (mut hash, mut size) = (Sha256::new(), 0_u64);
     loop {
         let frame = timeout(SILENCE_TIMEOUT, body.frame()).await;
-        let frame = frame.map_err(|_| SourceError::Timeout { url: url.to_owned() })?;
-        let Some(frame) = frame else { return Ok(hash.finalize().into()) };
+        let frame = frame.map_err(|_| SourceError::Timeout {
+            url: url.to_owned(),
+        })?;
+        let Some(frame) = frame else {
+            return Ok(hash.finalize().into());
+        };
         let frame = frame.map_err(|error| SourceError::Request {
             url: url.to_owned(),
             source: RequestError::interrupted(&error),
         })?;
-        let Some(data) = frame.data_ref() else { continue };
+        let Some(data) = frame.data_ref() else {
+            continue;
+        };
         size += data.len() as u64;
         if size > MAX_ARCHIVE_BYTES {
-            return Err(SourceError::TooLarge { name: url.to_owned(), limit: MAX_ARCHIVE_BYTES });
+            return Err(SourceError::TooLarge {
+                name: url.to_owned(),
+                limit: MAX_ARCHIVE_BYTES,
+            });
         }
         hash.update(data);
         file.write_all(data).map_err(write)?;
@@ -145,31 +181,54 @@ async fn get(client: &Client, url: &str) -> Result<Response<Incoming>, SourceErr
     let mut next = url.to_owned();
     for _ in 0..=MAX_REDIRECTS {
         let request = Request::get(checked(&next)?)
-            .header(header::USER_AGENT, concat!("acp-gateway/", env!("CARGO_PKG_VERSION")))
+            .header(
+                header::USER_AGENT,
+                concat!("acp-gateway/", env!("CARGO_PKG_VERSION")),
+            )
             .body(Full::new(Bytes::new()));
         let request = request.map_err(|_| SourceError::Url { url: next.clone() })?;
         let response = timeout(RESPONSE_TIMEOUT, client.send(request)).await;
-        let response = response.map_err(|_| SourceError::Timeout { url: url.to_owned() })?;
-        let response = response.map_err(|source| SourceError::Request { url: url.to_owned(), source })?;
+        let response = response.map_err(|_| SourceError::Timeout {
+            url: url.to_owned(),
+        })?;
+        let response = response.map_err(|source| SourceError::Request {
+            url: url.to_owned(),
+            source,
+        })?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
-        let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
+        let location = response
+            .headers()
+            .get(header::LOCATION)
+            .and_then(|value| value.to_str().ok());
         match location.filter(|_| status.is_redirection()) {
             Some(location) => next = redirected(&next, location)?,
-            None => return Err(SourceError::Status { url: url.to_owned(), status: status.as_u16() }),
+            None => {
+                return Err(SourceError::Status {
+                    url: url.to_owned(),
+                    status: status.as_u16(),
+                });
+            }
         }
     }
-    Err(SourceError::Redirects { url: url.to_owned() })
+    Err(SourceError::Redirects {
+        url: url.to_owned(),
+    })
 }
 
 /// The target of a redirect. One from https leads to https.
 fn redirected(from: &str, location: &str) -> Result<String, SourceError> {
-    let wrong = || SourceError::Url { url: location.to_owned() };
+    let wrong = || SourceError::Url {
+        url: location.to_owned(),
+    };
     if location.starts_with('/') && !location.starts_with("//") {
         let from: Uri = from.parse().map_err(|_| wrong())?;
-        let (scheme, authority) = (from.scheme_str().ok_or_else(wrong)?, from.authority().ok_or_else(wrong)?);
+        let (scheme, authority) = (
+            from.scheme_str().ok_or_else(wrong)?,
+            from.authority().ok_or_else(wrong)?,
+        );
         return Ok(format!("{scheme}://{authority}{location}"));
     }
     if from.starts_with("https:") && !location.starts_with("https:") {
@@ -184,14 +243,19 @@ fn checked(url: &str) -> Result<Uri, SourceError> {
     let parsed: Option<Uri> = url.parse().ok();
     let is_loopback = |host: &str| {
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        host == "localhost" || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+        host == "localhost"
+            || host
+                .parse()
+                .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
     };
     let allowed = |url: &Uri| match (url.scheme_str(), url.host()) {
         (Some("https"), Some(_)) => true,
         (Some("http"), Some(host)) => is_loopback(host),
         _ => false,
     };
-    parsed.filter(allowed).ok_or_else(|| SourceError::Url { url: url.to_owned() })
+    parsed.filter(allowed).ok_or_else(|| SourceError::Url {
+        url: url.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -200,18 +264,35 @@ mod tests {
 
     #[test]
     fn only_https_leaves_this_machine() {
-        for url in ["https://x.example/a", "http://127.0.0.1:8/a", "http://[::1]:8/a", "http://localhost/a"] {
+        for url in [
+            "https://x.example/a",
+            "http://127.0.0.1:8/a",
+            "http://[::1]:8/a",
+            "http://localhost/a",
+        ] {
             assert!(checked(url).is_ok(), "{url}");
         }
-        for url in ["http://x.example/a", "file:///etc/passwd", "/a", "ftp://localhost/a", ""] {
+        for url in [
+            "http://x.example/a",
+            "file:///etc/passwd",
+            "/a",
+            "ftp://localhost/a",
+            "",
+        ] {
             assert!(checked(url).is_err(), "{url}");
         }
         let from = "https://x.example/a/b";
         assert_eq!(redirected(from, "/c?d").unwrap(), "https://x.example/c?d");
-        assert_eq!(redirected(from, "https://y.example/c").unwrap(), "https://y.example/c");
+        assert_eq!(
+            redirected(from, "https://y.example/c").unwrap(),
+            "https://y.example/c"
+        );
         for wrong in ["http://127.0.0.1/c", "//y.example/c", "c"] {
             assert!(redirected(from, wrong).is_err(), "{wrong}");
         }
-        assert_eq!(Source::parse("registry.json"), Source::File("registry.json".into()));
+        assert_eq!(
+            Source::parse("registry.json"),
+            Source::File("registry.json".into())
+        );
     }
 }

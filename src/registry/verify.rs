@@ -32,7 +32,11 @@ pub enum VerifyError {
 
 fn with_stderr(stderr: &str) -> String {
     let text = stderr.trim();
-    if text.is_empty() { String::new() } else { format!("; the end of its stderr:\n{text}") }
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!("; the end of its stderr:\n{text}")
+    }
 }
 
 /// The answer of an agent.
@@ -47,15 +51,25 @@ pub struct Answer {
 /// Starts a program, sends `initialize`, and stops it.
 pub async fn verify(spawner: &Spawner, spec: ChildSpec) -> Result<Answer, VerifyError> {
     let mut child = spawner.spawn(spec).await?;
-    let params = initialize(AcpVersion::V1, env!("CARGO_PKG_VERSION"), ClientCapabilities::default());
-    let line =
-        format!("{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{}}}\n", params.get());
+    let params = initialize(
+        AcpVersion::V1,
+        env!("CARGO_PKG_VERSION"),
+        ClientCapabilities::default(),
+    );
+    let line = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{}}}\n",
+        params.get()
+    );
     let stdout = child.take_stdout().expect("a new child has its stdout");
     // An agent that has ended does not read, and its stdout ends.
     if child.stdin().send(Bytes::from(line)).is_err() {
         tracing::debug!("the agent does not read");
     }
-    let answered = timeout(TIMEOUT, answer(BufReader::new(stdout.take(MAX_OUTPUT_BYTES)))).await;
+    let answered = timeout(
+        TIMEOUT,
+        answer(BufReader::new(stdout.take(MAX_OUTPUT_BYTES))),
+    )
+    .await;
     child.stop().await;
     let stderr = child.stderr().tail();
     let line = match answered {
@@ -68,19 +82,34 @@ pub async fn verify(spawner: &Spawner, spec: ChildSpec) -> Result<Answer, Verify
     }
     let result = line.result.unwrap_or_default();
     let result = InitializeResult::parse(&result, AcpVersion::V1)?;
-    let agent = result.agent_info.and_then(|info| serde_json::from_str::<Info>(info.get()).ok());
-    let methods = result.auth_methods.and_then(|raw| serde_json::from_str::<Vec<Method>>(raw.get()).ok());
+    let agent = result
+        .agent_info
+        .and_then(|info| serde_json::from_str::<Info>(info.get()).ok());
+    let methods = result
+        .auth_methods
+        .and_then(|raw| serde_json::from_str::<Vec<Method>>(raw.get()).ok());
     Ok(Answer {
-        agent: agent
-            .map(|info| format!("{} {}", info.title.unwrap_or(info.name), info.version).trim().to_owned()),
-        sign_in: methods.unwrap_or_default().into_iter().map(|method| method.name).collect(),
+        agent: agent.map(|info| {
+            format!("{} {}", info.title.unwrap_or(info.name), info.version)
+                .trim()
+                .to_owned()
+        }),
+        sign_in: methods
+            .unwrap_or_default()
+            .into_iter()
+            .map(|method| method.name)
+            .collect(),
     })
 }
 
 /// The response to the request. Other lines are skipped.
 async fn answer(mut lines: impl tokio::io::AsyncBufRead + Unpin) -> Option<Line> {
     let mut text = String::new();
-    while lines.read_line(&mut text).await.is_ok_and(|bytes| bytes > 0) {
+    while lines
+        .read_line(&mut text)
+        .await
+        .is_ok_and(|bytes| bytes > 0)
+    {
         if let Ok(line) = serde_json::from_str::<Line>(&text)
             && line.id == Some(0)
         {

@@ -40,7 +40,10 @@ pub async fn next_line(
 }
 
 /// Reads a line. Of a line above the limit, only the first bytes are kept. Returns false at the end of the input.
-async fn read_line(input: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> io::Result<bool> {
+async fn read_line(
+    input: &mut (impl AsyncBufRead + Unpin),
+    line: &mut Vec<u8>,
+) -> io::Result<bool> {
     const READ: u64 = MAX_LINE_BYTES as u64 + 1;
     line.clear();
     let read = (&mut *input).take(READ).read_until(b'\n', line).await?;
@@ -51,7 +54,12 @@ async fn read_line(input: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) 
     let mut rest = Vec::new();
     while line.len() > MAX_LINE_BYTES && !rest.ends_with(b"\n") {
         rest.clear();
-        if (&mut *input).take(READ).read_until(b'\n', &mut rest).await? == 0 {
+        if (&mut *input)
+            .take(READ)
+            .read_until(b'\n', &mut rest)
+            .await?
+            == 0
+        {
             break;
         }
     }
@@ -103,9 +111,15 @@ pub fn parse(line: &[u8]) -> Result<Message, RpcError> {
         if !is_text || serde_json::from_slice::<IgnoredAny>(line).is_err() {
             rpc_error(error_code::PARSE, "the line is not a JSON text")
         } else if first == Some(&b'[') {
-            rpc_error(error_code::INVALID_REQUEST, "batches are not supported (ACP, Transports)")
+            rpc_error(
+                error_code::INVALID_REQUEST,
+                "batches are not supported (ACP, Transports)",
+            )
         } else {
-            rpc_error(error_code::INVALID_REQUEST, format!("the line is no message: {error}"))
+            rpc_error(
+                error_code::INVALID_REQUEST,
+                format!("the line is no message: {error}"),
+            )
         }
     })
 }
@@ -118,7 +132,11 @@ mod tests {
         let mut input = bytes;
         let mut found = Vec::new();
         while let Some(line) = next_line(&mut input).await.unwrap() {
-            found.push(line.and_then(|line| parse(&line)).map(drop).map_err(|error| error.code));
+            found.push(
+                line.and_then(|line| parse(&line))
+                    .map(drop)
+                    .map_err(|error| error.code),
+            );
         }
         found
     }
@@ -136,7 +154,12 @@ mod tests {
             (b"7", Err(-32600)),
         ] {
             let text = [line, b"\n \n{\"method\":\"last\"}"].concat();
-            assert_eq!(codes(&text).await, [expected, Ok(())], "{}", String::from_utf8_lossy(line));
+            assert_eq!(
+                codes(&text).await,
+                [expected, Ok(())],
+                "{}",
+                String::from_utf8_lossy(line)
+            );
         }
     }
 
@@ -146,9 +169,11 @@ mod tests {
             let padding = " ".repeat(bytes - 14);
             format!("{{\"method\":\"m\"{padding}}}").into_bytes()
         };
-        for (size, expected) in
-            [(MAX_LINE_BYTES, Ok(())), (MAX_LINE_BYTES + 1, Err(-32600)), (3 * MAX_LINE_BYTES, Err(-32600))]
-        {
+        for (size, expected) in [
+            (MAX_LINE_BYTES, Ok(())),
+            (MAX_LINE_BYTES + 1, Err(-32600)),
+            (3 * MAX_LINE_BYTES, Err(-32600)),
+        ] {
             let text = [&message(size)[..], b"\n{\"method\":\"last\"}\n"].concat();
             assert_eq!(codes(&text).await, [expected, Ok(())], "{size}");
         }
@@ -163,7 +188,10 @@ mod tests {
             match line.and_then(|line| parse(&line)) {
                 Ok(Message::Response { id, outcome }) => {
                     let error = outcome.unwrap_err();
-                    assert!(error.code == -32603 && error.message.contains("16777216 bytes"), "{error:?}");
+                    assert!(
+                        error.code == -32603 && error.message.contains("16777216 bytes"),
+                        "{error:?}"
+                    );
                     Some(id.get().to_owned())
                 }
                 Ok(other) => panic!("{other:?}"),
@@ -175,7 +203,10 @@ mod tests {
         };
         let far = format!(r#""a":"{}","#, "y".repeat(MAX_START_BYTES));
         for (start, expected) in [
-            (r#"{"jsonrpc":"2.0","id":"s:r1","result":""#, Some(r#""s:r1""#)),
+            (
+                r#"{"jsonrpc":"2.0","id":"s:r1","result":""#,
+                Some(r#""s:r1""#),
+            ),
             (r#" { "id" : 7 , "_x":[{"method":1}], "error":""#, Some("7")),
             (r#"{"id":7,"method":"m","params":""#, None),
             (r#"{"id":7,"params":""#, None),
@@ -185,7 +216,12 @@ mod tests {
             (&*format!(r#"{{{far}"id":7,"result":""#), None),
         ] {
             let text = format!("{start}{padding}\"}}\n");
-            assert_eq!(id(text).await.as_deref(), expected, "{}", &start[..start.len().min(80)]);
+            assert_eq!(
+                id(text).await.as_deref(),
+                expected,
+                "{}",
+                &start[..start.len().min(80)]
+            );
         }
     }
 }

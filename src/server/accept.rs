@@ -35,7 +35,9 @@ pub struct Acceptor {
 impl Acceptor {
     fn accepts_peer(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
-        !self.require_proxy || peer.is_loopback() || self.proxies.iter().any(|proxy| proxy.contains(peer))
+        !self.require_proxy
+            || peer.is_loopback()
+            || self.proxies.iter().any(|proxy| proxy.contains(peer))
     }
 }
 
@@ -50,11 +52,22 @@ const MAX_LATE_ACCEPTS: usize = 4096;
 /// abort closes all connections.
 /// [`Shutdown::wait_for_tasks`] waits for the connections.
 pub async fn serve(listeners: Listeners, router: Router, acceptor: Acceptor) {
-    let Acceptor { limits, shutdown, .. } = &acceptor;
+    let Acceptor {
+        limits, shutdown, ..
+    } = &acceptor;
     let context = ConnectionContext::new(router, limits, acceptor.stream_workers.clone(), shutdown);
-    let connections = Connections::new(limits, acceptor.proxies.clone(), acceptor.connection_use.clone());
+    let connections = Connections::new(
+        limits,
+        acceptor.proxies.clone(),
+        acceptor.connection_use.clone(),
+    );
     let waiting = WaitingSockets::new(waiting::max_waiting_sockets(limits.max_connections));
-    let mut state = Listener { context: Arc::new(context), connections, acceptor, waiting };
+    let mut state = Listener {
+        context: Arc::new(context),
+        connections,
+        acceptor,
+        waiting,
+    };
     listeners.all().for_each(set_listen_backlog);
     let mut retries = tokio::time::interval(waiting::INTERVAL);
     retries.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -139,10 +152,14 @@ impl Listener {
 
     /// Serves waiting sockets for which there is a place now.
     fn admit_waiting(&mut self) {
-        let (mut waiting, now) =
-            (std::mem::replace(&mut self.waiting, WaitingSockets::new(0)), Instant::now());
+        let (mut waiting, now) = (
+            std::mem::replace(&mut self.waiting, WaitingSockets::new(0)),
+            Instant::now(),
+        );
         let acquire = |address| self.connections.acquire(address, now);
-        waiting.admit(now, acquire, |stream, peer, permit| self.serve(stream, peer, permit));
+        waiting.admit(now, acquire, |stream, peer, permit| {
+            self.serve(stream, peer, permit)
+        });
         self.waiting = waiting;
     }
 

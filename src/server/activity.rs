@@ -34,9 +34,17 @@ struct ActivityState {
 impl Activity {
     pub(super) fn new(permit: ConnectionPermit) -> Self {
         let idle_since = Instant::now();
-        let open =
-            ActivityState { requests: 0, idle_since, head_since: None, body_remainder: false, version: None };
-        Self { state: Arc::new(Mutex::new(open)), permit }
+        let open = ActivityState {
+            requests: 0,
+            idle_since,
+            head_since: None,
+            body_remainder: false,
+            version: None,
+        };
+        Self {
+            state: Arc::new(Mutex::new(open)),
+            permit,
+        }
     }
 
     /// For a connection that has already served a request over HTTP/1.1.
@@ -94,7 +102,8 @@ impl Activity {
         let now = Instant::now();
         // Until then a head may begin, or connection slots may become scarce.
         let soon = now + limits.header_timeout;
-        self.request_deadline(limits, crowded).map_or(Some(soon), |end| (now < end).then_some(end.min(soon)))
+        self.request_deadline(limits, crowded)
+            .map_or(Some(soon), |end| (now < end).then_some(end.min(soon)))
     }
 
     /// The time by which a request must arrive. `None` while a request is open.
@@ -107,11 +116,16 @@ impl Activity {
         };
         match *open {
             ActivityState { requests: 1.., .. } => None,
-            ActivityState { version: None, idle_since, .. } => Some(idle_since + limits.header_timeout),
+            ActivityState {
+                version: None,
+                idle_since,
+                ..
+            } => Some(idle_since + limits.header_timeout),
             // With HTTP/2, arriving bytes need not be a head.
-            ActivityState { head_since: Some(since), .. } if !open.is_multiplexed() => {
-                Some(since + limits.header_timeout)
-            }
+            ActivityState {
+                head_since: Some(since),
+                ..
+            } if !open.is_multiplexed() => Some(since + limits.header_timeout),
             ActivityState { idle_since, .. } => Some(idle_since + idle),
         }
     }
@@ -148,7 +162,11 @@ mod tests {
 
     fn limits() -> Limits {
         let (header, connection_idle) = (Duration::from_secs(10), Duration::from_secs(100));
-        Limits { header_timeout: header, connection_idle_timeout: connection_idle, ..Limits::default() }
+        Limits {
+            header_timeout: header,
+            connection_idle_timeout: connection_idle,
+            ..Limits::default()
+        }
     }
 
     /// The number of seconds until a request must arrive.
@@ -163,22 +181,56 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_only_without_open_requests() {
         let activity = Activity::new(ConnectionPermit::unlimited());
-        assert_eq!(seconds_left(&activity, false), Some(10), "before the first request");
-        let (one, two) = (activity.begin(Version::HTTP_11, false), activity.begin(Version::HTTP_11, false));
+        assert_eq!(
+            seconds_left(&activity, false),
+            Some(10),
+            "before the first request"
+        );
+        let (one, two) = (
+            activity.begin(Version::HTTP_11, false),
+            activity.begin(Version::HTTP_11, false),
+        );
         advance(5).await;
         assert_eq!(seconds_left(&activity, false), None);
         drop(one);
-        assert_eq!(seconds_left(&activity, false), None, "another request is open");
+        assert_eq!(
+            seconds_left(&activity, false),
+            None,
+            "another request is open"
+        );
         drop(two);
-        assert_eq!((seconds_left(&activity, false), seconds_left(&activity, true)), (Some(100), Some(10)));
+        assert_eq!(
+            (
+                seconds_left(&activity, false),
+                seconds_left(&activity, true)
+            ),
+            (Some(100), Some(10))
+        );
         advance(4).await;
-        assert_eq!((seconds_left(&activity, false), seconds_left(&activity, true)), (Some(96), Some(6)));
-        let look = |hurry| Some((activity.next_check(&limits(), hurry)? - Instant::now()).as_secs());
-        assert_eq!((look(false), look(true)), (Some(10), Some(6)), "a head may begin");
+        assert_eq!(
+            (
+                seconds_left(&activity, false),
+                seconds_left(&activity, true)
+            ),
+            (Some(96), Some(6))
+        );
+        let look =
+            |hurry| Some((activity.next_check(&limits(), hurry)? - Instant::now()).as_secs());
+        assert_eq!(
+            (look(false), look(true)),
+            (Some(10), Some(6)),
+            "a head may begin"
+        );
         advance(6).await;
         assert_eq!((look(false), look(true)), (Some(10), None));
         activity.response_in_progress();
-        assert_eq!((seconds_left(&activity, false), seconds_left(&activity, true)), (Some(100), Some(10)));
+        assert_eq!(
+            (
+                seconds_left(&activity, false),
+                seconds_left(&activity, true)
+            ),
+            (Some(100), Some(10))
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -186,25 +238,49 @@ mod tests {
         let activity = Activity::new(ConnectionPermit::unlimited());
         advance(4).await;
         activity.bytes_received(1);
-        assert_eq!(seconds_left(&activity, false), Some(6), "the first head has the rest of its time");
+        assert_eq!(
+            seconds_left(&activity, false),
+            Some(6),
+            "the first head has the rest of its time"
+        );
         let request = activity.begin(Version::HTTP_11, false);
         activity.bytes_received(1);
         drop(request);
-        assert_eq!(seconds_left(&activity, false), Some(100), "earlier bytes belong to the request");
+        assert_eq!(
+            seconds_left(&activity, false),
+            Some(100),
+            "earlier bytes belong to the request"
+        );
         advance(50).await;
         activity.bytes_received(1);
         advance(3).await;
         activity.bytes_received(1);
-        assert_eq!(seconds_left(&activity, false), Some(7), "the time starts with the first byte");
+        assert_eq!(
+            seconds_left(&activity, false),
+            Some(7),
+            "the time starts with the first byte"
+        );
         activity.response_in_progress();
-        assert_eq!(seconds_left(&activity, false), Some(10), "the previous response is still being written");
+        assert_eq!(
+            seconds_left(&activity, false),
+            Some(10),
+            "the previous response is still being written"
+        );
         drop(activity.begin(Version::HTTP_11, true));
         activity.bytes_received(1);
-        assert_eq!(seconds_left(&activity, false), Some(100), "the bytes are the rest of an unread body");
+        assert_eq!(
+            seconds_left(&activity, false),
+            Some(100),
+            "the bytes are the rest of an unread body"
+        );
         activity.bytes_received(1);
         assert_eq!(seconds_left(&activity, false), Some(10));
         drop(activity.begin(Version::HTTP_2, false));
         activity.bytes_received(1);
-        assert_eq!(seconds_left(&activity, false), Some(100), "a ping is not a head");
+        assert_eq!(
+            seconds_left(&activity, false),
+            Some(100),
+            "a ping is not a head"
+        );
     }
 }

@@ -42,7 +42,11 @@ struct ConnectionState {
 impl GlobalBacklog {
     pub(super) fn new(limits: &Arc<Limits>) -> Self {
         let limits = Arc::clone(limits);
-        Self(Arc::new(GlobalState { bytes: AtomicUsize::new(0), released: Notify::new(), limits }))
+        Self(Arc::new(GlobalState {
+            bytes: AtomicUsize::new(0),
+            released: Notify::new(),
+            limits,
+        }))
     }
 
     pub(super) fn connection(&self) -> ConnectionBacklog {
@@ -69,16 +73,30 @@ impl ConnectionBacklog {
     /// at a time. A request on a connection with unsent bytes waits while the connection or the gateway
     /// exceeds its limit of unsent bytes. A connection without unsent bytes does not wait for other connections.
     pub(super) async fn admit(&self) -> UnsentBytes {
-        let ConnectionState { total, bytes, unauthenticated, .. } = &*self.0;
+        let ConnectionState {
+            total,
+            bytes,
+            unauthenticated,
+            ..
+        } = &*self.0;
         let permit = Arc::clone(unauthenticated).acquire_owned().await.ok();
         loop {
             // The future is created before the check. Otherwise a release between the check and the wait
             // would be lost.
             let released = total.released.notified();
-            let (own, all) = (bytes.load(Ordering::Relaxed), total.bytes.load(Ordering::Relaxed));
+            let (own, all) = (
+                bytes.load(Ordering::Relaxed),
+                total.bytes.load(Ordering::Relaxed),
+            );
             let limits = &total.limits;
-            if own == 0 || (own < limits.max_connection_unsent_bytes && all < limits.max_unsent_bytes) {
-                return UnsentBytes { connection: Some(self.clone()), bytes: 0, _permit: permit };
+            if own == 0
+                || (own < limits.max_connection_unsent_bytes && all < limits.max_unsent_bytes)
+            {
+                return UnsentBytes {
+                    connection: Some(self.clone()),
+                    bytes: 0,
+                    _permit: permit,
+                };
             }
             released.await;
         }
@@ -97,12 +115,18 @@ pub(super) struct UnsentBytes {
 impl UnsentBytes {
     /// For HTTP/1.1 connections, which have one request at a time.
     pub(super) const fn uncounted() -> Self {
-        Self { connection: None, bytes: 0, _permit: None }
+        Self {
+            connection: None,
+            bytes: 0,
+            _permit: None,
+        }
     }
 
     /// Sets the number of bytes of the response that are in memory.
     pub(super) fn set(&mut self, bytes: usize) {
-        let Some(ConnectionBacklog(connection)) = &self.connection else { return };
+        let Some(ConnectionBacklog(connection)) = &self.connection else {
+            return;
+        };
         let before = std::mem::replace(&mut self.bytes, bytes);
         for counter in [&connection.bytes, &connection.total.bytes] {
             counter.fetch_add(bytes, Ordering::Relaxed);
@@ -132,7 +156,10 @@ mod tests {
 
     #[tokio::test]
     async fn connection_over_its_unsent_limit_waits_for_its_responses() {
-        let backlog = backlog(Limits { max_connection_unsent_bytes: 100, ..Limits::default() });
+        let backlog = backlog(Limits {
+            max_connection_unsent_bytes: 100,
+            ..Limits::default()
+        });
         let (one, other) = (backlog.connection(), backlog.connection());
         let mut first = one.admit().await;
         first.set(100);
@@ -147,27 +174,43 @@ mod tests {
 
     #[tokio::test]
     async fn global_unsent_limit_blocks_only_connections_with_unsent_bytes() {
-        let backlog = backlog(Limits { max_unsent_bytes: 100, ..Limits::default() });
+        let backlog = backlog(Limits {
+            max_unsent_bytes: 100,
+            ..Limits::default()
+        });
         let (one, other) = (backlog.connection(), backlog.connection());
         let (mut first, mut second) = (one.admit().await, other.admit().await);
         first.set(60);
         second.set(60);
         assert!(one.admit().now_or_never().is_none() && other.admit().now_or_never().is_none());
-        assert!(backlog.connection().admit().now_or_never().is_some(), "the connection has no unsent bytes");
+        assert!(
+            backlog.connection().admit().now_or_never().is_some(),
+            "the connection has no unsent bytes"
+        );
         drop(first);
         assert!(other.admit().now_or_never().is_some());
     }
 
     #[tokio::test]
     async fn unauthenticated_connection_runs_few_concurrent_requests() {
-        let backlog = backlog(Limits { max_h2_unauthenticated_streams: 2, ..Limits::default() });
+        let backlog = backlog(Limits {
+            max_h2_unauthenticated_streams: 2,
+            ..Limits::default()
+        });
         let connection = backlog.connection();
         let open = (connection.admit().await, connection.admit().await);
         assert!(connection.admit().now_or_never().is_none());
         drop(open.0);
-        let third = connection.admit().now_or_never().expect("one request has ended");
-        let (fourth, ()) = tokio::join!(biased; connection.admit(), async { connection.authenticated() });
-        assert!(connection.admit().now_or_never().is_some(), "the connection is authenticated");
+        let third = connection
+            .admit()
+            .now_or_never()
+            .expect("one request has ended");
+        let (fourth, ()) =
+            tokio::join!(biased; connection.admit(), async { connection.authenticated() });
+        assert!(
+            connection.admit().now_or_never().is_some(),
+            "the connection is authenticated"
+        );
         drop((third, fourth, open.1));
     }
 }

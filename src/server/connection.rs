@@ -85,7 +85,11 @@ pub(super) struct OpenSocket {
 impl OpenSocket {
     /// A socket that was just accepted.
     pub(super) fn accepted(stream: TcpStream, permit: &ConnectionPermit) -> Self {
-        Self { stream, read_buf: Bytes::new(), activity: Activity::new(permit.clone()) }
+        Self {
+            stream,
+            read_buf: Bytes::new(),
+            activity: Activity::new(permit.clone()),
+        }
     }
 }
 
@@ -107,7 +111,15 @@ impl RequestHandler {
         self,
         request: hyper::Request<Incoming>,
     ) -> impl Future<Output = Result<hyper::Response<ResponseBody<Body>>, Infallible>> {
-        let Self { mut router, backlog, peer, activity, send_backlog, hijack, permit } = self;
+        let Self {
+            mut router,
+            backlog,
+            peer,
+            activity,
+            send_backlog,
+            hijack,
+            permit,
+        } = self;
         let open = activity.begin(request.version(), !request.body().is_end_stream());
         let hijack_permit = hijack.permit_for(&request);
         let backlog = (request.version() == Version::HTTP_2).then_some(backlog);
@@ -134,7 +146,9 @@ impl RequestHandler {
             }
             send_backlog.start_response();
             let shared = response.extensions().get::<SharedBody>().is_some();
-            Ok(response.map(|body| ResponseBody::new(body, send_backlog, open).count_unsent(unsent, shared)))
+            Ok(response.map(|body| {
+                ResponseBody::new(body, send_backlog, open).count_unsent(unsent, shared)
+            }))
         }
     }
 }
@@ -148,11 +162,23 @@ pub(super) async fn serve_connection(
     peer: SocketAddr,
     permit: ConnectionPermit,
 ) {
-    let ConnectionContext { limits, shutdown, .. } = &*context;
+    let ConnectionContext {
+        limits, shutdown, ..
+    } = &*context;
     set_socket_options(&socket.stream, limits);
-    let OpenSocket { stream, read_buf, activity } = socket;
+    let OpenSocket {
+        stream,
+        read_buf,
+        activity,
+    } = socket;
     let floods = context.flood_log.of_peer(peer);
-    let io = ConnectionIo::new(stream, read_buf, limits.write_stall_timeout, activity.clone(), floods);
+    let io = ConnectionIo::new(
+        stream,
+        read_buf,
+        limits.write_stall_timeout,
+        activity.clone(),
+        floods,
+    );
     let (send_backlog, hijack) = (io.send_backlog(), io.hijack());
     let handler = RequestHandler {
         router: context.router.clone(),
@@ -165,7 +191,11 @@ pub(super) async fn serve_connection(
     };
     let service = service_fn(move |request| handler.clone().handle(request));
     // Boxed separately, because moving a future into another one doubles its size.
-    let mut connection = Box::pin(context.builder.serve_connection_with_upgrades(TokioIo::new(io), service));
+    let mut connection = Box::pin(
+        context
+            .builder
+            .serve_connection_with_upgrades(TokioIo::new(io), service),
+    );
     let (mut ending, mut asked, mut draining) = (false, false, false);
     let (mut last_request, mut next_check) = (None, Instant::now() + limits.header_timeout);
     loop {
@@ -215,14 +245,24 @@ pub(super) async fn serve_connection(
     }
     drop(connection);
     let owner_context = Arc::clone(&context);
-    let owner = |reusable| Box::new(ReturnPath { context: owner_context, peer, permit, reusable }) as Box<_>;
+    let owner = |reusable| {
+        Box::new(ReturnPath {
+            context: owner_context,
+            peer,
+            permit,
+            reusable,
+        }) as Box<_>
+    };
     if let Some(stream) = hijack.take(owner) {
         start_stream(&context, stream);
     }
 }
 
 /// Returns `None` if a stream hijacks the connection.
-async fn ended_or_hijacked<C: Future>(mut connection: Pin<&mut C>, hijack: &Hijack) -> Option<C::Output> {
+async fn ended_or_hijacked<C: Future>(
+    mut connection: Pin<&mut C>,
+    hijack: &Hijack,
+) -> Option<C::Output> {
     poll_fn(|context| match connection.as_mut().poll(context) {
         Poll::Ready(ended) => Poll::Ready(Some(ended)),
         Poll::Pending if hijack.is_pending() => Poll::Ready(None),
@@ -240,8 +280,15 @@ async fn sleep_until_some(time: Option<Instant>) {
 
 /// Moves a stream to a stream worker.
 fn start_stream(context: &ConnectionContext, stream: SocketStream) {
-    let ConnectionContext { limits, stream_workers, shutdown, .. } = context;
-    let buffer = limits.stream_send_buffer_bytes.min(limits.send_buffer_bytes);
+    let ConnectionContext {
+        limits,
+        stream_workers,
+        shutdown,
+        ..
+    } = context;
+    let buffer = limits
+        .stream_send_buffer_bytes
+        .min(limits.send_buffer_bytes);
     if let Err(error) = rustix::net::sockopt::set_socket_send_buffer_size(&stream.socket, buffer) {
         tracing::debug!(%error, "could not set the send buffer size of a socket");
     }
@@ -262,16 +309,27 @@ struct ReturnPath {
 
 impl SocketOwner for ReturnPath {
     fn reclaim(self: Box<Self>, socket: TcpStream, read_buf: Bytes) {
-        let Self { context, peer, permit, reusable } = *self;
+        let Self {
+            context,
+            peer,
+            permit,
+            reusable,
+        } = *self;
         if !reusable {
             return;
         }
         let stream = match register_with(socket, &context.runtime) {
             Ok(stream) => stream,
-            Err(error) => return tracing::debug!(%peer, %error, "could not return a socket to HTTP"),
+            Err(error) => {
+                return tracing::debug!(%peer, %error, "could not return a socket to HTTP");
+            }
         };
         let (runtime, shutdown) = (context.runtime.clone(), context.shutdown.clone());
-        let socket = OpenSocket { stream, read_buf, activity: Activity::after_request(permit.clone()) };
+        let socket = OpenSocket {
+            stream,
+            read_buf,
+            activity: Activity::after_request(permit.clone()),
+        };
         shutdown.spawn_client_on(&runtime, serve_connection(context, socket, peer, permit));
     }
 }
@@ -292,8 +350,10 @@ fn set_socket_options(stream: &TcpStream, limits: &Limits) {
 }
 
 fn builder(limits: &Limits, shutdown: &Shutdown) -> Builder<H2Executor> {
-    let mut builder =
-        Builder::new(H2Executor { shutdown: shutdown.clone(), stall: limits.write_stall_timeout });
+    let mut builder = Builder::new(H2Executor {
+        shutdown: shutdown.clone(),
+        stall: limits.write_stall_timeout,
+    });
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -325,6 +385,7 @@ where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
     fn execute(&self, task: F) {
-        self.shutdown.spawn_client(run_until_stalled(task, self.stall));
+        self.shutdown
+            .spawn_client(run_until_stalled(task, self.stall));
     }
 }

@@ -122,7 +122,11 @@ impl<S: Unpin> ConnectionIo<S> {
     }
 
     fn socket(&mut self) -> Pin<&mut S> {
-        Pin::new(self.socket.as_mut().expect("the socket is present until the drop"))
+        Pin::new(
+            self.socket
+                .as_mut()
+                .expect("the socket is present until the drop"),
+        )
     }
 
     /// Records the result of a write. Arms the timer while the write is pending. Fails when the timer expires.
@@ -147,7 +151,8 @@ impl<S: Unpin> ConnectionIo<S> {
 
 impl<S: Unpin> Drop for ConnectionIo<S> {
     fn drop(&mut self) {
-        self.hijack.release_socket(self.socket.take(), std::mem::take(&mut self.read_buf));
+        self.hijack
+            .release_socket(self.socket.take(), std::mem::take(&mut self.read_buf));
     }
 }
 
@@ -168,7 +173,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for ConnectionIo<S> {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            ReadPermission::Evicted => return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+            ReadPermission::Evicted => {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
         }
         let before = buffer.filled().len();
         let poll = if self.read_buf.is_empty() {

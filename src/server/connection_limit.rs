@@ -152,13 +152,26 @@ struct ConnectionGuard {
 }
 
 impl Connections {
-    pub(super) fn new(limits: &Arc<Limits>, proxies: Vec<Network>, authenticated: ConnectionUse) -> Self {
+    pub(super) fn new(
+        limits: &Arc<Limits>,
+        proxies: Vec<Network>,
+        authenticated: ConnectionUse,
+    ) -> Self {
         let limits = Arc::clone(limits);
-        Self(Arc::new(ConnectionTable { limits, proxies, authenticated, counts: Mutex::default() }))
+        Self(Arc::new(ConnectionTable {
+            limits,
+            proxies,
+            authenticated,
+            counts: Mutex::default(),
+        }))
     }
 
     /// Counts a connection, and evicts an older unauthenticated connection if a limit is reached.
-    pub(super) fn acquire(&self, address: IpAddr, now: Instant) -> Result<ConnectionPermit, AcquireError> {
+    pub(super) fn acquire(
+        &self,
+        address: IpAddr,
+        now: Instant,
+    ) -> Result<ConnectionPermit, AcquireError> {
         let Self(table) = self;
         let is_proxy = table.proxies.iter().any(|proxy| proxy.contains(address));
         let address = (!is_proxy).then(|| client_network(address));
@@ -198,7 +211,10 @@ impl ConnectionPermit {
         if self.is_authenticated() {
             return ReadPermission::Full;
         }
-        guard.table.lock().read_permission(&guard.table.limits, guard.id, now)
+        guard
+            .table
+            .lock()
+            .read_permission(&guard.table.limits, guard.id, now)
     }
 
     /// Records bytes of the client.
@@ -223,7 +239,10 @@ impl ConnectionPermit {
     fn update(&self, change: impl FnOnce(&mut Unauthenticated)) {
         let guard = &*self.0;
         if !self.is_authenticated() {
-            guard.table.lock().update(&guard.table.limits, guard.id, change);
+            guard
+                .table
+                .lock()
+                .update(&guard.table.limits, guard.id, change);
         }
     }
 
@@ -231,7 +250,11 @@ impl ConnectionPermit {
     pub(super) async fn evicted(&self) {
         let eviction = {
             let counts = self.0.table.lock();
-            if self.is_authenticated() { Some(Arc::default()) } else { counts.eviction(self.0.id) }
+            if self.is_authenticated() {
+                Some(Arc::default())
+            } else {
+                counts.eviction(self.0.id)
+            }
         };
         // An evicted connection is not in the table.
         if let Some(eviction) = eviction {
@@ -284,12 +307,17 @@ impl ConnectionTable {
 
 impl Counts {
     fn of_address(&self, address: Option<IpAddr>) -> AddressCounts {
-        address.and_then(|address| self.by_address.get(&address)).copied().unwrap_or_default()
+        address
+            .and_then(|address| self.by_address.get(&address))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// The notification of an unauthenticated connection. `None` if it was evicted.
     fn eviction(&self, id: u64) -> Option<Arc<Notify>> {
-        self.unauthenticated.get(&id).map(|connection| Arc::clone(&connection.eviction))
+        self.unauthenticated
+            .get(&id)
+            .map(|connection| Arc::clone(&connection.eviction))
     }
 
     /// Inserts an unauthenticated connection. Returns its id.
@@ -305,7 +333,9 @@ impl Counts {
         {
             self.evict_one(now, |other| other.address == address)?;
         }
-        if self.open >= limits.max_connections || self.unauthenticated.len() >= max_unauthenticated(limits) {
+        if self.open >= limits.max_connections
+            || self.unauthenticated.len() >= max_unauthenticated(limits)
+        {
             self.evict_one(now, |_| true)?;
         }
         let id = self.next_id;
@@ -317,7 +347,13 @@ impl Counts {
             counts.unauthenticated += 1;
         }
         let eviction = Arc::default();
-        let connection = Unauthenticated { address, eviction, first_read: None, received: 0, requests: 0 };
+        let connection = Unauthenticated {
+            address,
+            eviction,
+            first_read: None,
+            received: 0,
+            requests: 0,
+        };
         self.unauthenticated.insert(id, connection);
         Ok(id)
     }
@@ -328,8 +364,11 @@ impl Counts {
         now: Instant,
         is_candidate: impl Fn(&Unauthenticated) -> bool,
     ) -> Result<(), AcquireError> {
-        let oldest =
-            self.unauthenticated.values().find(|other| is_candidate(other)).ok_or(AcquireError::Full)?;
+        let oldest = self
+            .unauthenticated
+            .values()
+            .find(|other| is_candidate(other))
+            .ok_or(AcquireError::Full)?;
         if !oldest.had_its_grace(now) {
             return Err(AcquireError::Busy);
         }
@@ -338,20 +377,28 @@ impl Counts {
 
     /// Changes the memory of a connection. Evicts the oldest connections with memory while they exceed the limit.
     fn update(&mut self, limits: &Limits, id: u64, change: impl FnOnce(&mut Unauthenticated)) {
-        let Some(connection) = self.unauthenticated.get_mut(&id) else { return };
+        let Some(connection) = self.unauthenticated.get_mut(&id) else {
+            return;
+        };
         let before = connection.request_bytes();
         change(connection);
         self.request_bytes = self.request_bytes + connection.request_bytes() - before;
         while self.request_bytes > limits.max_unauthenticated_request_bytes
-            && self.evict_oldest(|other| other.request_bytes() > 0).is_some()
+            && self
+                .evict_oldest(|other| other.request_bytes() > 0)
+                .is_some()
         {}
     }
 
     fn read_permission(&mut self, limits: &Limits, id: u64, now: Instant) -> ReadPermission {
         let memory = self.request_bytes + self.evicted.bytes;
-        let Some(connection) = self.unauthenticated.get_mut(&id) else { return ReadPermission::Evicted };
+        let Some(connection) = self.unauthenticated.get_mut(&id) else {
+            return ReadPermission::Evicted;
+        };
         connection.first_read.get_or_insert(now);
-        if connection.received > UNDELAYED_BYTES && memory > limits.max_unauthenticated_request_bytes {
+        if connection.received > UNDELAYED_BYTES
+            && memory > limits.max_unauthenticated_request_bytes
+        {
             ReadPermission::AfterEvictions
         } else if connection.received > UNPACED_BYTES {
             ReadPermission::Paced
@@ -361,7 +408,10 @@ impl Counts {
     }
 
     fn evict_oldest(&mut self, is_candidate: impl Fn(&Unauthenticated) -> bool) -> Option<()> {
-        let (id, oldest) = self.unauthenticated.iter().find(|(_, other)| is_candidate(other))?;
+        let (id, oldest) = self
+            .unauthenticated
+            .iter()
+            .find(|(_, other)| is_candidate(other))?;
         let (id, address) = (*id, oldest.address);
         oldest.eviction.notify_one();
         self.evicted.insert(id, oldest.request_bytes());
@@ -371,9 +421,14 @@ impl Counts {
 
     /// Returns false if the connection was evicted.
     fn authenticate(&mut self, id: u64) -> bool {
-        let Some(connection) = self.unauthenticated.remove(&id) else { return false };
+        let Some(connection) = self.unauthenticated.remove(&id) else {
+            return false;
+        };
         self.request_bytes -= connection.request_bytes();
-        if let Some(counts) = connection.address.and_then(|address| self.by_address.get_mut(&address)) {
+        if let Some(counts) = connection
+            .address
+            .and_then(|address| self.by_address.get_mut(&address))
+        {
             counts.unauthenticated -= 1;
         }
         true
@@ -409,21 +464,32 @@ impl Drop for ConnectionGuard {
 
 /// The limit of unauthenticated connections, at most half of all connections.
 fn max_unauthenticated(limits: &Limits) -> usize {
-    limits.max_unauthenticated_connections.min(limits.max_connections / 2).max(1)
+    limits
+        .max_unauthenticated_connections
+        .min(limits.max_connections / 2)
+        .max(1)
 }
 
 /// The limit of unauthenticated connections from one address, at most a quarter of all unauthenticated ones.
 fn max_unauthenticated_per_address(limits: &Limits) -> usize {
-    limits.max_unauthenticated_connections_per_address.min(max_unauthenticated(limits) / 4).max(1)
+    limits
+        .max_unauthenticated_connections_per_address
+        .min(max_unauthenticated(limits) / 4)
+        .max(1)
 }
 
 #[cfg(test)]
 impl ConnectionPermit {
     /// The permit of a connection in a test without limits.
     pub(super) fn unlimited() -> Self {
-        let connections =
-            Connections::new(&Arc::new(Limits::default()), Vec::new(), ConnectionUse::default());
-        connections.acquire(IpAddr::from([127, 0, 0, 1]), Instant::now()).unwrap()
+        let connections = Connections::new(
+            &Arc::new(Limits::default()),
+            Vec::new(),
+            ConnectionUse::default(),
+        );
+        connections
+            .acquire(IpAddr::from([127, 0, 0, 1]), Instant::now())
+            .unwrap()
     }
 }
 

@@ -25,7 +25,10 @@ struct Recent {
 
 impl FloodLog {
     pub(super) fn of_peer(&self, peer: SocketAddr) -> FloodReporter {
-        FloodReporter { log: self.clone(), peer }
+        FloodReporter {
+            log: self.clone(),
+            peer,
+        }
     }
 
     /// The number of floods since the last line, if a line is due.
@@ -69,7 +72,10 @@ mod tests {
     fn one_line_in_an_interval_counts_the_others() {
         let (log, now) = (FloodLog::default(), Instant::now());
         assert_eq!(log.next_line(now), Some(0));
-        assert_eq!((log.next_line(now), log.next_line(now + INTERVAL / 2)), (None, None));
+        assert_eq!(
+            (log.next_line(now), log.next_line(now + INTERVAL / 2)),
+            (None, None)
+        );
         assert_eq!(log.next_line(now + INTERVAL), Some(2));
     }
 }

@@ -46,9 +46,16 @@ pub(super) struct FrameLimiter {
 /// The position in the bytes of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
-    Preface { matched: usize },
-    Head { bytes: [u8; HEAD_BYTES], filled: usize },
-    Payload { left: usize },
+    Preface {
+        matched: usize,
+    },
+    Head {
+        bytes: [u8; HEAD_BYTES],
+        filled: usize,
+    },
+    Payload {
+        left: usize,
+    },
     Http1,
 }
 
@@ -127,12 +134,18 @@ impl FrameLimiter {
                         matched => Position::Preface { matched },
                     }
                 }
-                Position::Head { bytes: mut head, filled } => {
+                Position::Head {
+                    bytes: mut head,
+                    filled,
+                } => {
                     let part = bytes.len().min(HEAD_BYTES - filled);
                     head[filled..filled + part].copy_from_slice(&bytes[..part]);
                     bytes = &bytes[part..];
                     if filled + part < HEAD_BYTES {
-                        Position::Head { bytes: head, filled: filled + part }
+                        Position::Head {
+                            bytes: head,
+                            filled: filled + part,
+                        }
                     } else {
                         let head = FrameHead::parse(head);
                         self.count(head)?;
@@ -155,10 +168,18 @@ impl FrameLimiter {
     }
 
     fn count(&mut self, frame: FrameHead) -> Result<(), Flood> {
-        let FrameHead { length, kind, flags, stream } = frame;
+        let FrameHead {
+            length,
+            kind,
+            flags,
+            stream,
+        } = frame;
         let within_limit = match kind {
             HEADERS => {
-                self.block = HeaderBlock { continuations: 0, bytes: length };
+                self.block = HeaderBlock {
+                    continuations: 0,
+                    bytes: length,
+                };
                 if stream > self.last_stream {
                     self.last_stream = stream;
                     self.control.add(TOKENS_PER_REQUEST);
@@ -168,7 +189,8 @@ impl FrameLimiter {
                 }
             }
             CONTINUATION => {
-                self.block.continuation(length) && (flags & END_HEADERS == 0 || self.control.spend())
+                self.block.continuation(length)
+                    && (flags & END_HEADERS == 0 || self.control.spend())
             }
             RST_STREAM => self.resets.spend(),
             DATA => {
@@ -177,15 +199,26 @@ impl FrameLimiter {
             }
             _ => self.control.spend(),
         };
-        if within_limit { Ok(()) } else { Err(Flood { kind }) }
+        if within_limit {
+            Ok(())
+        } else {
+            Err(Flood { kind })
+        }
     }
 }
 
 impl Position {
-    const START_OF_FRAME: Self = Self::Head { bytes: [0; HEAD_BYTES], filled: 0 };
+    const START_OF_FRAME: Self = Self::Head {
+        bytes: [0; HEAD_BYTES],
+        filled: 0,
+    };
 
     fn payload(left: usize) -> Self {
-        if left == 0 { Self::START_OF_FRAME } else { Self::Payload { left } }
+        if left == 0 {
+            Self::START_OF_FRAME
+        } else {
+            Self::Payload { left }
+        }
     }
 }
 
@@ -204,7 +237,12 @@ impl FrameHead {
         let length = u32::from_be_bytes([0, a, b, c]) as usize;
         // The highest bit is reserved.
         let stream = u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]);
-        Self { length, kind, flags, stream }
+        Self {
+            length,
+            kind,
+            flags,
+            stream,
+        }
     }
 }
 
@@ -219,7 +257,12 @@ struct Tokens {
 
 impl Tokens {
     fn new(burst: u32, per_second: u32) -> Self {
-        Self { left: burst, burst, per_second, refilled_at: Instant::now() }
+        Self {
+            left: burst,
+            burst,
+            per_second,
+            refilled_at: Instant::now(),
+        }
     }
 
     fn add(&mut self, tokens: usize) {
@@ -267,26 +310,45 @@ mod tests {
 
     /// The number of these frames until the limiter rejects one, at most 10,000.
     fn accepted(limiter: &mut FrameLimiter, frame: impl Fn(u32) -> Vec<u8>) -> u32 {
-        (0..10_000).find(|index| limiter.read(&frame(*index)).is_err()).unwrap_or(10_000)
+        (0..10_000)
+            .find(|index| limiter.read(&frame(*index)).is_err())
+            .unwrap_or(10_000)
     }
 
     #[tokio::test(start_paused = true)]
     async fn frames_without_progress_are_limited() {
-        for (kind, payload) in
-            [(2, 5), (4, 0), (4, 6), (6, 8), (7, 8), (8, 4), (0xbe, 3), (DATA, 0), (DATA, 1)]
-        {
+        for (kind, payload) in [
+            (2, 5),
+            (4, 0),
+            (4, 6),
+            (6, 8),
+            (7, 8),
+            (8, 4),
+            (0xbe, 3),
+            (DATA, 0),
+            (DATA, 1),
+        ] {
             let frames = accepted(&mut http2(), |_| frame(kind, 0, 1, payload));
             assert_eq!(frames, CONTROL_BURST, "{kind} with {payload} bytes");
         }
         let headers = accepted(&mut http2(), |_| frame(HEADERS, END_HEADERS, 1, 20));
-        assert_eq!(headers, CONTROL_BURST + 1, "only the first frame opens a request");
+        assert_eq!(
+            headers,
+            CONTROL_BURST + 1,
+            "only the first frame opens a request"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn requests_do_not_pay_for_resets() {
         let mut limiter = http2();
-        let pair =
-            |index| [frame(HEADERS, 5, index * 2 + 1, 20), frame(RST_STREAM, 0, index * 2 + 1, 4)].concat();
+        let pair = |index| {
+            [
+                frame(HEADERS, 5, index * 2 + 1, 20),
+                frame(RST_STREAM, 0, index * 2 + 1, 4),
+            ]
+            .concat()
+        };
         assert_eq!(accepted(&mut limiter, pair), RESET_BURST);
         assert_eq!(Flood { kind: RST_STREAM }.to_string(), "RST_STREAM");
     }
@@ -295,14 +357,25 @@ mod tests {
     async fn header_block_is_limited_in_frames_and_bytes() {
         let mut limiter = http2();
         limiter.read(&frame(HEADERS, 0, 1, 10)).unwrap();
-        assert_eq!(accepted(&mut limiter, |_| frame(CONTINUATION, 0, 1, 0)), MAX_CONTINUATION_FRAMES);
+        assert_eq!(
+            accepted(&mut limiter, |_| frame(CONTINUATION, 0, 1, 0)),
+            MAX_CONTINUATION_FRAMES
+        );
         let mut limiter = http2();
         limiter.read(&frame(HEADERS, 0, 1, 10)).unwrap();
-        assert_eq!(accepted(&mut limiter, |_| frame(CONTINUATION, 0, 1, 40_000)), 3);
+        assert_eq!(
+            accepted(&mut limiter, |_| frame(CONTINUATION, 0, 1, 40_000)),
+            3
+        );
         // Each complete block starts again.
         let mut limiter = http2();
-        let block =
-            |index| [frame(HEADERS, 0, index * 2 + 1, 10), frame(CONTINUATION, END_HEADERS, 1, 10)].concat();
+        let block = |index| {
+            [
+                frame(HEADERS, 0, index * 2 + 1, 10),
+                frame(CONTINUATION, END_HEADERS, 1, 10),
+            ]
+            .concat()
+        };
         assert_eq!(accepted(&mut limiter, block), 10_000);
     }
 
@@ -316,11 +389,19 @@ mod tests {
         limiter.read(&frame(HEADERS, 5, 1, 20)).unwrap();
         assert_eq!(accepted(&mut limiter, ping), 2);
         limiter.read(&frame(DATA, 0, 1, 1280)).unwrap();
-        assert_eq!(accepted(&mut limiter, ping), 9, "the frame itself costs a token");
+        assert_eq!(
+            accepted(&mut limiter, ping),
+            9,
+            "the frame itself costs a token"
+        );
         limiter.written(320);
         assert_eq!(accepted(&mut limiter, ping), 10);
         tokio::time::advance(Duration::from_hours(1)).await;
-        assert_eq!(accepted(&mut limiter, ping), CONTROL_BURST, "the bucket has a limit");
+        assert_eq!(
+            accepted(&mut limiter, ping),
+            CONTROL_BURST,
+            "the bucket has a limit"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -328,7 +409,9 @@ mod tests {
         let mut limiter = http2();
         for _ in 0..10_000 {
             limiter.written(120);
-            limiter.read(&[frame(8, 0, 0, 4), frame(8, 0, 1, 4)].concat()).unwrap();
+            limiter
+                .read(&[frame(8, 0, 0, 4), frame(8, 0, 1, 4)].concat())
+                .unwrap();
         }
     }
 
@@ -345,13 +428,21 @@ mod tests {
             for part in bytes.chunks(size) {
                 limiter.read(part).unwrap();
             }
-            assert_eq!((limiter.position, limiter.last_stream), (Position::START_OF_FRAME, 39), "{size}");
+            assert_eq!(
+                (limiter.position, limiter.last_stream),
+                (Position::START_OF_FRAME, 39),
+                "{size}"
+            );
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn http_1_is_ignored() {
-        for head in ["GET / HTTP/1.1\r\n\r\n", "PRI * HTTP/1.1\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\r"] {
+        for head in [
+            "GET / HTTP/1.1\r\n\r\n",
+            "PRI * HTTP/1.1\r\n\r\n",
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\r",
+        ] {
             let mut limiter = FrameLimiter::new();
             limiter.read(head.as_bytes()).unwrap();
             assert_eq!(accepted(&mut limiter, |_| frame(6, 0, 0, 8)), 10_000);

@@ -116,8 +116,13 @@ pub(super) struct HijackPermit {
 
 /// Whether the client asks to close the connection after this request.
 fn requests_close(headers: &HeaderMap) -> bool {
-    let options = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    options.flat_map(|value| value.split(',')).any(|option| option.trim().eq_ignore_ascii_case("close"))
+    let options = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    options
+        .flat_map(|value| value.split(','))
+        .any(|option| option.trim().eq_ignore_ascii_case("close"))
 }
 
 impl<S> Clone for Hijack<S> {
@@ -181,10 +186,16 @@ impl Hijack {
         HijackPermit { reusable }: HijackPermit,
     ) -> bool {
         let streaming = response.extensions_mut().remove::<StreamingBody>();
-        let Some(mut stream) = streaming.and_then(|body| body.take()) else { return false };
+        let Some(mut stream) = streaming.and_then(|body| body.take()) else {
+            return false;
+        };
         stream.set_request_id(response.headers().get(REQUEST_ID));
         let head = encode_head(response, stream.now());
-        self.lock().pending = Some(PendingStream { stream, head, reusable });
+        self.lock().pending = Some(PendingStream {
+            stream,
+            head,
+            reusable,
+        });
         true
     }
 
@@ -194,12 +205,27 @@ impl Hijack {
 
     /// The stream that hijacked the connection, and its socket, after the connection was dropped. `owner`
     /// creates the owner of the socket, and receives whether the socket can serve another request.
-    pub(super) fn take(self, owner: impl FnOnce(bool) -> Box<dyn SocketOwner>) -> Option<SocketStream> {
+    pub(super) fn take(
+        self,
+        owner: impl FnOnce(bool) -> Box<dyn SocketOwner>,
+    ) -> Option<SocketStream> {
         let mut handoff = self.lock();
-        let (socket, PendingStream { stream, head, reusable }) =
-            handoff.socket.take().zip(handoff.pending.take())?;
+        let (
+            socket,
+            PendingStream {
+                stream,
+                head,
+                reusable,
+            },
+        ) = handoff.socket.take().zip(handoff.pending.take())?;
         let read_buf = std::mem::take(&mut handoff.read_buf);
-        Some(SocketStream { stream, head, socket, read_buf, owner: owner(reusable && !handoff.sent_more) })
+        Some(SocketStream {
+            stream,
+            head,
+            socket,
+            read_buf,
+            owner: owner(reusable && !handoff.sent_more),
+        })
     }
 }
 
@@ -209,8 +235,14 @@ fn encode_head(response: &mut Response, now: Timestamp) -> Bytes {
     let status = response.status();
     let headers = response.headers_mut();
     headers.remove(header::CONNECTION);
-    headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    headers.insert(header::DATE, HeaderValue::try_from(now.http_date()).expect("a date is plain ASCII"));
+    headers.insert(
+        header::TRANSFER_ENCODING,
+        HeaderValue::from_static("chunked"),
+    );
+    headers.insert(
+        header::DATE,
+        HeaderValue::try_from(now.http_date()).expect("a date is plain ASCII"),
+    );
     let mut head = BytesMut::with_capacity(1024);
     let reason = status.canonical_reason().unwrap_or_default();
     head.put_slice(format!("HTTP/1.1 {} {reason}\r\n", status.as_str()).as_bytes());
@@ -248,7 +280,11 @@ mod tests {
     #[test]
     fn head_is_single_only_without_bytes_after_it() {
         let head = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
-        assert!(is_single(head) && is_single(&head.replace("\r\n", "\n")) && is_single(&format!("x{head}")));
+        assert!(
+            is_single(head)
+                && is_single(&head.replace("\r\n", "\n"))
+                && is_single(&format!("x{head}"))
+        );
         for more in ["G", "\n", "\r\n", head, "GET / HTTP/1.1\n\n", "x\n\n"] {
             assert!(!is_single(&format!("{head}{more}")), "{more:?}");
         }
@@ -273,6 +309,9 @@ mod tests {
         heads.read(head);
         heads.read(head);
         heads.response_flushed();
-        assert!(!heads.is_single_head(), "hyper parses the second head from its buffer");
+        assert!(
+            !heads.is_single_head(),
+            "hyper parses the second head from its buffer"
+        );
     }
 }

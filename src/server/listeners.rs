@@ -21,12 +21,19 @@ const START_BACKLOG: i32 = 128;
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     #[error("could not bind {address}")]
-    Configured { address: SocketAddr, source: io::Error },
+    Configured {
+        address: SocketAddr,
+        source: io::Error,
+    },
     #[error(
         "could not bind {address}, which clients of localhost can reach instead of {configured}: stop the program that \
          uses it, or listen on another port"
     )]
-    Counterpart { address: SocketAddr, configured: SocketAddr, source: io::Error },
+    Counterpart {
+        address: SocketAddr,
+        configured: SocketAddr,
+        source: io::Error,
+    },
 }
 
 impl BindError {
@@ -48,11 +55,16 @@ pub struct BoundListeners {
 impl BoundListeners {
     /// Binds the address and its counterpart. With port 0 the kernel selects one port for both.
     pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
-        let mut attempts = if address.port() == 0 { PORT_ATTEMPTS } else { 1 };
+        let mut attempts = if address.port() == 0 {
+            PORT_ATTEMPTS
+        } else {
+            1
+        };
         loop {
             attempts -= 1;
             match Self::bind_both(address) {
-                Err(error @ BindError::Counterpart { .. }) if error.is_in_use() && attempts > 0 => {}
+                Err(error @ BindError::Counterpart { .. }) if error.is_in_use() && attempts > 0 => {
+                }
                 bound => return bound,
             }
         }
@@ -64,14 +76,27 @@ impl BoundListeners {
         let bound = configured.local_addr().map_err(failed)?;
         let serves_both = bound.is_ipv6() && !sockopt::ipv6_v6only(&configured).unwrap_or(true);
         let Some(ip) = counterpart_of(bound.ip(), serves_both) else {
-            return Ok(Self { configured, counterpart: None });
+            return Ok(Self {
+                configured,
+                counterpart: None,
+            });
         };
         let address = SocketAddr::new(ip, bound.port());
         match bind_one_version(address) {
-            Ok(counterpart) => Ok(Self { configured, counterpart: Some(counterpart) }),
+            Ok(counterpart) => Ok(Self {
+                configured,
+                counterpart: Some(counterpart),
+            }),
             // The machine lacks this IP version, so no other program can bind the address either.
-            Err(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT) => Ok(Self { configured, counterpart: None }),
-            Err(errno) => Err(BindError::Counterpart { address, configured: bound, source: errno.into() }),
+            Err(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT) => Ok(Self {
+                configured,
+                counterpart: None,
+            }),
+            Err(errno) => Err(BindError::Counterpart {
+                address,
+                configured: bound,
+                source: errno.into(),
+            }),
         }
     }
 
@@ -83,7 +108,8 @@ impl BoundListeners {
     /// Copies of the sockets, which keep the port bound.
     pub fn copies(&self) -> io::Result<Vec<OwnedFd>> {
         let all = std::iter::once(&self.configured).chain(&self.counterpart);
-        all.map(|listener| Ok(listener.try_clone()?.into())).collect()
+        all.map(|listener| Ok(listener.try_clone()?.into()))
+            .collect()
     }
 
     /// Registers the sockets with the runtime.
@@ -112,7 +138,11 @@ fn counterpart_of(ip: IpAddr, serves_both: bool) -> Option<IpAddr> {
 
 /// Binds an address without the other IP version.
 fn bind_one_version(address: SocketAddr) -> rustix::io::Result<TcpListener> {
-    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let family = if address.is_ipv6() {
+        AddressFamily::INET6
+    } else {
+        AddressFamily::INET
+    };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, true)?;
@@ -133,7 +163,9 @@ pub struct Listeners {
 impl Listeners {
     /// The next connection. Cancel safe.
     pub(super) async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let Some(counterpart) = &self.counterpart else { return self.configured.accept().await };
+        let Some(counterpart) = &self.counterpart else {
+            return self.configured.accept().await;
+        };
         loop {
             tokio::select! {
                 accepted = self.configured.accept() => return accepted,
@@ -173,7 +205,10 @@ mod tests {
         let port = bound.local_addr().unwrap().port();
         for address in [format!("[::1]:{port}"), format!("[::]:{port}")] {
             let error = TcpListener::bind(&address).unwrap_err();
-            assert!(matches!(error.kind(), io::ErrorKind::AddrInUse), "{address}: {error}");
+            assert!(
+                matches!(error.kind(), io::ErrorKind::AddrInUse),
+                "{address}: {error}"
+            );
         }
         assert_eq!(bound.copies().unwrap().len(), 2);
     }
@@ -181,11 +216,17 @@ mod tests {
     #[test]
     fn counterpart_in_use_is_an_error_that_names_it() {
         let occupied = TcpListener::bind("[::1]:0").unwrap();
-        let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), occupied.local_addr().unwrap().port());
+        let address = SocketAddr::new(
+            Ipv4Addr::LOCALHOST.into(),
+            occupied.local_addr().unwrap().port(),
+        );
         let error = BoundListeners::bind(address).unwrap_err();
         assert!(error.is_in_use());
         let text = error.to_string();
-        assert!(text.contains(&format!("could not bind [::1]:{},", address.port())), "{text}");
+        assert!(
+            text.contains(&format!("could not bind [::1]:{},", address.port())),
+            "{text}"
+        );
     }
 
     #[test]
@@ -193,7 +234,11 @@ mod tests {
         let bound = BoundListeners::bind("0.0.0.0:0".parse().unwrap()).unwrap();
         let port = bound.local_addr().unwrap().port();
         assert!(TcpListener::bind(format!("[::1]:{port}")).is_err());
-        for (peer, served) in [("[::1]:1", true), ("[2001:db8::1]:1", false), ("[fe80::1]:1", false)] {
+        for (peer, served) in [
+            ("[::1]:1", true),
+            ("[2001:db8::1]:1", false),
+            ("[fe80::1]:1", false),
+        ] {
             assert_eq!(serves(peer.parse().unwrap()), served, "{peer}");
         }
     }
@@ -202,6 +247,9 @@ mod tests {
     fn other_addresses_have_no_counterpart() {
         assert_eq!(counterpart_of("127.0.0.2".parse().unwrap(), false), None);
         assert_eq!(counterpart_of("::".parse().unwrap(), true), None);
-        assert_eq!(counterpart_of("::".parse().unwrap(), false), Some(Ipv4Addr::UNSPECIFIED.into()));
+        assert_eq!(
+            counterpart_of("::".parse().unwrap(), false),
+            Some(Ipv4Addr::UNSPECIFIED.into())
+        );
     }
 }

@@ -59,11 +59,19 @@ impl RequestContext {
     /// Authenticates a request and counts it against the rate limit of its principal. An admitted request has
     /// its [`Admission`](crate::auth::Admission) as an extension. Returns the response of a preflight request.
     pub(crate) fn admit(&self, parts: &mut Parts) -> Result<Option<Response>, AdmitError> {
-        let Peer(peer) = *parts.extensions.get().expect("a connection sets the peer of its requests");
-        let admission = self.policy.admit(parts, peer).map_err(AdmitError::Rejected)?;
+        let Peer(peer) = *parts
+            .extensions
+            .get()
+            .expect("a connection sets the peer of its requests");
+        let admission = self
+            .policy
+            .admit(parts, peer)
+            .map_err(AdmitError::Rejected)?;
         if let Some(principal) = admission.principal() {
             mark_authenticated(parts);
-            self.rates.check_request(principal).map_err(AdmitError::RateLimited)?;
+            self.rates
+                .check_request(principal)
+                .map_err(AdmitError::RateLimited)?;
         }
         if admission.preflight {
             return Ok(Some(cors::preflight()));
@@ -92,7 +100,9 @@ pub(crate) async fn finish_response(
     let id = request_id(request.headers()).unwrap_or_else(|| new_request_id(&context.ids));
     // Every log line of the request has the same id as the problem document of the client.
     let span = tracing::error_span!("request", id = id.as_str());
-    run_and_finish(&context, id, request, next).instrument(span).await
+    run_and_finish(&context, id, request, next)
+        .instrument(span)
+        .await
 }
 
 async fn run_and_finish(
@@ -104,13 +114,23 @@ async fn run_and_finish(
     let http1 = request.version() < Version::HTTP_2;
     // Error responses need the CORS headers too. Without them, a page sees a network error instead of the
     // problem.
-    let origin = context.policy.allowed_cross_origin(request.headers()).map(str::to_owned);
+    let origin = context
+        .policy
+        .allowed_cross_origin(request.headers())
+        .map(str::to_owned);
     let requires_tls = request
         .extensions()
         .get::<Peer>()
-        .is_some_and(|Peer(peer)| context.policy.requires_tls(request.uri(), request.headers(), peer.ip()));
+        .is_some_and(|Peer(peer)| {
+            context
+                .policy
+                .requires_tls(request.uri(), request.headers(), peer.ip())
+        });
     let public_path = request.extensions().get::<Peer>().and_then(|Peer(peer)| {
-        context.policy.public_path(request.uri(), request.headers(), peer.ip()).cloned()
+        context
+            .policy
+            .public_path(request.uri(), request.headers(), peer.ip())
+            .cloned()
     });
     if let Some(path) = &public_path {
         request.extensions_mut().insert(path.clone());
@@ -144,8 +164,11 @@ async fn run_and_finish(
 
 /// Puts a path in `Location` below the path of the public URL.
 fn complete_location(headers: &mut HeaderMap, public: &PublicPath) {
-    let location = headers.get(header::LOCATION).and_then(|location| location.to_str().ok());
-    let location = location.filter(|location| location.starts_with('/') && !location.starts_with("//"));
+    let location = headers
+        .get(header::LOCATION)
+        .and_then(|location| location.to_str().ok());
+    let location =
+        location.filter(|location| location.starts_with('/') && !location.starts_with("//"));
     if let Some(Ok(location)) = location.map(|path| HeaderValue::try_from(public.join(path))) {
         headers.insert(header::LOCATION, location);
     }
@@ -155,7 +178,8 @@ fn complete_location(headers: &mut HeaderMap, public: &PublicPath) {
 fn request_id(headers: &HeaderMap) -> Option<RequestId> {
     let id = headers.get(REQUEST_ID)?;
     let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    ((1..=128).contains(&id.len()) && id.as_bytes().iter().all(plain)).then(|| RequestId(id.clone()))
+    ((1..=128).contains(&id.len()) && id.as_bytes().iter().all(plain))
+        .then(|| RequestId(id.clone()))
 }
 
 fn new_request_id(ids: &Ids) -> RequestId {
@@ -166,14 +190,25 @@ fn new_request_id(ids: &Ids) -> RequestId {
 fn set_default_headers(headers: &mut HeaderMap) {
     const DEFAULTS: [(HeaderName, &str); 7] = [
         (header::CACHE_CONTROL, "no-store"),
-        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; frame-ancestors 'none'",
+        ),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
     ];
     for (name, value) in DEFAULTS {
-        headers.entry(name).or_insert(HeaderValue::from_static(value));
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
     }
 }

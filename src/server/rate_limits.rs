@@ -34,21 +34,34 @@ struct Bucket {
 impl Bucket {
     fn new(per_minute: u32) -> Self {
         let quota = Quota::per_minute(NonZeroU32::new(per_minute).unwrap_or(NonZeroU32::MIN));
-        Self { per_minute, limiter: RateLimiter::direct(quota) }
+        Self {
+            per_minute,
+            limiter: RateLimiter::direct(quota),
+        }
     }
 }
 
 impl RateLimit {
     fn new(limit: PrincipalLimit) -> Self {
-        Self { limit, buckets: Mutex::default(), clock: DefaultClock::default() }
+        Self {
+            limit,
+            buckets: Mutex::default(),
+            clock: DefaultClock::default(),
+        }
     }
 
     /// Acquires a token of the principal. A changed limit starts with a full bucket.
-    fn acquire(&self, limits: &PrincipalLimits, principal: &Principal) -> Result<(), LimitExceeded> {
+    fn acquire(
+        &self,
+        limits: &PrincipalLimits,
+        principal: &Principal,
+    ) -> Result<(), LimitExceeded> {
         let limits = limits.effective(principal);
         let per_minute = limits.get(self.limit);
         let mut buckets = lock_or_abort(self.buckets.lock());
-        let bucket = buckets.entry(principal.key()).or_insert_with(|| Bucket::new(per_minute));
+        let bucket = buckets
+            .entry(principal.key())
+            .or_insert_with(|| Bucket::new(per_minute));
         if bucket.per_minute != per_minute {
             *bucket = Bucket::new(per_minute);
         }
@@ -63,9 +76,15 @@ impl RateLimit {
 
 impl RateLimits {
     pub(crate) fn new(limits: PrincipalLimits) -> Self {
-        let (requests, prompts) =
-            (RateLimit::new(PrincipalLimit::Requests), RateLimit::new(PrincipalLimit::Prompts));
-        Self { limits, requests, prompts }
+        let (requests, prompts) = (
+            RateLimit::new(PrincipalLimit::Requests),
+            RateLimit::new(PrincipalLimit::Prompts),
+        );
+        Self {
+            limits,
+            requests,
+            prompts,
+        }
     }
 
     pub(crate) fn check_request(&self, principal: &Principal) -> Result<(), LimitExceeded> {
@@ -93,15 +112,24 @@ mod tests {
 
     #[test]
     fn each_principal_has_its_own_bucket_with_its_limit() {
-        let limits = PrincipalLimits::new(&Limits { max_prompts_per_minute: 2, ..Limits::default() });
+        let limits = PrincipalLimits::new(&Limits {
+            max_prompts_per_minute: 2,
+            ..Limits::default()
+        });
         let rates = RateLimits::new(limits.clone());
         assert!(rates.check_prompt(&principal("a")).is_ok());
         assert!(rates.check_prompt(&principal("a")).is_ok());
         let exceeded = rates.check_prompt(&principal("a")).unwrap_err();
-        assert!((1..=30).contains(&exceeded.retry_after_seconds()), "{exceeded:?}");
+        assert!(
+            (1..=30).contains(&exceeded.retry_after_seconds()),
+            "{exceeded:?}"
+        );
         assert!(rates.check_prompt(&principal("b")).is_ok());
         assert!(rates.check_request(&principal("a")).is_ok());
-        limits.set_defaults(&Limits { max_prompts_per_minute: 3, ..Limits::default() });
+        limits.set_defaults(&Limits {
+            max_prompts_per_minute: 3,
+            ..Limits::default()
+        });
         assert!(rates.check_prompt(&principal("a")).is_ok());
     }
 }

@@ -103,7 +103,8 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseBody<B> {
         let size = self.body.size_hint().exact();
         (self.unsent, self.chunked) = (unsent, size.is_none() && !shared);
         if !shared {
-            self.unsent.set(size.map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX)));
+            self.unsent
+                .set(size.map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX)));
         }
         self
     }
@@ -118,7 +119,8 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseBody<B> {
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         if let Some(Ok(frame)) = &frame {
-            self.send_backlog.add(frame.data_ref().map_or(0, Bytes::len));
+            self.send_backlog
+                .add(frame.data_ref().map_or(0, Bytes::len));
         }
         Poll::Ready(frame)
     }
@@ -132,7 +134,14 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ResponseBody<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let Self { body, stall_clock: Some(progress), remainder: rest, unsent, chunked, .. } = &mut *self
+        let Self {
+            body,
+            stall_clock: Some(progress),
+            remainder: rest,
+            unsent,
+            chunked,
+            ..
+        } = &mut *self
         else {
             return self.poll_whole_chunk(context);
         };
@@ -141,7 +150,10 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ResponseBody<B> {
             if *chunked {
                 unsent.set(0);
             }
-            match ready!(Pin::new(body).poll_frame(context)).transpose()?.map(Frame::into_data) {
+            match ready!(Pin::new(body).poll_frame(context))
+                .transpose()?
+                .map(Frame::into_data)
+            {
                 Some(Ok(data)) => {
                     if *chunked {
                         unsent.set(data.len());
@@ -153,7 +165,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ResponseBody<B> {
             }
         }
         progress.set_waiting_since(Some(Instant::now()));
-        Poll::Ready(Some(Ok(Frame::data(rest.split_to(rest.len().min(MAX_FRAME_BYTES))))))
+        Poll::Ready(Some(Ok(Frame::data(
+            rest.split_to(rest.len().min(MAX_FRAME_BYTES)),
+        ))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -199,8 +213,12 @@ mod tests {
             for _ in 0..3 {
                 sleep(STALL.mul_f32(0.9)).await;
                 assert!(!body.is_end_stream());
-                received.extend_from_slice(&body.frame().await.unwrap().unwrap().into_data().unwrap());
-                assert_eq!(body.size_hint().exact(), Some((whole.len() - received.len()) as u64));
+                received
+                    .extend_from_slice(&body.frame().await.unwrap().unwrap().into_data().unwrap());
+                assert_eq!(
+                    body.size_hint().exact(),
+                    Some((whole.len() - received.len()) as u64)
+                );
             }
             assert_eq!(activity.request_deadline(&Limits::default(), false), None);
             std::future::pending::<()>().await;
@@ -213,7 +231,12 @@ mod tests {
             began.elapsed()
         );
         assert_eq!(received, whole);
-        assert!(activity.request_deadline(&Limits::default(), false).is_some(), "the request has ended");
+        assert!(
+            activity
+                .request_deadline(&Limits::default(), false)
+                .is_some(),
+            "the request has ended"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -221,13 +244,19 @@ mod tests {
         let activity = Activity::new(ConnectionPermit::unlimited());
         let stream = async {
             sleep(STALL * 10).await;
-            let body = http_body_util::StreamBody::new(tokio_stream::pending::<Result<Frame<Bytes>, ()>>());
+            let body = http_body_util::StreamBody::new(tokio_stream::pending::<
+                Result<Frame<Bytes>, ()>,
+            >());
             let mut body = ResponseBody::new(
                 body,
                 SendBacklog::default(),
                 activity.begin(http::Version::HTTP_11, false),
             );
-            assert!(tokio::time::timeout(STALL * 10, body.frame()).await.is_err());
+            assert!(
+                tokio::time::timeout(STALL * 10, body.frame())
+                    .await
+                    .is_err()
+            );
         };
         let began = Instant::now();
         run_until_stalled(stream, STALL).await;
@@ -242,6 +271,9 @@ mod tests {
             SendBacklog::default(),
             Activity::new(ConnectionPermit::unlimited()).begin(http::Version::HTTP_11, false),
         );
-        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), whole);
+        assert_eq!(
+            body.frame().await.unwrap().unwrap().into_data().unwrap(),
+            whole
+        );
     }
 }

@@ -48,7 +48,10 @@ struct Waiting<S> {
 impl<S> WaitingSockets<S> {
     /// At most `max` sockets wait.
     pub(super) fn new(max: usize) -> Self {
-        Self { sockets: VecDeque::new(), max }
+        Self {
+            sockets: VecDeque::new(),
+            max,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -65,7 +68,11 @@ impl<S> WaitingSockets<S> {
         if self.sockets.len() >= self.max {
             self.sockets.pop_front();
         }
-        self.sockets.push_back(Waiting { socket, peer, since: now });
+        self.sockets.push_back(Waiting {
+            socket,
+            peer,
+            since: now,
+        });
     }
 
     /// Serves the sockets for which there is a place now. Closes those that waited too long, and those that can
@@ -79,8 +86,11 @@ impl<S> WaitingSockets<S> {
         let mut busy = HashSet::new();
         for waiting in std::mem::take(&mut self.sockets).into_iter().rev() {
             let network = client_network(waiting.peer.ip());
-            let permit =
-                if busy.contains(&network) { Err(AcquireError::Busy) } else { acquire(waiting.peer.ip()) };
+            let permit = if busy.contains(&network) {
+                Err(AcquireError::Busy)
+            } else {
+                acquire(waiting.peer.ip())
+            };
             match permit {
                 Ok(permit) => serve(waiting.socket, waiting.peer, permit),
                 Err(AcquireError::Busy) => {
@@ -119,7 +129,11 @@ mod tests {
             let acquire = |address| {
                 let is_busy = address == peer(1).ip() && left.get() == 0;
                 left.set((left.get() - 1).max(0));
-                if is_busy { Err(AcquireError::Busy) } else { Ok(()) }
+                if is_busy {
+                    Err(AcquireError::Busy)
+                } else {
+                    Ok(())
+                }
             };
             waiting.admit(now, acquire, |socket, _, ()| served.push(socket));
             served
@@ -137,7 +151,14 @@ mod tests {
         waiting.push("new", peer(2), start + INTERVAL);
         let never = |_, _, ()| unreachable!("there is no place");
         waiting.admit(start + MAX_WAIT, |_| Err(AcquireError::Busy), never);
-        assert_eq!(waiting.sockets.iter().map(|one| one.socket).collect::<Vec<_>>(), ["new"]);
+        assert_eq!(
+            waiting
+                .sockets
+                .iter()
+                .map(|one| one.socket)
+                .collect::<Vec<_>>(),
+            ["new"]
+        );
         waiting.admit(start + MAX_WAIT, |_| Err(AcquireError::Full), never);
         assert!(waiting.is_empty());
     }
@@ -160,6 +181,9 @@ mod tests {
         assert!(!waiting.delays_accepts(now), "there is room for one");
         waiting.push(MAX, peer(1), now + INTERVAL);
         assert!(waiting.delays_accepts(now + MAX_ACCEPT_DELAY - INTERVAL));
-        assert!(!waiting.delays_accepts(now + MAX_ACCEPT_DELAY), "the oldest socket is replaced");
+        assert!(
+            !waiting.delays_accepts(now + MAX_ACCEPT_DELAY),
+            "the oldest socket is replaced"
+        );
     }
 }

@@ -115,7 +115,10 @@ impl Baselines {
                 slot
             })
         };
-        Turn { arrived, slot: slot.lock_owned().await }
+        Turn {
+            arrived,
+            slot: slot.lock_owned().await,
+        }
     }
 
     /// Waits until few other walks run.
@@ -134,18 +137,32 @@ impl Baselines {
         let folder = self.folder(id);
         if !self.is_ready(id) {
             if !has_baseline(&folder) {
-                let left = MAX_TOTAL_BYTES.saturating_sub(self.0.total_bytes.load(Ordering::Relaxed));
+                let left =
+                    MAX_TOTAL_BYTES.saturating_sub(self.0.total_bytes.load(Ordering::Relaxed));
                 let mut bounds = ChangeBounds::default();
-                bounds.max_new_bytes = bounds.max_new_bytes.min(if store_contents { left } else { 0 });
+                bounds.max_new_bytes =
+                    bounds
+                        .max_new_bytes
+                        .min(if store_contents { left } else { 0 });
                 let previous = self.newest(&key).map(|previous| self.folder(previous));
-                let capture = Capture { folder: &folder, pack, previous: previous.as_deref(), since };
+                let capture = Capture {
+                    folder: &folder,
+                    pack,
+                    previous: previous.as_deref(),
+                    since,
+                };
                 let added = take_baseline(&workspace, capture, &bounds)?;
                 self.count(added);
             }
             self.set_newest(key, id);
             self.set_ready(id);
         }
-        Ok(OpenBaseline { workspace, folder, turn, _permit: permit })
+        Ok(OpenBaseline {
+            workspace,
+            folder,
+            turn,
+            _permit: permit,
+        })
     }
 
     fn newest(&self, key: &FolderKey) -> Option<SessionId> {
@@ -207,7 +224,12 @@ impl OpenBaseline {
 
     /// The texts of a changed file.
     pub fn text(self, path: &str) -> Result<ChangedText, FileError> {
-        text_of(&self.workspace, &self.folder, path, &ChangeBounds::default())
+        text_of(
+            &self.workspace,
+            &self.folder,
+            path,
+            &ChangeBounds::default(),
+        )
     }
 
     /// Returns a file to its state at the start. Returns its entity tag, if it exists afterwards.

@@ -14,14 +14,22 @@ const MAX_BYTES: usize = 256 << 10;
 const MAX_SERVERS: usize = 64;
 
 /// The servers that the client defines. Fails if its key may not bring servers. Names of configured servers are skipped.
-pub(super) fn parse(by: &Principal, servers: &[McpServer]) -> Result<Vec<acp::McpServer>, InputError> {
+pub(super) fn parse(
+    by: &Principal,
+    servers: &[McpServer],
+) -> Result<Vec<acp::McpServer>, InputError> {
     if servers.len() > MAX_SERVERS {
-        return Err(InputError::invalid("/mcpServers", "at most 64 MCP servers are permitted"));
+        return Err(InputError::invalid(
+            "/mcpServers",
+            "at most 64 MCP servers are permitted",
+        ));
     }
     let mut bytes = 0;
     let mut brought: Vec<acp::McpServer> = Vec::new();
     for (at, server) in servers.iter().enumerate() {
-        let McpServer::Inline(raw) = server else { continue };
+        let McpServer::Inline(raw) = server else {
+            continue;
+        };
         if !by.scopes.contains(Scope::Mcp) {
             let detail = "clients cannot define MCP servers: name one of the configuration ([mcp.<name>]), or use a key with the scope mcp";
             return Err(InputError::Forbidden(detail.to_owned()));
@@ -32,8 +40,10 @@ pub(super) fn parse(by: &Principal, servers: &[McpServer]) -> Result<Vec<acp::Mc
             return Err(invalid("the MCP servers have more than 256 KiB"));
         }
         let server = acp::McpServer::parse_client(raw).map_err(invalid)?;
-        let is_named = |other: &McpServer| matches!(other, McpServer::Name(name) if *name == *server.name());
-        if brought.iter().any(|other| other.name() == server.name()) || servers.iter().any(is_named) {
+        let is_named =
+            |other: &McpServer| matches!(other, McpServer::Name(name) if *name == *server.name());
+        if brought.iter().any(|other| other.name() == server.name()) || servers.iter().any(is_named)
+        {
             return Err(invalid("another MCP server of the session has this name"));
         }
         brought.push(server);

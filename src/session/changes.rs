@@ -21,16 +21,28 @@ const PROMPT_WAIT: Duration = Duration::from_secs(10);
 
 impl Context {
     /// Opens the baseline of a session with its working folder. Takes the baseline if the session has none.
-    pub(super) async fn open_baseline(&self, id: SessionId) -> Result<OpenBaseline, WorkspaceError> {
+    pub(super) async fn open_baseline(
+        &self,
+        id: SessionId,
+    ) -> Result<OpenBaseline, WorkspaceError> {
         let turn = self.baselines.turn(id).await;
         // After the deletion of the session there is no record. The deletion waits for this turn.
         let record = read_record::<SessionRecord>(self, Table::Session, session_key(id)).await?;
         let record = record.ok_or(SessionError::NoSuchSession)?;
         let workspace = self.open_workspace(&record).await?;
-        let permit = self.baselines.permit().await.map_err(|error| SessionError::internal(&error))?;
+        let permit = self
+            .baselines
+            .permit()
+            .await
+            .map_err(|error| SessionError::internal(&error))?;
         let (baselines, key) = (self.baselines.clone(), (record.tenant(), record.cwd));
-        let (pack, since, store) = (self.ids.uuid().to_string(), self.ids.now(), !self.log.storage_full());
-        let open = move || baselines.open((id, key), workspace, (turn, permit), (&pack, since, store));
+        let (pack, since, store) = (
+            self.ids.uuid().to_string(),
+            self.ids.now(),
+            !self.log.storage_full(),
+        );
+        let open =
+            move || baselines.open((id, key), workspace, (turn, permit), (&pack, since, store));
         let opened = self.shutdown.spawn_blocking(open).await?;
         opened.map_err(|error| match error {
             FileError::Missing => NotFound("folder").into(),
@@ -56,7 +68,8 @@ impl Context {
     /// The same in the background.
     pub(super) fn begin_baseline(&self, id: SessionId) {
         let context = self.clone();
-        self.shutdown.spawn_isolated(async move { context.take_baseline(id).await });
+        self.shutdown
+            .spawn_isolated(async move { context.take_baseline(id).await });
     }
 
     /// Removes the baseline of a deleted session in the background.
@@ -66,7 +79,12 @@ impl Context {
             let turn = context.baselines.turn(id).await;
             let baselines = context.baselines.clone();
             // The removal logs its errors, and a panic is in the log.
-            drop(context.shutdown.spawn_blocking(move || baselines.remove(id, turn)).await);
+            drop(
+                context
+                    .shutdown
+                    .spawn_blocking(move || baselines.remove(id, turn))
+                    .await,
+            );
         });
     }
 }
@@ -74,7 +92,9 @@ impl Context {
 /// Counts the stored baselines after a start, and removes those whose sessions were deleted.
 pub(super) async fn sweep(context: Context) {
     let root = context.baselines.root().to_owned();
-    let Ok((ids, bytes)) = context.shutdown.spawn_blocking(move || stored(&root)).await else { return };
+    let Ok((ids, bytes)) = context.shutdown.spawn_blocking(move || stored(&root)).await else {
+        return;
+    };
     context.baselines.count(bytes);
     let mut sessions: Vec<(Timestamp, SessionRecord)> = Vec::new();
     for id in ids {
@@ -90,16 +110,26 @@ pub(super) async fn sweep(context: Context) {
     }
     sessions.sort_unstable_by_key(|(created_at, _)| *created_at);
     for (_, record) in sessions {
-        context.baselines.set_newest((record.tenant(), record.cwd.clone()), record.session_id);
+        context
+            .baselines
+            .set_newest((record.tenant(), record.cwd.clone()), record.session_id);
     }
 }
 
 /// The sessions with a stored baseline, and the size of all their files.
 fn stored(root: &Path) -> (Vec<SessionId>, u64) {
-    let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+    let entries = |path: &Path| {
+        std::fs::read_dir(path)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok)
+    };
     let (mut ids, mut inodes, mut bytes) = (Vec::new(), HashSet::new(), 0);
     for entry in entries(root) {
-        let id = entry.file_name().to_str().and_then(|name| name.parse::<SessionId>().ok());
+        let id = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<SessionId>().ok());
         let Some(id) = id else { continue };
         ids.push(id);
         for pack in entries(&entry.path()).filter_map(|pack| pack.metadata().ok()) {

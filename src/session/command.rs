@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::error::{
-    AnswerError, AttachError, CallError, CreateError, PartError, PatchError, PromptError, QueueError,
-    SessionError,
+    AnswerError, AttachError, CallError, CreateError, PartError, PatchError, PromptError,
+    QueueError, SessionError,
 };
 use super::idempotency::{Claim, IdempotencyKey};
 use super::origin::Origin;

@@ -12,7 +12,11 @@ const COMMIT_TIMEOUT: Duration = Duration::from_mins(1);
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Waits for a commit. Fails if the disk accepts no commits.
-pub(super) async fn wait(context: &Context, log: &SessionLog, seq: u64) -> Result<(), SessionError> {
+pub(super) async fn wait(
+    context: &Context,
+    log: &SessionLog,
+    seq: u64,
+) -> Result<(), SessionError> {
     let mut waited = Duration::ZERO;
     loop {
         if let Ok(outcome) = tokio::time::timeout(CHECK_INTERVAL, log.wait(seq)).await {

@@ -49,7 +49,9 @@ impl ActorEntries {
             deleted: Mutex::default(),
             load_locks: Default::default(),
         };
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     pub(super) fn context(&self) -> &Context {
@@ -65,20 +67,32 @@ impl ActorEntries {
     }
 
     fn running_entry(&self, id: SessionId) -> Option<Arc<ActorEntry>> {
-        self.entries().get(&id).filter(|entry| !entry.commands.is_closed()).cloned()
+        self.entries()
+            .get(&id)
+            .filter(|entry| !entry.commands.is_closed())
+            .cloned()
     }
 
     /// The entry of a session that clients of the tenant can find.
-    pub(super) async fn find(&self, tenant: &Tenant, id: SessionId) -> Result<Arc<ActorEntry>, SessionError> {
+    pub(super) async fn find(
+        &self,
+        tenant: &Tenant,
+        id: SessionId,
+    ) -> Result<Arc<ActorEntry>, SessionError> {
         let entry = self.entry_for(Some(tenant), id).await?;
         // A list has a new session as soon as its record is stored, before the request that creates it continues.
         let visible = entry.log.tenant() == tenant
             && (entry.visible.load(Ordering::Acquire) || self.is_created(id).await?);
-        if visible { Ok(entry) } else { Err(SessionError::NoSuchSession) }
+        if visible {
+            Ok(entry)
+        } else {
+            Err(SessionError::NoSuchSession)
+        }
     }
 
     async fn is_created(&self, id: SessionId) -> Result<bool, SessionError> {
-        let record = read_record::<SessionRecord>(self.context(), Table::Session, session_key(id)).await?;
+        let record =
+            read_record::<SessionRecord>(self.context(), Table::Session, session_key(id)).await?;
         Ok(record.is_some_and(|record| !record.unfinished))
     }
 
@@ -103,7 +117,11 @@ impl ActorEntries {
         }
     }
 
-    async fn load(&self, tenant: Option<&Tenant>, id: SessionId) -> Result<Arc<ActorEntry>, SessionError> {
+    async fn load(
+        &self,
+        tenant: Option<&Tenant>,
+        id: SessionId,
+    ) -> Result<Arc<ActorEntry>, SessionError> {
         let lock = usize::from(id.as_bytes()[15]) % LOAD_LOCKS;
         let _guard = self.inner.load_locks[lock].lock().await;
         if let Some(found) = self.running_entry(id) {
@@ -116,7 +134,9 @@ impl ActorEntries {
         }
         let restore = !lock_or_abort(self.inner.panicked.lock()).contains(&id);
         let loaded = Actor::load(self.context(), tenant, id, restore).await?;
-        let Some((actor, entry)) = loaded else { return Err(SessionError::NoSuchSession) };
+        let Some((actor, entry)) = loaded else {
+            return Err(SessionError::NoSuchSession);
+        };
         lock_or_abort(self.inner.panicked.lock()).remove(&id);
         Ok(self.install(actor, entry))
     }
@@ -132,7 +152,10 @@ impl ActorEntries {
     /// Removes this entry. Another actor may already have replaced it.
     fn uninstall(&self, id: SessionId, entry: &Arc<ActorEntry>) {
         let mut entries = self.entries();
-        if entries.get(&id).is_some_and(|installed| Arc::ptr_eq(installed, entry)) {
+        if entries
+            .get(&id)
+            .is_some_and(|installed| Arc::ptr_eq(installed, entry))
+        {
             entries.remove(&id);
         }
     }
@@ -143,7 +166,9 @@ impl ActorEntries {
         let shutdown = self.context().shutdown.clone();
         let running = shutdown.spawn_isolated(actor.run());
         shutdown.spawn_isolated(async move {
-            let Ok(unanswered) = running.await else { return entries.recover_panicked(id, &entry).await };
+            let Ok(unanswered) = running.await else {
+                return entries.recover_panicked(id, &entry).await;
+            };
             entries.uninstall(id, &entry);
             entry.stopped.cancel();
             // The next actor executes the remaining commands. If it cannot be loaded, they get no reply.

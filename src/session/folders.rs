@@ -25,11 +25,21 @@ pub(super) struct Folder {
 
 impl Workspaces {
     /// The folder that a client named, or a new folder of the session. Blocks on the file system.
-    pub(super) fn folder(&self, id: SessionId, requested: Option<&str>) -> Result<Folder, CreateError> {
+    pub(super) fn folder(
+        &self,
+        id: SessionId,
+        requested: Option<&str>,
+    ) -> Result<Folder, CreateError> {
         let Some(requested) = requested else {
-            return Ok(Folder { path: self.create_directory(&id.to_string())?, created: true });
+            return Ok(Folder {
+                path: self.create_directory(&id.to_string())?,
+                created: true,
+            });
         };
-        Ok(Folder { path: self.resolve("/cwd", requested)?, created: false })
+        Ok(Folder {
+            path: self.resolve("/cwd", requested)?,
+            created: false,
+        })
     }
 
     /// Resolves an existing folder below a root to its real path. Blocks on the file system.
@@ -52,14 +62,24 @@ impl Context {
     }
 
     /// Opens a session's folders.
-    pub(super) async fn open_workspace(&self, record: &SessionRecord) -> Result<Workspace, WorkspaceError> {
+    pub(super) async fn open_workspace(
+        &self,
+        record: &SessionRecord,
+    ) -> Result<Workspace, WorkspaceError> {
         if record.remote_folders {
             let detail = "the folders of the session are on the host of its agent";
             return Err(InputError::Forbidden(detail.to_owned()).into());
         }
         let (workspaces, cwd) = (self.workspaces_of(record), PathBuf::from(&record.cwd));
-        let additional: Vec<PathBuf> = record.additional_directories.iter().map(PathBuf::from).collect();
-        let opened = self.shutdown.spawn_blocking(move || workspaces.open(&cwd, &additional)).await;
+        let additional: Vec<PathBuf> = record
+            .additional_directories
+            .iter()
+            .map(PathBuf::from)
+            .collect();
+        let opened = self
+            .shutdown
+            .spawn_blocking(move || workspaces.open(&cwd, &additional))
+            .await;
         opened?.map_err(|error| match error {
             FileError::Missing => NotFound("folder").into(),
             // The configured roots have changed, or a symbolic link has replaced the folder.
@@ -84,8 +104,18 @@ pub(super) async fn has_session_in(
     let prefix = index_prefix(tenant);
     let mut after: Option<Vec<u8>> = None;
     loop {
-        let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.take(), PAGE_SESSIONS).await?;
-        let Some((last, _)) = page.last() else { return Ok(false) };
+        let page = context
+            .log
+            .scan(
+                Table::SessionIndex,
+                prefix.clone(),
+                after.take(),
+                PAGE_SESSIONS,
+            )
+            .await?;
+        let Some((last, _)) = page.last() else {
+            return Ok(false);
+        };
         for (_, value) in &page {
             if record::decode::<SessionRecordView<'_>>(value)?.cwd == cwd {
                 return Ok(true);
@@ -113,15 +143,27 @@ mod tests {
         let id = "01938c5e-7a3b-7c4d-8e5f-0123456789ab".parse().unwrap();
         assert_eq!(
             workspaces.folder(id, Some("a")).unwrap(),
-            Folder { path: real.join("a"), created: false }
+            Folder {
+                path: real.join("a"),
+                created: false
+            }
         );
-        assert_eq!(workspaces.folder(id, None).unwrap().path, real.join(id.to_string()));
-        for (path, allowed) in
-            [("link", false), ("/etc", false), ("../root-secret", false), ("/nowhere", false)]
-        {
+        assert_eq!(
+            workspaces.folder(id, None).unwrap().path,
+            real.join(id.to_string())
+        );
+        for (path, allowed) in [
+            ("link", false),
+            ("/etc", false),
+            ("../root-secret", false),
+            ("/nowhere", false),
+        ] {
             assert_eq!(workspaces.folder(id, Some(path)).is_ok(), allowed, "{path}");
         }
-        assert!(matches!(workspaces.folder(id, Some("b")), Err(CreateError::Input(InputError::Invalid(_)))));
+        assert!(matches!(
+            workspaces.folder(id, Some("b")),
+            Err(CreateError::Input(InputError::Invalid(_)))
+        ));
         assert!(matches!(
             workspaces.folder(id, Some("file")),
             Err(CreateError::Input(InputError::Invalid(_)))

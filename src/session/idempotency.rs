@@ -34,18 +34,29 @@ pub(super) struct Claim {
 
 impl Claim {
     pub(super) fn put(&self, session: SessionId, prompt: Option<PromptId>, records: &mut Records) {
-        let record = IdempotencyRecord { session: Some(session), prompt, ..self.record() };
+        let record = IdempotencyRecord {
+            session: Some(session),
+            prompt,
+            ..self.record()
+        };
         record.put(self.record_key.clone(), records);
     }
 
     /// Stores the response of a request without a session of its own.
     pub(super) fn put_response(&self, response: Box<RawValue>, records: &mut Records) {
-        let record = IdempotencyRecord { response: Some(response), ..self.record() };
+        let record = IdempotencyRecord {
+            response: Some(response),
+            ..self.record()
+        };
         record.put(self.record_key.clone(), records);
     }
 
     fn record(&self) -> IdempotencyRecord {
-        let Self { body_hash, expires_at, .. } = self;
+        let Self {
+            body_hash,
+            expires_at,
+            ..
+        } = self;
         IdempotencyRecord {
             body_hash: *body_hash,
             expires_at: *expires_at,
@@ -78,7 +89,11 @@ pub(super) struct Claimed {
 
 impl IdempotencyKeys {
     pub(super) fn new(log: EventLog, max_age: Duration) -> Self {
-        Self { log, max_age, in_flight: KeyedCounts::default() }
+        Self {
+            log,
+            max_age,
+            in_flight: KeyedCounts::default(),
+        }
     }
 
     /// Claims the key of a request. Fails if the key is in flight or was used with another body.
@@ -87,22 +102,41 @@ impl IdempotencyKeys {
         by: &Principal,
         key: Option<&IdempotencyKey>,
     ) -> Result<Claimed, ClaimError> {
-        let Some(key) = key else { return Ok(Claimed::default()) };
+        let Some(key) = key else {
+            return Ok(Claimed::default());
+        };
         let mut hash = Sha256::new();
         for part in [by.tenant.as_str(), &by.id, &key.route, &key.key] {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
         let record_key = hash.finalize().to_vec();
-        let in_flight = self.in_flight.acquire(record_key.clone(), 1).ok_or(IdempotencyError::InFlight)?;
+        let in_flight = self
+            .in_flight
+            .acquire(record_key.clone(), 1)
+            .ok_or(IdempotencyError::InFlight)?;
         let stored = self.log.get(Table::Idempotency, record_key.clone()).await?;
-        let stored = stored.map(|bytes| record::decode::<IdempotencyRecord>(&bytes)).transpose()?;
+        let stored = stored
+            .map(|bytes| record::decode::<IdempotencyRecord>(&bytes))
+            .transpose()?;
         let previous = stored.filter(|record| record.expires_at > self.log.expiry().earliest_now());
-        if previous.as_ref().is_some_and(|record| record.body_hash != key.body_hash) {
+        if previous
+            .as_ref()
+            .is_some_and(|record| record.body_hash != key.body_hash)
+        {
             return Err(IdempotencyError::Mismatch.into());
         }
         let expires_at = self.log.expiry().latest_now().after(self.max_age);
-        let claim = Claim { record_key, body_hash: key.body_hash, expires_at, key: key.key.clone() };
-        Ok(Claimed { in_flight: Some(in_flight), claim: Some(claim), previous })
+        let claim = Claim {
+            record_key,
+            body_hash: key.body_hash,
+            expires_at,
+            key: key.key.clone(),
+        };
+        Ok(Claimed {
+            in_flight: Some(in_flight),
+            claim: Some(claim),
+            previous,
+        })
     }
 }

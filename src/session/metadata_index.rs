@@ -36,8 +36,10 @@ pub(super) fn text(value: &Value) -> Option<Cow<'_, str>> {
 
 /// The common prefix of the keys of all entries with this value.
 pub(super) fn prefix(tenant: &Tenant, key: &str, value: &str) -> Vec<u8> {
-    let hash =
-        Sha256::new().chain_update((key.len() as u64).to_be_bytes()).chain_update(key).chain_update(value);
+    let hash = Sha256::new()
+        .chain_update((key.len() as u64).to_be_bytes())
+        .chain_update(key)
+        .chain_update(value);
     [&index_prefix(tenant)[..], &hash.finalize()[..HASH_BYTES]].concat()
 }
 
@@ -48,7 +50,13 @@ fn entries(record: &SessionRecord) -> BTreeSet<Vec<u8>> {
     let entry = |(key, value): (&String, &Value)| {
         let value = text(value)?;
         let fits = key.len() <= FILTER_KEY_BYTES && (1..=FILTER_VALUE_BYTES).contains(&value.len());
-        fits.then(|| [&prefix(&tenant, key, &value)[..], record.session_id.as_bytes()].concat())
+        fits.then(|| {
+            [
+                &prefix(&tenant, key, &value)[..],
+                record.session_id.as_bytes(),
+            ]
+            .concat()
+        })
     };
     members.filter_map(entry).collect()
 }
@@ -64,11 +72,17 @@ pub(super) struct MetadataIndex {
 impl MetadataIndex {
     /// The index of a session that is not stored yet.
     pub(super) fn empty() -> Self {
-        Self { stored: BTreeSet::new(), stale: true }
+        Self {
+            stored: BTreeSet::new(),
+            stale: true,
+        }
     }
 
     pub(super) fn of(record: &SessionRecord) -> Self {
-        Self { stored: entries(record), stale: false }
+        Self {
+            stored: entries(record),
+            stale: false,
+        }
     }
 
     /// Marks the entries as outdated. The next commit of the record updates them.
@@ -83,11 +97,18 @@ impl MetadataIndex {
         }
         let next = entries(record);
         for key in self.stored.difference(&next) {
-            records.deletes.push(Delete { table: Table::SessionMetadata, key: key.clone() });
+            records.deletes.push(Delete {
+                table: Table::SessionMetadata,
+                key: key.clone(),
+            });
         }
         for key in next.difference(&self.stored) {
             let key = key.clone();
-            records.puts.push(Put { table: Table::SessionMetadata, key, value: Bytes::new() });
+            records.puts.push(Put {
+                table: Table::SessionMetadata,
+                key,
+                value: Bytes::new(),
+            });
         }
         self.stored = next;
     }
@@ -106,6 +127,9 @@ mod tests {
     fn key_and_value_boundaries_are_hashed() {
         let tenant = Tenant::default();
         assert_ne!(prefix(&tenant, "ab", "c"), prefix(&tenant, "a", "bc"));
-        assert_ne!(prefix(&tenant, "a", "b"), prefix(&Tenant::new("other"), "a", "b"));
+        assert_ne!(
+            prefix(&tenant, "a", "b"),
+            prefix(&Tenant::new("other"), "a", "b")
+        );
     }
 }

@@ -14,10 +14,14 @@ use super::context::{Context, LiveGuard};
 use super::error::{ProcessError, RETRY_AFTER};
 use super::record::PeerRequest;
 use crate::acp::{AcpVersion, ClientCapabilities, InitializeResult, Outcome};
-use crate::agent::{Acp, AgentFailure, AgentSpec, Batch, Dialect, FormerChannel, Process, without_secrets};
+use crate::agent::{
+    Acp, AgentFailure, AgentSpec, Batch, Dialect, FormerChannel, Process, without_secrets,
+};
 use crate::fleet::ChannelId;
 use crate::jsonrpc::{CallId, IncomingId, RpcError};
-use crate::pool::{AcquireError, Holder, Lease, LeaseActivity, PendingLease, Priority, RequestedSession};
+use crate::pool::{
+    AcquireError, Holder, Lease, LeaseActivity, PendingLease, Priority, RequestedSession,
+};
 use crate::types::PrincipalLimit::LiveSessions;
 use crate::types::{AgentName, FolderError, Principal, PromptId, SessionId, Timestamp};
 use crate::workspace::Workspaces;
@@ -134,7 +138,8 @@ impl ProcessLink {
     }
 
     pub(super) fn dialect(&self) -> &dyn Dialect {
-        self.process().map_or(&Acp(AcpVersion::V1), Process::dialect)
+        self.process()
+            .map_or(&Acp(AcpVersion::V1), Process::dialect)
     }
 
     /// Enters the pool's queue, and counts the session as live. `workspaces` are those of the session. `requirements`: the
@@ -148,15 +153,28 @@ impl ProcessLink {
     ) -> Result<(), ProcessError> {
         if self.live_guard.is_none() {
             let limits = context.pool.principal_limits().effective(&self.owner);
-            let guard = context.bounds.live.acquire(Arc::clone(&self.owner.id), limits.max(LiveSessions));
+            let guard = context
+                .bounds
+                .live
+                .acquire(Arc::clone(&self.owner.id), limits.max(LiveSessions));
             let exceeded = || AcquireError::from(limits.exceeded(LiveSessions, RETRY_AFTER));
             self.live_guard = Some(guard.ok_or_else(exceeded)?);
         }
         let folders = requirements.1.clone();
-        match context.pool.enqueue(agent, &self.owner, requirements, (Priority::Reclaim, session)) {
+        match context.pool.enqueue(
+            agent,
+            &self.owner,
+            requirements,
+            (Priority::Reclaim, session),
+        ) {
             Ok(lease) => {
-                let check = context.shutdown.spawn_blocking(move || workspaces.check_directories(&folders));
-                self.pending = Some(Pending { lease, check: Some(check) });
+                let check = context
+                    .shutdown
+                    .spawn_blocking(move || workspaces.check_directories(&folders));
+                self.pending = Some(Pending {
+                    lease,
+                    check: Some(check),
+                });
                 Ok(())
             }
             Err(error) => {
@@ -241,7 +259,10 @@ impl ProcessLink {
     /// Acknowledges the output whose events are durable.
     pub(super) fn acknowledge(&mut self, committed: u64) {
         let mut durable = None;
-        while let Some((_, offset)) = self.unacknowledged.pop_front_if(|(seq, _)| *seq <= committed) {
+        while let Some((_, offset)) = self
+            .unacknowledged
+            .pop_front_if(|(seq, _)| *seq <= committed)
+        {
             durable = Some(offset);
         }
         if let (Some(offset), Some(process)) = (durable, self.process()) {
@@ -253,12 +274,24 @@ impl ProcessLink {
     pub(super) fn peer_request(&self, incoming: IncomingId) -> Option<PeerRequest> {
         let (channel, id) = match self.former() {
             Some(former) => {
-                let (_, id) = former.requests.iter().find(|(known, _)| *known == incoming)?;
+                let (_, id) = former
+                    .requests
+                    .iter()
+                    .find(|(known, _)| *known == incoming)?;
                 (former.channel, id.clone())
             }
-            None => (self.channel()?, self.process()?.connection.raw_request(incoming)?),
+            None => (
+                self.channel()?,
+                self.process()?.connection.raw_request(incoming)?,
+            ),
         };
-        Some(PeerRequest { channel, number: incoming.number(), id, result: None, error: None })
+        Some(PeerRequest {
+            channel,
+            number: incoming.number(),
+            id,
+            result: None,
+            error: None,
+        })
     }
 
     /// Reports to the pool whether the process is reclaimable, if this has changed.
@@ -276,9 +309,16 @@ impl ProcessLink {
         now: impl FnOnce() -> Timestamp,
     ) {
         let current = Some((session, prompt));
-        if let Some(lease) = self.lease.as_ref().filter(|_| self.reported_holder != current) {
+        if let Some(lease) = self
+            .lease
+            .as_ref()
+            .filter(|_| self.reported_holder != current)
+        {
             self.reported_holder = current;
-            lease.report_holder(Holder { session, turn: prompt.map(|prompt| (prompt, now())) });
+            lease.report_holder(Holder {
+                session,
+                turn: prompt.map(|prompt| (prompt, now())),
+            });
         }
     }
 
@@ -291,17 +331,24 @@ impl ProcessLink {
 
     /// Sends a request with an id that the caller has chosen. The agent receives it at most once.
     pub(super) fn call_once(&self, id: CallId, method: &str, params: &RawValue) -> Option<CallId> {
-        self.process()?.connection.call_once(id, method, params).ok().map(|()| id)
+        self.process()?
+            .connection
+            .call_once(id, method, params)
+            .ok()
+            .map(|()| id)
     }
 
     /// Sends a notification. Returns false if stdin is closed.
     pub(super) fn notify(&self, method: &str, params: &RawValue) -> bool {
-        self.process().is_some_and(|process| process.connection.notify(method, params).is_ok())
+        self.process()
+            .is_some_and(|process| process.connection.notify(method, params).is_ok())
     }
 
     /// Sends `$/cancel_request` for a call. A later response is ignored.
     pub(super) fn cancel_call(&self, call: CallId) {
-        self.process().into_iter().for_each(|process| process.connection.cancel(call));
+        self.process()
+            .into_iter()
+            .for_each(|process| process.connection.cancel(call));
     }
 
     /// Sends the response to a request of the agent.
@@ -319,7 +366,11 @@ impl ProcessLink {
         if let Some(former) = &mut self.former {
             former.answers.push((incoming, outcome.clone()));
         } else if let Some(process) = self.process() {
-            process.answer(incoming, outcome.as_deref().map_err(|error| &**error), permit);
+            process.answer(
+                incoming,
+                outcome.as_deref().map_err(|error| &**error),
+                permit,
+            );
         }
     }
 

@@ -11,12 +11,16 @@ pub(super) fn check(
     directories: &[String],
     capabilities: &AgentCapabilities,
 ) -> Result<(), ProcessError> {
-    let servers = names.iter().map(|name| spec.mcp.get(name)).chain(brought.iter().map(Some));
+    let servers = names
+        .iter()
+        .map(|name| spec.mcp.get(name))
+        .chain(brought.iter().map(Some));
     for (at, server) in servers.enumerate() {
         let missing = server.and_then(|server| server.missing_capability(capabilities));
         if let Some(capability) = missing {
-            let detail =
-                format!("the agent does not support this kind of MCP server (it lacks {capability})");
+            let detail = format!(
+                "the agent does not support this kind of MCP server (it lacks {capability})"
+            );
             return Err(InputError::invalid(format!("/mcpServers/{at}"), detail).into());
         }
     }

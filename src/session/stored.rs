@@ -35,8 +35,13 @@ pub(super) async fn first_blocks(
 
 async fn blocks_of(log: &SessionLog, seq: u64) -> Result<Option<Box<RawValue>>, SessionError> {
     let runs = log.read(seq - 1, 1).await?;
-    let event = runs.iter().flat_map(Run::events).find(|event| event.seq() == seq);
-    Ok(event.and_then(|event| event.payload()?.prompt).map(ToOwned::to_owned))
+    let event = runs
+        .iter()
+        .flat_map(Run::events)
+        .find(|event| event.seq() == seq);
+    Ok(event
+        .and_then(|event| event.payload()?.prompt)
+        .map(ToOwned::to_owned))
 }
 
 /// Reads and decodes a record.
@@ -46,5 +51,7 @@ pub(super) async fn read_record<T: serde::de::DeserializeOwned>(
     key: Vec<u8>,
 ) -> Result<Option<T>, SessionError> {
     let stored = context.log.get(table, key).await?;
-    stored.map(|bytes| record::decode(&bytes).map_err(SessionError::from)).transpose()
+    stored
+        .map(|bytes| record::decode(&bytes).map_err(SessionError::from))
+        .transpose()
 }

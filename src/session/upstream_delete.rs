@@ -14,10 +14,16 @@ pub(super) fn request_delete(
     owner: &Principal,
     trace: Option<TraceContext>,
 ) {
-    let Some(id) = record.agent_session_id.clone() else { return };
-    let Some(spec) = context.catalogue.agent(&record.agent) else { return };
-    let known =
-        context.pool.agent_stats(&record.agent, &owner.tenant).and_then(|(_, initialized)| initialized);
+    let Some(id) = record.agent_session_id.clone() else {
+        return;
+    };
+    let Some(spec) = context.catalogue.agent(&record.agent) else {
+        return;
+    };
+    let known = context
+        .pool
+        .agent_stats(&record.agent, &owner.tenant)
+        .and_then(|(_, initialized)| initialized);
     if known.is_some_and(|initialized| !initialized.capabilities.session.delete) {
         return;
     }

@@ -21,14 +21,22 @@ pub(super) fn check_title(title: Option<&str>) -> Result<(), InputError> {
 }
 
 pub(super) fn check_metadata(metadata: &Map<String, Value>) -> Result<(), InputError> {
-    let bytes = serde_json::to_vec(metadata).expect("JSON values have string keys and serialize").len();
+    let bytes = serde_json::to_vec(metadata)
+        .expect("JSON values have string keys and serialize")
+        .len();
     if bytes > MAX_METADATA_BYTES {
         return Err(InputError::invalid("/metadata", "at most 64 KiB of JSON"));
     }
     if metadata.len() > MAX_METADATA_MEMBERS {
         return Err(InputError::invalid("/metadata", "at most 64 members"));
     }
-    metadata.keys().try_for_each(|name| check_name(name)).map_err(|error| {
-        InputError::invalid("/metadata", format!("the name of a member is not valid: {error}"))
-    })
+    metadata
+        .keys()
+        .try_for_each(|name| check_name(name))
+        .map_err(|error| {
+            InputError::invalid(
+                "/metadata",
+                format!("the name of a member is not valid: {error}"),
+            )
+        })
 }

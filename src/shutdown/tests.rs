@@ -39,7 +39,10 @@ async fn wait_for_tasks_includes_tasks_of_blocking_work() {
     let (begins, ended) = (shutdown.clone(), CancellationToken::new());
     let ends = ended.clone();
     drop(shutdown.spawn_blocking(move || {
-        assert!(released.recv().is_err(), "the sender is dropped without a message");
+        assert!(
+            released.recv().is_err(),
+            "the sender is dropped without a message"
+        );
         drop(begins.spawn(async move {
             tokio::time::sleep(Duration::from_millis(20)).await;
             ends.cancel();

@@ -26,7 +26,12 @@ pub enum ReadError {
     /// store is readable. Continue after `after`: a seq for [`EventStore::read`](super::EventStore::read), a position
     /// for [`EventStore::read_all`](super::EventStore::read_all).
     #[error("events {first_seq} to {last_seq} of session {session} are damaged on disk")]
-    Corrupt { session: SessionId, first_seq: u64, last_seq: u64, after: u64 },
+    Corrupt {
+        session: SessionId,
+        first_seq: u64,
+        last_seq: u64,
+        after: u64,
+    },
     #[error("the store could not read")]
     Failed(#[source] BoxError),
 }

@@ -20,7 +20,8 @@ pub trait EventStore: RecordStore {
     /// The first run is cut to begin after `after`. If those events were pruned, the result begins with the
     /// oldest stored event. The result ends before a damaged run. If the first run is damaged, the result is
     /// [`ReadError::Corrupt`].
-    fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError>;
+    fn read(&self, session: SessionId, after: u64, max_bytes: usize)
+    -> Result<Vec<Run>, ReadError>;
 
     /// Returns events after position `after_pos` of all sessions that `wanted` accepts, ordered by position.
     ///

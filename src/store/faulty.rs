@@ -10,8 +10,8 @@ use crate::types::{Epoch, Ids, SessionId};
 
 use super::memory::MemoryStore;
 use super::{
-    Batch, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError, Record,
-    RecordStore, Run, RunHeader, Table, Tail,
+    Batch, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError,
+    Record, RecordStore, Run, RunHeader, Table, Tail,
 };
 
 /// The outcome of a commit or a prune.
@@ -52,8 +52,20 @@ struct Script {
 impl FaultyStore {
     pub(crate) fn new(always: Outcome) -> Self {
         let (next, batches) = (VecDeque::new(), Vec::new());
-        let script = Script { next, always, reads: None, run_reads: 0, batches, attempts: 0, free: 50 << 30 };
-        Self { inner: MemoryStore::new(Ids::system()), script: Mutex::new(script), changed: Condvar::new() }
+        let script = Script {
+            next,
+            always,
+            reads: None,
+            run_reads: 0,
+            batches,
+            attempts: 0,
+            free: 50 << 30,
+        };
+        Self {
+            inner: MemoryStore::new(Ids::system()),
+            script: Mutex::new(script),
+            changed: Condvar::new(),
+        }
     }
 
     /// Sets the outcome of all following commits, and of commits that are blocked.
@@ -105,7 +117,10 @@ impl FaultyStore {
         let outcome = script.next.pop_front();
         let outcome = outcome.unwrap_or_else(|| {
             let held = |script: &mut Script| script.always == Outcome::Block;
-            self.changed.wait_while(script, held).unwrap_or_else(PoisonError::into_inner).always
+            self.changed
+                .wait_while(script, held)
+                .unwrap_or_else(PoisonError::into_inner)
+                .always
         });
         match outcome {
             Outcome::Commit | Outcome::Block => Ok(()),
@@ -155,7 +170,12 @@ impl EventStore for FaultyStore {
         self.inner.epoch()
     }
 
-    fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
+    fn read(
+        &self,
+        session: SessionId,
+        after: u64,
+        max_bytes: usize,
+    ) -> Result<Vec<Run>, ReadError> {
         self.script().run_reads += 1;
         self.readable()?.read(session, after, max_bytes)
     }
@@ -206,7 +226,10 @@ impl Maintenance for FaultyStore {
     }
 
     fn disk(&self) -> std::io::Result<Disk> {
-        Ok(Disk { free: self.script().free, total: 100 << 30 })
+        Ok(Disk {
+            free: self.script().free,
+            total: 100 << 30,
+        })
     }
 
     fn compact(&self) -> Result<bool, CommitError> {

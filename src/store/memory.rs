@@ -11,8 +11,8 @@ use crate::shutdown::lock_or_abort;
 use crate::types::{Epoch, Ids, SessionId, Timestamp};
 
 use super::{
-    Batch, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError, Record,
-    RecordStore, Run, RunHeader, Table, Tail,
+    Batch, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError,
+    Record, RecordStore, Run, RunHeader, Table, Tail,
 };
 
 /// Keeps everything in maps.
@@ -42,7 +42,11 @@ struct Log {
 
 impl MemoryStore {
     pub fn new(ids: Ids) -> Self {
-        Self { epoch: ids.epoch(), ids, maps: Mutex::default() }
+        Self {
+            epoch: ids.epoch(),
+            ids,
+            maps: Mutex::default(),
+        }
     }
 
     fn maps(&self) -> MutexGuard<'_, Maps> {
@@ -70,7 +74,10 @@ impl Maps {
 
     fn append(&mut self, run: &Run, time: Timestamp) -> RunHeader {
         self.last_pos += run.count();
-        let run = Run { last_pos: self.last_pos, ..run.clone() };
+        let run = Run {
+            last_pos: self.last_pos,
+            ..run.clone()
+        };
         let head = run_header(&run, time);
         let log = self.logs.entry(run.session).or_insert_with(|| Log {
             places: BTreeMap::new(),
@@ -98,9 +105,14 @@ impl Maps {
 
     fn prune(&mut self, cut: Cut, max_runs: usize) -> Pruned {
         let mut pruned = Pruned::default();
-        let Some(Log { places, usage }) = self.logs.get_mut(&cut.session) else { return pruned };
+        let Some(Log { places, usage }) = self.logs.get_mut(&cut.session) else {
+            return pruned;
+        };
         while places.len() > 1 && pruned.runs < max_runs as u64 {
-            let Some(oldest) = places.first_entry().filter(|oldest| *oldest.key() <= cut.through) else {
+            let Some(oldest) = places
+                .first_entry()
+                .filter(|oldest| *oldest.key() <= cut.through)
+            else {
                 break;
             };
             let pos = oldest.remove();
@@ -110,7 +122,10 @@ impl Maps {
             }
             self.pruned_pos = self.pruned_pos.max(pos);
         }
-        if let Some((run, _)) = places.first_key_value().and_then(|(_, pos)| self.runs.get(pos)) {
+        if let Some((run, _)) = places
+            .first_key_value()
+            .and_then(|(_, pos)| self.runs.get(pos))
+        {
             (usage.first_seq, usage.first_pos) = (run.first_seq, run.first_pos());
         }
         usage.bytes -= pruned.bytes;
@@ -139,9 +154,14 @@ impl RecordStore for MemoryStore {
         for session in &batch.erase {
             maps.erase(*session);
         }
-        let heads = batch.runs.iter().map(|run| maps.append(run, time)).collect();
+        let heads = batch
+            .runs
+            .iter()
+            .map(|run| maps.append(run, time))
+            .collect();
         for put in &batch.puts {
-            maps.records.insert((put.table, put.key.clone()), put.value.clone());
+            maps.records
+                .insert((put.table, put.key.clone()), put.value.clone());
         }
         for delete in &batch.deletes {
             maps.records.remove(&(delete.table, delete.key.clone()));
@@ -167,7 +187,10 @@ impl RecordStore for MemoryStore {
         let maps = self.maps();
         let found = maps.records.range((from, Bound::Unbounded));
         let found = found.take_while(|((of, key), _)| *of == table && key.starts_with(prefix));
-        Ok(found.take(limit).map(|((_, key), value)| (key.clone(), value.clone())).collect())
+        Ok(found
+            .take(limit)
+            .map(|((_, key), value)| (key.clone(), value.clone()))
+            .collect())
     }
 }
 
@@ -176,12 +199,23 @@ impl EventStore for MemoryStore {
         self.epoch.clone()
     }
 
-    fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
+    fn read(
+        &self,
+        session: SessionId,
+        after: u64,
+        max_bytes: usize,
+    ) -> Result<Vec<Run>, ReadError> {
         let maps = self.maps();
-        let Some(log) = maps.logs.get(&session) else { return Ok(Vec::new()) };
+        let Some(log) = maps.logs.get(&session) else {
+            return Ok(Vec::new());
+        };
         let mut bytes = 0;
         let mut found = Vec::new();
-        for pos in log.places.range((Bound::Excluded(after), Bound::Unbounded)).map(|(_, pos)| pos) {
+        for pos in log
+            .places
+            .range((Bound::Excluded(after), Bound::Unbounded))
+            .map(|(_, pos)| pos)
+        {
             if bytes >= max_bytes && !found.is_empty() {
                 break;
             }
@@ -200,10 +234,15 @@ impl EventStore for MemoryStore {
         filter: &dyn Fn(&str, SessionId) -> bool,
     ) -> Result<Page, ReadError> {
         let maps = self.maps();
-        let mut page = Page { runs: Vec::new(), through: after_pos.max(maps.last_pos) };
+        let mut page = Page {
+            runs: Vec::new(),
+            through: after_pos.max(maps.last_pos),
+        };
         let mut bytes = 0;
-        for (run, _) in
-            maps.runs.range((Bound::Excluded(after_pos), Bound::Unbounded)).map(|(_, entry)| entry)
+        for (run, _) in maps
+            .runs
+            .range((Bound::Excluded(after_pos), Bound::Unbounded))
+            .map(|(_, entry)| entry)
         {
             if bytes >= max_bytes && !page.runs.is_empty() {
                 page.through = page.runs.last().map_or(after_pos, |last| last.last_pos);
@@ -227,14 +266,21 @@ impl EventStore for MemoryStore {
 
     fn tail(&self) -> Tail {
         let maps = self.maps();
-        Tail { first_pos: maps.pruned_pos + 1, last_pos: maps.last_pos }
+        Tail {
+            first_pos: maps.pruned_pos + 1,
+            last_pos: maps.last_pos,
+        }
     }
 }
 
 impl Maintenance for MemoryStore {
     fn usages(&self, limit: usize, filter: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
         let maps = self.maps();
-        let usages = maps.logs.values().map(|log| &log.usage).filter(|log| filter(log));
+        let usages = maps
+            .logs
+            .values()
+            .map(|log| &log.usage)
+            .filter(|log| filter(log));
         usages.take(limit).cloned().collect()
     }
 
@@ -249,9 +295,15 @@ impl Maintenance for MemoryStore {
         limit: usize,
     ) -> Result<Vec<RunHeader>, ReadError> {
         let maps = self.maps();
-        let found = maps.runs.range((Bound::Excluded(after_pos), Bound::Unbounded)).map(|(_, entry)| entry);
+        let found = maps
+            .runs
+            .range((Bound::Excluded(after_pos), Bound::Unbounded))
+            .map(|(_, entry)| entry);
         let found = found.filter(|(run, _)| session.is_none_or(|session| run.session == session));
-        Ok(found.take(limit).map(|(run, time)| run_header(run, *time)).collect())
+        Ok(found
+            .take(limit)
+            .map(|(run, time)| run_header(run, *time))
+            .collect())
     }
 
     fn prune(&self, cuts: &[Cut], max_runs: usize) -> Result<Pruned, CommitError> {
@@ -270,7 +322,10 @@ impl Maintenance for MemoryStore {
     }
 
     fn disk(&self) -> io::Result<Disk> {
-        Ok(Disk { free: 1 << 40, total: 1 << 40 })
+        Ok(Disk {
+            free: 1 << 40,
+            total: 1 << 40,
+        })
     }
 
     fn keep_reserve(&self, _bytes: u64, _free: u64) -> io::Result<bool> {

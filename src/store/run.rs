@@ -33,7 +33,14 @@ pub struct RunHeader {
 
 impl RunHeader {
     pub(super) fn of(run: &Run, last_pos: u64, bytes: u64, time: Timestamp) -> Self {
-        Self { session: run.session, first_seq: run.first_seq, last_seq: run.last_seq, last_pos, bytes, time }
+        Self {
+            session: run.session,
+            first_seq: run.first_seq,
+            last_seq: run.last_seq,
+            last_pos,
+            bytes,
+            time,
+        }
     }
 }
 
@@ -63,7 +70,11 @@ impl Run {
             return Some(self.clone());
         }
         let cut = self.end_of(seq);
-        Some(Self { first_seq: seq + 1, frames: self.frames.slice(cut..), ..self.clone() })
+        Some(Self {
+            first_seq: seq + 1,
+            frames: self.frames.slice(cut..),
+            ..self.clone()
+        })
     }
 
     /// The events after the global position `pos`, or `None` if there are none.
@@ -100,12 +111,15 @@ impl Run {
         if self.frames.len() <= max_bytes {
             return self;
         }
-        let fit = event::ends(&self.frames).take_while(|end| *end <= max_bytes).count();
+        let fit = event::ends(&self.frames)
+            .take_while(|end| *end <= max_bytes)
+            .count();
         let last = self.first_seq + u64::try_from(fit.max(1)).unwrap_or(1) - 1;
         match self.through(last) {
-            Some(run) if run.last_seq < self.last_seq => {
-                Self { frames: Bytes::copy_from_slice(&run.frames), ..run }
-            }
+            Some(run) if run.last_seq < self.last_seq => Self {
+                frames: Bytes::copy_from_slice(&run.frames),
+                ..run
+            },
             _ => self,
         }
     }
@@ -123,13 +137,18 @@ impl Run {
         for event in self.events() {
             event.write_with_epoch(&mut frames, epoch);
         }
-        Self { frames: frames.freeze(), ..self.clone() }
+        Self {
+            frames: frames.freeze(),
+            ..self.clone()
+        }
     }
 
     /// The offset in `frames` at which the frame of `seq` ends.
     fn end_of(&self, seq: u64) -> usize {
         let nth = usize::try_from(seq - self.first_seq).unwrap_or(usize::MAX);
-        event::ends(&self.frames).nth(nth).unwrap_or(self.frames.len())
+        event::ends(&self.frames)
+            .nth(nth)
+            .unwrap_or(self.frames.len())
     }
 }
 
@@ -151,10 +170,20 @@ mod tests {
                 .flat_map(|part| part.events().map(|e| e.seq()).collect::<Vec<_>>())
                 .collect();
             assert_eq!(seqs, [5, 6, 7, 8, 9], "cut at {cut}");
-            let bytes: Vec<u8> = head.iter().chain(&tail).flat_map(|part| part.frames.to_vec()).collect();
+            let bytes: Vec<u8> = head
+                .iter()
+                .chain(&tail)
+                .flat_map(|part| part.frames.to_vec())
+                .collect();
             assert_eq!(bytes, whole.frames);
-            assert!(tail.iter().all(|part| part.last_pos == 109 && part.first_pos() == 100 + part.first_seq));
-            assert!(head.iter().all(|part| part.last_pos == 100 + part.last_seq && part.first_pos() == 105));
+            assert!(
+                tail.iter()
+                    .all(|part| part.last_pos == 109 && part.first_pos() == 100 + part.first_seq)
+            );
+            assert!(
+                head.iter()
+                    .all(|part| part.last_pos == 100 + part.last_seq && part.first_pos() == 105)
+            );
         }
         assert_eq!(whole.after_pos(106).unwrap().first_seq, 7);
         assert_eq!(whole.after_pos(3).unwrap(), whole);
@@ -169,7 +198,10 @@ mod tests {
             let within = whole.clone().truncate_to(bytes);
             let fit = u64::try_from(bytes / one).unwrap().clamp(1, 5);
             assert_eq!(within.last_seq, 4 + fit, "{bytes} bytes");
-            assert_eq!(Some(within.frames), whole.through(4 + fit).map(|run| run.frames));
+            assert_eq!(
+                Some(within.frames),
+                whole.through(4 + fit).map(|run| run.frames)
+            );
         }
     }
 
@@ -179,7 +211,11 @@ mod tests {
         let frame = run.events().nth(1).unwrap();
         assert_eq!((frame.seq(), frame.kind()), (2, "test"));
         assert!(frame.raw_json().starts_with(b"{\"id\":\"e-2\",\"seq\":2,"));
-        assert!(frame.raw_frame().starts_with(b"id: e-2\nevent: test\ndata: {"));
+        assert!(
+            frame
+                .raw_frame()
+                .starts_with(b"id: e-2\nevent: test\ndata: {")
+        );
     }
 
     #[test]
@@ -192,9 +228,16 @@ mod tests {
         // Frames that the gateway never writes, but whose checksum is valid.
         for data in ["", "{", "{\"id\":\"", "{\"id\":\"e-1"] {
             let frames = format!("id: e-1\nevent: test\ndata: {data}\n\n");
-            let odd = Run { last_seq: 1, frames: frames.into(), ..run(1, 1..=1) };
+            let odd = Run {
+                last_seq: 1,
+                frames: frames.into(),
+                ..run(1, 1..=1)
+            };
             let new = odd.with_epoch(&"fresh".parse().unwrap());
-            assert!(new.frames.starts_with(b"id: fresh-1\nevent: test\n"), "{data}");
+            assert!(
+                new.frames.starts_with(b"id: fresh-1\nevent: test\n"),
+                "{data}"
+            );
         }
     }
 }

@@ -38,7 +38,9 @@ impl Usages {
     }
 
     pub(super) fn get(&self, session: SessionId) -> Option<LogUsage> {
-        self.logs.get(&session).map(|log| self.to_usage(session, *log))
+        self.logs
+            .get(&session)
+            .map(|log| self.to_usage(session, *log))
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -46,7 +48,10 @@ impl Usages {
     }
 
     pub(super) fn select(&self, limit: usize, filter: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
-        let shown = self.logs.iter().map(|(session, log)| self.to_usage(*session, *log));
+        let shown = self
+            .logs
+            .iter()
+            .map(|(session, log)| self.to_usage(*session, *log));
         shown.filter(|log| filter(log)).take(limit).collect()
     }
 
@@ -76,7 +81,10 @@ impl Usages {
             first_seq: head.first_seq.max(1),
             last_seq: 0,
             // The columns of a damaged row may have any value.
-            first_pos: head.last_pos.saturating_sub(head.last_seq.saturating_sub(head.first_seq)).max(1),
+            first_pos: head
+                .last_pos
+                .saturating_sub(head.last_seq.saturating_sub(head.first_seq))
+                .max(1),
             last_pos: 0,
             bytes: 0,
             last_time: head.time,
@@ -98,7 +106,10 @@ impl Usages {
     }
 
     fn tenant(&mut self, name: &str) -> u32 {
-        let known = self.tenants.iter().position(|tenant| tenant.as_str() == name);
+        let known = self
+            .tenants
+            .iter()
+            .position(|tenant| tenant.as_str() == name);
         let at = known.unwrap_or_else(|| {
             self.tenants.push(Tenant::new(name));
             self.tenants.len() - 1

@@ -28,7 +28,14 @@ impl ChunkSender {
     pub(crate) async fn send(&mut self, chunk: Bytes) {
         self.push(chunk);
         // The connection polls the future again when it asks for the next chunk. Therefore no waker is needed.
-        poll_fn(|_| if self.is_full() { Poll::Pending } else { Poll::Ready(()) }).await;
+        poll_fn(|_| {
+            if self.is_full() {
+                Poll::Pending
+            } else {
+                Poll::Ready(())
+            }
+        })
+        .await;
     }
 }
 
@@ -44,7 +51,11 @@ impl StreamSink for ChunkSender {
     }
 
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
-        if self.is_full() { Poll::Pending } else { Poll::Ready(Ok(())) }
+        if self.is_full() {
+            Poll::Pending
+        } else {
+            Poll::Ready(Ok(()))
+        }
     }
 }
 
@@ -61,7 +72,10 @@ where
 {
     let chunks = Chunks::default();
     let future = write(ChunkSender(Arc::clone(&chunks)));
-    FutureBody { chunks, future: Some(Box::pin(future)) }
+    FutureBody {
+        chunks,
+        future: Some(Box::pin(future)),
+    }
 }
 
 impl Body for FutureBody {

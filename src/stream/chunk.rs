@@ -44,10 +44,16 @@ struct SizeLine {
 }
 
 impl SizeLine {
-    const EMPTY: Self = Self { text: [0; 10], from: 10 };
+    const EMPTY: Self = Self {
+        text: [0; 10],
+        from: 10,
+    };
 
     fn encode(mut bytes: usize) -> Self {
-        let mut line = Self { text: *b"        \r\n", from: 8 };
+        let mut line = Self {
+            text: *b"        \r\n",
+            from: 8,
+        };
         while bytes > 0 && line.from > 0 {
             line.from -= 1;
             line.text[usize::from(line.from)] = b"0123456789abcdef"[bytes & 0xf];
@@ -91,11 +97,20 @@ impl ChunkCache {
 
 impl ChunkWriter {
     pub(super) fn with_head(head: Bytes) -> Self {
-        Self { head, size_line: SizeLine::EMPTY, pieces: Vec::new(), suffix: &[], started: false }
+        Self {
+            head,
+            size_line: SizeLine::EMPTY,
+            pieces: Vec::new(),
+            suffix: &[],
+            started: false,
+        }
     }
 
     pub(super) fn push(&mut self, piece: Bytes) {
-        debug_assert!(!self.started, "an encoded chunk must be written before pieces are added");
+        debug_assert!(
+            !self.started,
+            "an encoded chunk must be written before pieces are added"
+        );
         self.pieces.push(piece);
     }
 
@@ -138,7 +153,10 @@ impl ChunkWriter {
     /// The unwritten parts of the chunk, for one vectored write.
     pub(super) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; MAX_PIECES + 3]) -> usize {
         let edges = [&*self.head, self.size_line.remaining()];
-        let parts = edges.into_iter().chain(self.pieces.iter().map(|piece| &**piece)).chain([self.suffix]);
+        let parts = edges
+            .into_iter()
+            .chain(self.pieces.iter().map(|piece| &**piece))
+            .chain([self.suffix]);
         let mut count = 0;
         for (slice, part) in slices.iter_mut().zip(parts.filter(|part| !part.is_empty())) {
             *slice = IoSlice::new(part);
@@ -159,8 +177,8 @@ impl ChunkWriter {
         if self.head.is_empty() {
             self.head = Bytes::new();
         }
-        self.size_line.from +=
-            u8::try_from(take(self.size_line.remaining().len())).expect("a size line has ten bytes");
+        self.size_line.from += u8::try_from(take(self.size_line.remaining().len()))
+            .expect("a size line has ten bytes");
         let mut whole = 0;
         for piece in &mut self.pieces {
             piece.advance(take(piece.len()));
@@ -205,8 +223,14 @@ mod tests {
         while !chunk.finish_if_written() {
             let mut slices = [IoSlice::new(&[]); MAX_PIECES + 3];
             let count = chunk.slices(&mut slices);
-            let all: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
-            let step = steps.next().expect("the iterator is endless").min(all.len());
+            let all: Vec<u8> = slices[..count]
+                .iter()
+                .flat_map(|slice| slice.iter().copied())
+                .collect();
+            let step = steps
+                .next()
+                .expect("the iterator is endless")
+                .min(all.len());
             out.extend_from_slice(&all[..step]);
             chunk.advance(step);
             // Repeats the call, as after a write that had to wait.
@@ -217,8 +241,10 @@ mod tests {
 
     #[test]
     fn chunks_have_a_size_line_and_the_last_chunk_ends_the_body() {
-        let (mut chunk, made) =
-            (ChunkWriter::with_head(Bytes::from_static(b"head\r\n\r\n")), ChunkCache::default());
+        let (mut chunk, made) = (
+            ChunkWriter::with_head(Bytes::from_static(b"head\r\n\r\n")),
+            ChunkCache::default(),
+        );
         let mut steps = std::iter::repeat(1000);
         for piece in ["0123456789", "abcdef"] {
             chunk.push(Bytes::from(piece));
@@ -233,8 +259,14 @@ mod tests {
             "no data is no chunk: an empty chunk ends the body"
         );
         chunk.push(Bytes::from_static(b"end"));
-        assert_eq!(write_in_steps(&mut chunk, true, &made, &mut steps), b"3\r\nend\r\n0\r\n\r\n");
-        assert_eq!(write_in_steps(&mut chunk, true, &made, &mut steps), b"0\r\n\r\n");
+        assert_eq!(
+            write_in_steps(&mut chunk, true, &made, &mut steps),
+            b"3\r\nend\r\n0\r\n\r\n"
+        );
+        assert_eq!(
+            write_in_steps(&mut chunk, true, &made, &mut steps),
+            b"0\r\n\r\n"
+        );
     }
 
     #[test]
@@ -253,11 +285,19 @@ mod tests {
         let (second, again) = write(&piece, false);
         assert_eq!((second.as_ptr(), &again), (first.as_ptr(), &out));
         let (_, other) = write(&piece.slice(..200), false);
-        assert_eq!(other, [b"c8\r\n", &piece[..200], b"\r\n"].concat(), "a shorter piece is another chunk");
+        assert_eq!(
+            other,
+            [b"c8\r\n", &piece[..200], b"\r\n"].concat(),
+            "a shorter piece is another chunk"
+        );
         let (_, last) = write(&piece, true);
         assert_eq!(last, [&out[..], LAST_CHUNK].concat());
         let large = Bytes::from(vec![b'x'; SMALL_CHUNK_BYTES + 1]);
-        assert_eq!(write(&large, false).0.as_ptr(), large.as_ptr(), "a large piece is not copied");
+        assert_eq!(
+            write(&large, false).0.as_ptr(),
+            large.as_ptr(),
+            "a large piece is not copied"
+        );
     }
 
     #[test]
@@ -265,11 +305,18 @@ mod tests {
         let (made, run) = (ChunkCache::default(), Bytes::from(vec![b'x'; 1 << 20]));
         let mut chunk = ChunkWriter::with_head(Bytes::new());
         chunk.push(run.slice(run.len() - 300..));
-        assert!(!run.is_unique(), "the chunk holds the run until it is written");
+        assert!(
+            !run.is_unique(),
+            "the chunk holds the run until it is written"
+        );
         let out = write_in_steps(&mut chunk, false, &made, &mut std::iter::repeat(1000));
         assert_eq!(out, [b"12c\r\n", &run[..300], b"\r\n"].concat());
         assert!(run.is_unique());
-        assert_eq!(made.0.lock().unwrap().bytes.len(), out.len(), "the cache holds the encoded chunk");
+        assert_eq!(
+            made.0.lock().unwrap().bytes.len(),
+            out.len(),
+            "the cache holds the encoded chunk"
+        );
     }
 
     proptest! {

@@ -16,7 +16,10 @@ impl EventTypes {
     pub fn parse(text: &str) -> Option<Self> {
         let plain = |b: u8| b.is_ascii_lowercase() || matches!(b, b'.' | b'_');
         let names: Vec<String> = text.split(',').map(str::to_owned).collect();
-        let valid = names.len() <= 64 && names.iter().all(|name| !name.is_empty() && name.bytes().all(plain));
+        let valid = names.len() <= 64
+            && names
+                .iter()
+                .all(|name| !name.is_empty() && name.bytes().all(plain));
         valid.then_some(Self::Only(names))
     }
 

@@ -5,7 +5,9 @@ use bytes::{Bytes, BytesMut};
 use super::encoder::Encoder;
 use super::event_types::EventTypes;
 use super::source::Source;
-use crate::event::{self, ControlFrame, EndFrame, EndReason, EventRef, PositionFrame, Ready, ResetReason};
+use crate::event::{
+    self, ControlFrame, EndFrame, EndReason, EventRef, PositionFrame, Ready, ResetReason,
+};
 use crate::eventlog::{Item, ReadError, Run, TailCursor};
 use crate::session::SessionHandle;
 use crate::types::{Epoch, Ids, PromptId, SessionId};
@@ -68,7 +70,10 @@ pub(super) struct End {
 
 impl End {
     pub(super) const fn new(reason: EndReason) -> Self {
-        Self { reason, cursor: None }
+        Self {
+            reason,
+            cursor: None,
+        }
     }
 }
 
@@ -89,14 +94,32 @@ impl Feed {
             Item::Run(run) => {
                 let last = self.turn_end(&run);
                 let run = last.and_then(|seq| run.through(seq)).unwrap_or(run);
-                (Content::Events(run), last.map(|_| End { reason: EndReason::TurnEnded, cursor: last }))
+                (
+                    Content::Events(run),
+                    last.map(|_| End {
+                        reason: EndReason::TurnEnded,
+                        cursor: last,
+                    }),
+                )
             }
             Item::Ready { cursor } => {
                 let last = self.turn.as_ref().and_then(|turn| turn.last_seq);
-                let ended = last.filter(|seq| *seq <= cursor).map(|_| End::new(EndReason::TurnEnded));
+                let ended = last
+                    .filter(|seq| *seq <= cursor)
+                    .map(|_| End::new(EndReason::TurnEnded));
                 (Content::Ready(self.ready_frame(cursor)), ended)
             }
-            Item::Reset { reason, before, session } => return Err(Reset { reason, before, session }),
+            Item::Reset {
+                reason,
+                before,
+                session,
+            } => {
+                return Err(Reset {
+                    reason,
+                    before,
+                    session,
+                });
+            }
             Item::End => (Content::Nothing, Some(End::new(EndReason::SessionDeleted))),
         };
         Ok(Piece { content, end })
@@ -121,7 +144,11 @@ impl Feed {
     /// named none, there is a single frame without a snapshot.
     pub(super) async fn reset_frames(
         &self,
-        Reset { reason, before, session: session_id }: Reset,
+        Reset {
+            reason,
+            before,
+            session: session_id,
+        }: Reset,
     ) -> Vec<Piece> {
         let mut resets = Vec::new();
         let sessions = self.source.sessions().iter();
@@ -129,19 +156,40 @@ impl Feed {
             resets.extend(self.reset_frame(session, reason).await);
         }
         if resets.is_empty() {
-            let frame = ControlFrame::new(&event::Reset { reason, session: None }, self.ids.now());
+            let frame = ControlFrame::new(
+                &event::Reset {
+                    reason,
+                    session: None,
+                },
+                self.ids.now(),
+            );
             resets.push(frame.with_session(session_id));
         }
         // Only the last frame has an id. A client that disconnects earlier receives all frames again.
-        let last = resets.pop().map(|frame| frame.with_id(self.source.id(&self.epoch, before)));
-        let piece = |frame| Piece { content: Content::Control(frame), end: None };
+        let last = resets
+            .pop()
+            .map(|frame| frame.with_id(self.source.id(&self.epoch, before)));
+        let piece = |frame| Piece {
+            content: Content::Control(frame),
+            end: None,
+        };
         resets.into_iter().chain(last).map(piece).collect()
     }
 
     /// Returns `None` if the session no longer exists. The end of the session follows.
-    async fn reset_frame(&self, session: &SessionHandle, reason: ResetReason) -> Option<ControlFrame> {
+    async fn reset_frame(
+        &self,
+        session: &SessionHandle,
+        reason: ResetReason,
+    ) -> Option<ControlFrame> {
         let snapshot = session.snapshot().await.ok()?;
-        let frame = ControlFrame::new(&event::Reset { reason, session: Some(&snapshot) }, self.ids.now());
+        let frame = ControlFrame::new(
+            &event::Reset {
+                reason,
+                session: Some(&snapshot),
+            },
+            self.ids.now(),
+        );
         Some(frame.with_session(session.id()))
     }
 
@@ -151,7 +199,11 @@ impl Feed {
     }
 
     pub(super) fn is_selected(&self, event: &EventRef<'_>) -> bool {
-        self.types.contains(event.kind()) && self.turn.as_ref().is_none_or(|turn| event.is_of(turn.prompt))
+        self.types.contains(event.kind())
+            && self
+                .turn
+                .as_ref()
+                .is_none_or(|turn| event.is_of(turn.prompt))
     }
 
     /// Whether the encoder uses the stored bytes of the selected events.
@@ -162,7 +214,11 @@ impl Feed {
     /// The cursor for direct delivery, if the client receives the stored bytes of all events.
     pub(super) fn tail_cursor(&self, encoder: &dyn Encoder) -> Option<TailCursor> {
         let passes_through = self.uses_stored_frames(encoder) && self.passes_all();
-        if passes_through { self.source.reader.tail_cursor() } else { None }
+        if passes_through {
+            self.source.reader.tail_cursor()
+        } else {
+            None
+        }
     }
 
     /// Continues after the events that direct delivery has written.
@@ -188,7 +244,11 @@ impl Feed {
             if stored {
                 out.extend_from_slice(event.raw_frame());
             } else {
-                encoder.event(&mut out, &|| self.source.id(&self.epoch, client_cursor), &event);
+                encoder.event(
+                    &mut out,
+                    &|| self.source.id(&self.epoch, client_cursor),
+                    &event,
+                );
                 if encoder.is_complete() {
                     break;
                 }
@@ -209,8 +269,16 @@ impl Feed {
 
     /// The last frame of a complete stream. A client that reconnects with its id receives 204.
     pub(super) fn end_frame(&self, End { reason, cursor }: End) -> ControlFrame {
-        let id = self.source.id(&self.epoch, cursor.unwrap_or_else(|| self.source.cursor()));
-        let frame = ControlFrame::new(&EndFrame { reason, last_event_id: &id }, self.ids.now());
+        let id = self
+            .source
+            .id(&self.epoch, cursor.unwrap_or_else(|| self.source.cursor()));
+        let frame = ControlFrame::new(
+            &EndFrame {
+                reason,
+                last_event_id: &id,
+            },
+            self.ids.now(),
+        );
         frame.with_id(id)
     }
 }

@@ -68,13 +68,19 @@ impl Entry {
 }
 
 impl KeepAliveTicker {
-    pub(crate) fn new(limits: &Limits, shutdown: Shutdown, key_endings: watch::Receiver<u64>) -> Self {
+    pub(crate) fn new(
+        limits: &Limits,
+        shutdown: Shutdown,
+        key_endings: watch::Receiver<u64>,
+    ) -> Self {
         /// The number of ticks per keep-alive interval.
         const TICKS_PER_KEEP_ALIVE: u32 = 16;
         let (shortest, longest) = (Duration::from_millis(10), Duration::from_secs(1));
-        let tick = (limits.keep_alive_interval.min(limits.write_stall_timeout) / TICKS_PER_KEEP_ALIVE)
+        let tick = (limits.keep_alive_interval.min(limits.write_stall_timeout)
+            / TICKS_PER_KEEP_ALIVE)
             .clamp(shortest, longest);
-        let ticks = |span: Duration| u64::try_from(span.as_nanos() / tick.as_nanos()).unwrap_or(NEVER / 2);
+        let ticks =
+            |span: Duration| u64::try_from(span.as_nanos() / tick.as_nanos()).unwrap_or(NEVER / 2);
         Self(Arc::new(Inner {
             shutdown,
             key_endings,
@@ -106,10 +112,18 @@ impl KeepAliveTicker {
         if !std::mem::replace(&mut registry.is_running, true) {
             self.0.update_now();
             let ticker = self.clone();
-            drop(self.0.shutdown.spawn_critical(async move { ticker.run().await }));
+            drop(
+                self.0
+                    .shutdown
+                    .spawn_critical(async move { ticker.run().await }),
+            );
         }
         drop(registry);
-        KeepAlive(Timer { ticker: self.clone(), entry, stagger })
+        KeepAlive(Timer {
+            ticker: self.clone(),
+            entry,
+            stagger,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
@@ -205,7 +219,10 @@ impl Timer {
     }
 
     fn due_in(&self, ticks: u64) {
-        self.entry.due.store(self.ticker.0.now.load(Ordering::Relaxed) + ticks, Ordering::Release);
+        self.entry.due.store(
+            self.ticker.0.now.load(Ordering::Relaxed) + ticks,
+            Ordering::Release,
+        );
     }
 
     /// Disarms the timer, for a stream whose HTTP connection detects stalls.
@@ -219,7 +236,8 @@ impl Timer {
 
     /// Whether a signal arrived since the last [`take_signal`](Self::take_signal).
     pub(super) fn is_signalled(&self) -> bool {
-        self.ticker.0.signals.load(Ordering::Acquire) != self.entry.seen_signals.load(Ordering::Relaxed)
+        self.ticker.0.signals.load(Ordering::Acquire)
+            != self.entry.seen_signals.load(Ordering::Relaxed)
     }
 
     /// Returns whether a signal arrived since the last call, and clears it.
@@ -237,7 +255,10 @@ impl Timer {
     /// again.
     pub(super) fn register_waker(&self, context: &Context<'_>) {
         let mut waker = lock_or_abort(self.entry.waker.lock());
-        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+        if !waker
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(context.waker()))
+        {
             *waker = Some(context.waker().clone());
         }
     }
@@ -271,7 +292,10 @@ mod tests {
     use super::*;
 
     fn ticker(shutdown: &Shutdown, key_endings: watch::Receiver<u64>) -> KeepAliveTicker {
-        let limits = Limits { keep_alive_interval: Duration::from_secs(15), ..Limits::default() };
+        let limits = Limits {
+            keep_alive_interval: Duration::from_secs(15),
+            ..Limits::default()
+        };
         KeepAliveTicker::new(&limits, shutdown.clone(), key_endings)
     }
 
@@ -279,7 +303,11 @@ mod tests {
     async fn due_or_signalled(keep_alive: &KeepAlive) {
         poll_fn(|context| {
             keep_alive.register_waker(context);
-            if keep_alive.is_due() || keep_alive.is_signalled() { Poll::Ready(()) } else { Poll::Pending }
+            if keep_alive.is_due() || keep_alive.is_signalled() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }
@@ -318,7 +346,10 @@ mod tests {
         keep_alive.write_progressed();
         due_or_signalled(&keep_alive).await;
         let stalled = progress.elapsed();
-        assert!((Duration::from_secs(30)..Duration::from_secs(33)).contains(&stalled), "{stalled:?}");
+        assert!(
+            (Duration::from_secs(30)..Duration::from_secs(33)).contains(&stalled),
+            "{stalled:?}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -347,19 +378,30 @@ mod tests {
         let clock = ticker(&shutdown, endings);
         let keep_alives = [clock.register(), clock.register()];
         let key_ends = || assert_eq!(keys.send_replace(1), 0);
-        for cause in [&key_ends as &dyn Fn(), &|| shutdown.start_drain(), &|| shutdown.abort()] {
+        for cause in [&key_ends as &dyn Fn(), &|| shutdown.start_drain(), &|| {
+            shutdown.abort()
+        }] {
             for keep_alive in &keep_alives {
                 assert!(keep_alive.take_signal());
             }
-            assert!(keep_alives.iter().all(|keep_alive| !keep_alive.is_signalled()));
+            assert!(
+                keep_alives
+                    .iter()
+                    .all(|keep_alive| !keep_alive.is_signalled())
+            );
             cause();
             for keep_alive in &keep_alives {
                 due_or_signalled(keep_alive).await;
             }
         }
-        let left =
-            tokio::time::timeout(Duration::from_secs(10), shutdown.wait_for_tasks(Duration::from_secs(5)));
-        assert!(!left.await.expect("the wait is bounded"), "the task runs while streams exist");
+        let left = tokio::time::timeout(
+            Duration::from_secs(10),
+            shutdown.wait_for_tasks(Duration::from_secs(5)),
+        );
+        assert!(
+            !left.await.expect("the wait is bounded"),
+            "the task runs while streams exist"
+        );
         drop(keep_alives);
         assert!(shutdown.wait_for_tasks(Duration::from_secs(5)).await);
         assert_eq!(clock.lock().entries.len(), 0);

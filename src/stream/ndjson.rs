@@ -51,8 +51,16 @@ mod tests {
 
     #[test]
     fn a_control_frame_is_one_line() {
-        let (mut out, ready) = (BytesMut::new(), Ready { last_event_id: "k3-42" });
-        Ndjson.control(&mut out, &ControlFrame::new(&ready, Timestamp::from_millis(0)));
+        let (mut out, ready) = (
+            BytesMut::new(),
+            Ready {
+                last_event_id: "k3-42",
+            },
+        );
+        Ndjson.control(
+            &mut out,
+            &ControlFrame::new(&ready, Timestamp::from_millis(0)),
+        );
         let data = r#"{"type":"ready","time":"1970-01-01T00:00:00.000Z","lastEventId":"k3-42"}"#;
         assert_eq!(out, format!("{data}\n"));
     }

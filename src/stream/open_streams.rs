@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::types::{
-    KeyedCounts, KeyedGuard, LimitExceeded, Principal, PrincipalKey, PrincipalLimit, PrincipalLimits,
+    KeyedCounts, KeyedGuard, LimitExceeded, Principal, PrincipalKey, PrincipalLimit,
+    PrincipalLimits,
 };
 
 /// The suggested delay before a retry when too many streams are open.
@@ -21,12 +22,17 @@ pub(crate) type StreamGuard = KeyedGuard<PrincipalKey>;
 
 impl Streams {
     pub(crate) fn new(limits: PrincipalLimits) -> Self {
-        Self { limits, open: KeyedCounts::default() }
+        Self {
+            limits,
+            open: KeyedCounts::default(),
+        }
     }
 
     pub(crate) fn acquire(&self, principal: &Principal) -> Result<StreamGuard, LimitExceeded> {
         let limits = self.limits.effective(principal);
-        let guard = self.open.acquire(principal.key(), limits.max(PrincipalLimit::Streams));
+        let guard = self
+            .open
+            .acquire(principal.key(), limits.max(PrincipalLimit::Streams));
         guard.ok_or_else(|| limits.exceeded(PrincipalLimit::Streams, RETRY_AFTER))
     }
 }
@@ -47,7 +53,10 @@ mod tests {
 
     #[test]
     fn streams_are_limited_per_principal_until_they_end() {
-        let streams = Streams::new(PrincipalLimits::new(&Limits { max_streams: 2, ..Limits::default() }));
+        let streams = Streams::new(PrincipalLimits::new(&Limits {
+            max_streams: 2,
+            ..Limits::default()
+        }));
         let first = streams.acquire(&principal("a")).unwrap();
         let _second = streams.acquire(&principal("a")).unwrap();
         assert!(streams.acquire(&principal("a")).is_err());

@@ -30,7 +30,14 @@ pub(crate) enum PageState {
 
 impl Page {
     pub(crate) fn new(feed: &Feed, limit: usize, max_bytes: usize) -> Self {
-        Self { events: Vec::new(), count: 0, limit, max_bytes, scanned: 0, cursor: feed.source.cursor() }
+        Self {
+            events: Vec::new(),
+            count: 0,
+            limit,
+            max_bytes,
+            scanned: 0,
+            cursor: feed.source.cursor(),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -73,8 +80,8 @@ impl Page {
     fn push_run(&mut self, feed: &Feed, run: &Run) -> bool {
         for event in run.events() {
             let keep = feed.is_selected(&event);
-            let full =
-                self.count >= self.limit || self.events.len() + event.raw_json().len() > self.max_bytes;
+            let full = self.count >= self.limit
+                || self.events.len() + event.raw_json().len() > self.max_bytes;
             if (keep && full && self.count > 0) || self.scanned > 4 * self.max_bytes {
                 return false;
             }
@@ -101,7 +108,9 @@ impl Page {
         let mut json = Vec::with_capacity(self.events.len() + 80);
         json.extend_from_slice(b"{\"events\":[");
         json.extend_from_slice(&self.events);
-        json.extend_from_slice(format!("],\"lastEventId\":\"{last_event_id}\",\"more\":{more}}}").as_bytes());
+        json.extend_from_slice(
+            format!("],\"lastEventId\":\"{last_event_id}\",\"more\":{more}}}").as_bytes(),
+        );
         json
     }
 }

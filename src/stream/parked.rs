@@ -36,7 +36,10 @@ impl Parked {
     /// `None` if only the task can write the events of the stream.
     pub(super) fn new(feed: &Feed, encoder: &dyn Encoder, keep_alive: &KeepAlive) -> Option<Self> {
         let cursor = feed.tail_cursor(encoder)?;
-        Some(Self { cursor, timer: Timer::clone(keep_alive) })
+        Some(Self {
+            cursor,
+            timer: Timer::clone(keep_alive),
+        })
     }
 
     /// Moves events at the tail to the chunk. Returns the reason why no event follows, or `None` if the chunk

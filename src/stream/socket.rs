@@ -66,14 +66,27 @@ impl SocketSink {
         chunk_cache: Arc<ChunkCache>,
     ) -> Self {
         let shared = Arc::new(SharedSocket::new(socket, head, chunk_cache));
-        Self { shared, owner, ended: false, progressed: false, read_buf: read_buf.into() }
+        Self {
+            shared,
+            owner,
+            ended: false,
+            progressed: false,
+            read_buf: read_buf.into(),
+        }
     }
 }
 
 impl SharedSocket {
     fn new(stream: TcpStream, head: Bytes, chunk_cache: Arc<ChunkCache>) -> Self {
-        let outgoing = Outgoing { parked: None, writer: ChunkWriter::with_head(head) };
-        Self { stream, chunk_cache, outgoing: Mutex::new(outgoing) }
+        let outgoing = Outgoing {
+            parked: None,
+            writer: ChunkWriter::with_head(head),
+        };
+        Self {
+            stream,
+            chunk_cache,
+            outgoing: Mutex::new(outgoing),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Outgoing> {
@@ -102,8 +115,9 @@ impl DirectSink for SharedSocket {
     fn try_deliver(&self) -> Delivery {
         let Outgoing { parked, writer } = &mut *self.lock();
         // Unfinished chunks and signals belong to the task of the stream, which may not know of them yet.
-        let Some(parked) =
-            parked.as_mut().filter(|parked| !writer.is_started() && !parked.timer.is_signalled())
+        let Some(parked) = parked
+            .as_mut()
+            .filter(|parked| !writer.is_started() && !parked.timer.is_signalled())
         else {
             return Delivery::WakeTask;
         };
@@ -129,7 +143,12 @@ fn send(stream: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     if let [whole] = slices {
         return Ok(net::send(stream, whole, flags)?);
     }
-    Ok(net::sendmsg(stream, slices, &mut SendAncillaryBuffer::default(), flags)?)
+    Ok(net::sendmsg(
+        stream,
+        slices,
+        &mut SendAncillaryBuffer::default(),
+        flags,
+    )?)
 }
 
 impl StreamSink for SocketSink {
@@ -146,7 +165,12 @@ impl StreamSink for SocketSink {
     }
 
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
-        let Self { shared, ended, progressed, .. } = self;
+        let Self {
+            shared,
+            ended,
+            progressed,
+            ..
+        } = self;
         let chunk = &mut shared.lock().writer;
         chunk.start(*ended, &shared.chunk_cache);
         while !chunk.finish_if_written() {
@@ -202,7 +226,12 @@ impl StreamSink for SocketSink {
 
     /// Returns the socket to its owner.
     fn finish(self) {
-        let Self { shared, owner, read_buf, .. } = self;
+        let Self {
+            shared,
+            owner,
+            read_buf,
+            ..
+        } = self;
         if let Some(shared) = Arc::into_inner(shared) {
             owner.reclaim(shared.stream, read_buf.into());
         }
@@ -226,7 +255,9 @@ mod tests {
     async fn shared_socket() -> (SharedSocket, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let socket = TcpSocket::new_v4().expect("a new socket");
-        socket.set_recv_buffer_size(8 << 10).expect("the receive buffer size is valid");
+        socket
+            .set_recv_buffer_size(8 << 10)
+            .expect("the receive buffer size is valid");
         let other = socket
             .connect(listener.local_addr().expect("the listener has an address"))
             .await
@@ -234,7 +265,10 @@ mod tests {
         let (stream, _) = listener.accept().await.expect("the connection arrived");
         rustix::net::sockopt::set_socket_send_buffer_size(&stream, 8 << 10)
             .expect("the send buffer size is valid");
-        (SharedSocket::new(stream, Bytes::new(), Arc::default()), other)
+        (
+            SharedSocket::new(stream, Bytes::new(), Arc::default()),
+            other,
+        )
     }
 
     fn tail_reader(session: &SessionLog) -> Reader {
@@ -261,26 +295,52 @@ mod tests {
     }
 
     async fn fixture() -> Fixture {
-        let (log, keys, (peer, other)) =
-            (memory_log(Limits::default()), watch::Sender::new(0), shared_socket().await);
+        let (log, keys, (peer, other)) = (
+            memory_log(Limits::default()),
+            watch::Sender::new(0),
+            shared_socket().await,
+        );
         let session = open(&log, 1).await;
         let reader = tail_reader(&session);
         let keep_alive =
             KeepAliveTicker::new(&Limits::default(), Shutdown::new(), keys.subscribe()).register();
         keep_alive.take_signal();
-        Fixture { log, session, reader, keys, keep_alive, peer, other }
+        Fixture {
+            log,
+            session,
+            reader,
+            keys,
+            keep_alive,
+            peer,
+            other,
+        }
     }
 
     fn parked(reader: &Reader, keep_alive: &KeepAlive) -> Parked {
         let cursor = reader.tail_cursor().expect("the reader has one session");
-        Parked { cursor, timer: Timer::clone(keep_alive) }
+        Parked {
+            cursor,
+            timer: Timer::clone(keep_alive),
+        }
     }
 
     #[tokio::test]
     async fn partial_write_is_completed_by_the_stream_task() {
-        let Fixture { log, session, mut reader, keys: _keys, keep_alive, peer, mut other } = fixture().await;
+        let Fixture {
+            log,
+            session,
+            mut reader,
+            keys: _keys,
+            keep_alive,
+            peer,
+            mut other,
+        } = fixture().await;
         peer.lock().parked = Some(parked(&reader, &keep_alive));
-        assert_eq!(peer.try_deliver(), Delivery::CaughtUp, "there are no events");
+        assert_eq!(
+            peer.try_deliver(),
+            Delivery::CaughtUp,
+            "there are no events"
+        );
         let mut events = 0;
         loop {
             append_event(&session).await;
@@ -300,37 +360,79 @@ mod tests {
         );
         let Parked { cursor, .. } = peer.lock().parked.take().expect("the stream is parked");
         assert_eq!(cursor.cursor(), events);
-        assert_eq!(peer.try_deliver(), Delivery::WakeTask, "the stream is no longer parked");
+        assert_eq!(
+            peer.try_deliver(),
+            Delivery::WakeTask,
+            "the stream is no longer parked"
+        );
 
         let (mut expected, mut came) = (Vec::new(), Vec::new());
         for _ in 0..events {
-            let Ok(Item::Run(run)) = reader.try_next() else { panic!("expected a run for each event") };
+            let Ok(Item::Run(run)) = reader.try_next() else {
+                panic!("expected a run for each event")
+            };
             expected.extend(format!("{:x}\r\n", run.frames.len()).into_bytes());
             expected.extend_from_slice(&run.frames);
             expected.extend_from_slice(b"\r\n");
         }
         while came.len() < expected.len() {
-            assert!(in_time(other.read_buf(&mut came)).await.expect("the socket is open") > 0);
+            assert!(
+                in_time(other.read_buf(&mut came))
+                    .await
+                    .expect("the socket is open")
+                    > 0
+            );
             drop(peer.write(&mut peer.lock().writer));
         }
-        assert!(came == expected, "{} bytes, {} expected", came.len(), expected.len());
+        assert!(
+            came == expected,
+            "{} bytes, {} expected",
+            came.len(),
+            expected.len()
+        );
         assert!(peer.lock().writer.finish_if_written());
         log.close().await;
     }
 
     #[tokio::test]
     async fn data_that_the_peer_does_not_read_counts_as_sent() {
-        let Fixture { log, session, reader, keys: _keys, keep_alive, peer, other } = fixture().await;
+        let Fixture {
+            log,
+            session,
+            reader,
+            keys: _keys,
+            keep_alive,
+            peer,
+            other,
+        } = fixture().await;
         while send(&peer.stream, &[IoSlice::new(&[b' '; 4096])]).is_ok() {}
         peer.lock().parked = Some(parked(&reader, &keep_alive));
-        assert_eq!(peer.try_deliver(), Delivery::CaughtUp, "there are no events");
-        assert!(!peer.lock().parked.take().expect("the stream is parked").timer.is_armed());
+        assert_eq!(
+            peer.try_deliver(),
+            Delivery::CaughtUp,
+            "there are no events"
+        );
+        assert!(
+            !peer
+                .lock()
+                .parked
+                .take()
+                .expect("the stream is parked")
+                .timer
+                .is_armed()
+        );
         peer.lock().parked = Some(parked(&reader, &keep_alive));
         append_event(&session).await;
         assert_eq!(peer.try_deliver(), Delivery::WakeTask);
         assert!(
             peer.lock().writer.is_started()
-                && peer.lock().parked.take().expect("the stream is parked").timer.is_armed()
+                && peer
+                    .lock()
+                    .parked
+                    .take()
+                    .expect("the stream is parked")
+                    .timer
+                    .is_armed()
         );
         drop(other);
         log.close().await;
@@ -338,7 +440,15 @@ mod tests {
 
     #[tokio::test]
     async fn stream_ends_with_its_key() {
-        let Fixture { log, session, reader, keys, keep_alive, peer, other } = fixture().await;
+        let Fixture {
+            log,
+            session,
+            reader,
+            keys,
+            keep_alive,
+            peer,
+            other,
+        } = fixture().await;
         peer.lock().parked = Some(parked(&reader, &keep_alive));
         keys.send_replace(1);
         in_time(async {
@@ -349,9 +459,21 @@ mod tests {
         .await;
         append_event(&session).await;
         assert_eq!(peer.try_deliver(), Delivery::WakeTask);
-        assert_eq!(peer.lock().parked.take().map(|parked| parked.cursor.cursor()), Some(0));
+        assert_eq!(
+            peer.lock()
+                .parked
+                .take()
+                .map(|parked| parked.cursor.cursor()),
+            Some(0)
+        );
         drop(peer);
-        assert_eq!(in_time(other.readable()).await.and_then(|()| other.try_read(&mut [0; 9])).ok(), Some(0));
+        assert_eq!(
+            in_time(other.readable())
+                .await
+                .and_then(|()| other.try_read(&mut [0; 9]))
+                .ok(),
+            Some(0)
+        );
         log.close().await;
     }
 }

@@ -28,26 +28,45 @@ enum Sessions {
 
 impl Source {
     pub(crate) const fn session(reader: Reader, session: SessionHandle) -> Self {
-        Self { reader, sessions: Sessions::One(session), summaries: None }
+        Self {
+            reader,
+            sessions: Sessions::One(session),
+            summaries: None,
+        }
     }
 
     /// A log of no session: the audit log.
     pub(crate) const fn log(reader: Reader) -> Self {
-        Self { reader, sessions: Sessions::None, summaries: None }
+        Self {
+            reader,
+            sessions: Sessions::None,
+            summaries: None,
+        }
     }
 
     pub(crate) const fn merged(reader: Reader, sessions: Vec<SessionHandle>) -> Self {
-        Self { reader, sessions: Sessions::Merged(sessions), summaries: None }
+        Self {
+            reader,
+            sessions: Sessions::Merged(sessions),
+            summaries: None,
+        }
     }
 
     /// Adds the summaries of changed sessions.
     #[must_use]
     pub(crate) fn with_summaries(self, reader: Option<SummaryReader>) -> Self {
-        Self { summaries: reader.map(|reader| Box::new(SummaryFeed::new(reader))), ..self }
+        Self {
+            summaries: reader.map(|reader| Box::new(SummaryFeed::new(reader))),
+            ..self
+        }
     }
 
     /// Registers with the notifier of a thread. `sink` receives events while the reader waits.
-    pub(super) fn subscribe_via(&mut self, notifier: &Arc<Notifier>, sink: Option<Arc<dyn DirectSink>>) {
+    pub(super) fn subscribe_via(
+        &mut self,
+        notifier: &Arc<Notifier>,
+        sink: Option<Arc<dyn DirectSink>>,
+    ) {
         self.reader.subscribe_via(notifier, sink);
         if let Some(summaries) = &mut self.summaries {
             summaries.subscribe_via(notifier);
@@ -56,7 +75,9 @@ impl Source {
 
     /// Waits for an event of the log, or until summaries are due. Cancel-safe.
     pub(super) async fn changed(&mut self) {
-        let Some(summaries) = &mut self.summaries else { return self.reader.changed().await };
+        let Some(summaries) = &mut self.summaries else {
+            return self.reader.changed().await;
+        };
         tokio::select! {
             () = self.reader.changed() => {}
             () = summaries.due() => {}
@@ -65,7 +86,9 @@ impl Source {
 
     /// The next item of the log, or `None` if summaries are due before. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<Result<Item, ReadError>> {
-        let Some(summaries) = &mut self.summaries else { return Some(self.reader.next().await) };
+        let Some(summaries) = &mut self.summaries else {
+            return Some(self.reader.next().await);
+        };
         tokio::select! {
             next = self.reader.next() => Some(next),
             () = summaries.due() => None,
@@ -95,7 +118,11 @@ impl Source {
 
     /// The cursor of one event of a run.
     pub(super) fn cursor_of(&self, run: &Run, seq: u64) -> u64 {
-        if self.has_stored_ids() { seq } else { run.pos(seq) }
+        if self.has_stored_ids() {
+            seq
+        } else {
+            run.pos(seq)
+        }
     }
 
     /// Whether the ids of frames equal the stored ids.

@@ -69,12 +69,23 @@ mod tests {
             }
             out
         };
-        let ready = ControlFrame::new(&Ready { last_event_id: "k3-42" }, Timestamp::from_millis(0));
+        let ready = ControlFrame::new(
+            &Ready {
+                last_event_id: "k3-42",
+            },
+            Timestamp::from_millis(0),
+        );
         let data = r#"{"type":"ready","time":"1970-01-01T00:00:00.000Z","lastEventId":"k3-42"}"#;
-        assert_eq!(encoded(true, &ready), format!("event: ready\ndata: {data}\n\n"));
+        assert_eq!(
+            encoded(true, &ready),
+            format!("event: ready\ndata: {data}\n\n")
+        );
         assert_eq!(encoded(false, &ready), format!("data: {data}\n\n"));
         let ready = ready.with_id("k3-42".to_owned());
         let data = data.replacen('{', r#"{"id":"k3-42","#, 1);
-        assert_eq!(encoded(true, &ready), format!("id: k3-42\nevent: ready\ndata: {data}\n\n"));
+        assert_eq!(
+            encoded(true, &ready),
+            format!("id: k3-42\nevent: ready\ndata: {data}\n\n")
+        );
     }
 }

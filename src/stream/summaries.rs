@@ -30,7 +30,12 @@ pub(super) struct SummaryFeed {
 
 impl SummaryFeed {
     pub(super) fn new(reader: SummaryReader) -> Self {
-        Self { reader, live: false, through: 0, next_round: Instant::now() }
+        Self {
+            reader,
+            live: false,
+            through: 0,
+            next_round: Instant::now(),
+        }
     }
 
     pub(super) fn subscribe_via(&mut self, notifier: &Arc<Notifier>) {
@@ -63,7 +68,9 @@ impl SummaryFeed {
         }
         let now = ids.now();
         let page = self.reader.read(self.through, MAX_STEP_BYTES);
-        let lost = page.lost.then(|| ControlFrame::new(&SummariesReset {}, now));
+        let lost = page
+            .lost
+            .then(|| ControlFrame::new(&SummariesReset {}, now));
         let frame = |(session, summary)| {
             let summary = match &summary {
                 Summary::Listed(summary) => Some(&**summary),
@@ -71,7 +78,9 @@ impl SummaryFeed {
             };
             ControlFrame::new(&SessionSummaryFrame { session: summary }, now).with_session(session)
         };
-        lost.into_iter().chain(page.changes.into_iter().map(frame)).collect()
+        lost.into_iter()
+            .chain(page.changes.into_iter().map(frame))
+            .collect()
     }
 
     fn begins_round(&mut self) -> bool {

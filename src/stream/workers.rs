@@ -60,7 +60,9 @@ struct Worker {
 impl StreamWorkers {
     /// The number of threads.
     pub fn count() -> usize {
-        available_parallelism().map_or(1, |cores| cores.get() / 2).max(1)
+        available_parallelism()
+            .map_or(1, |cores| cores.get() / 2)
+            .max(1)
     }
 
     pub fn start() -> io::Result<Self> {
@@ -80,7 +82,10 @@ impl StreamWorkers {
     pub async fn stop(&self, limit: Duration) {
         self.0.stop.cancel();
         self.0.threads.close();
-        if tokio::time::timeout(limit, self.0.threads.wait()).await.is_err() {
+        if tokio::time::timeout(limit, self.0.threads.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!("a stream worker did not stop in time");
         }
     }
@@ -89,9 +94,21 @@ impl StreamWorkers {
     pub(crate) fn spawn(&self, stream: SocketStream, shutdown: &Shutdown) -> io::Result<()> {
         let Inner { workers, next, .. } = &*self.0;
         let worker = &workers[next.fetch_add(1, Ordering::Relaxed) % workers.len()];
-        let SocketStream { stream, head, socket, read_buf, owner } = stream;
+        let SocketStream {
+            stream,
+            head,
+            socket,
+            read_buf,
+            owner,
+        } = stream;
         let socket = register_with(socket, &worker.runtime)?;
-        let sink = SocketSink::new(socket, head, read_buf, owner, Arc::clone(&worker.chunk_cache));
+        let sink = SocketSink::new(
+            socket,
+            head,
+            read_buf,
+            owner,
+            Arc::clone(&worker.chunk_cache),
+        );
         let notifier = Arc::clone(&worker.notifier);
         shutdown.spawn_client_on(&worker.runtime, stream.run(sink, Some(notifier)));
         Ok(())
@@ -113,7 +130,10 @@ impl Worker {
         let (running_notifier, thread_token) = (Arc::clone(&notifier), threads.token());
         let (runtime_sender, runtime) = mpsc::sync_channel(1);
         Shutdown::spawn_thread("streams", move || {
-            let runtime = match Builder::new_current_thread().enable_all().thread_name("streams-read").build()
+            let runtime = match Builder::new_current_thread()
+                .enable_all()
+                .thread_name("streams-read")
+                .build()
             {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(runtime_sender.send(Err(error))),
@@ -129,6 +149,10 @@ impl Worker {
             drop(thread_token);
         })?;
         let runtime = runtime.recv().map_err(io::Error::other)??;
-        Ok(Self { runtime, notifier, chunk_cache: Arc::default() })
+        Ok(Self {
+            runtime,
+            notifier,
+            chunk_cache: Arc::default(),
+        })
     }
 }

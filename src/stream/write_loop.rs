@@ -68,7 +68,15 @@ impl Stream {
         keep_alive: KeepAlive,
         stream_guard: StreamGuard,
     ) -> Self {
-        Self { feed, encoder, follow, admission, keep_alive, request_id: None, _stream_guard: stream_guard }
+        Self {
+            feed,
+            encoder,
+            follow,
+            admission,
+            keep_alive,
+            request_id: None,
+            _stream_guard: stream_guard,
+        }
     }
 
     pub(crate) fn media_type(&self) -> &'static str {
@@ -119,7 +127,12 @@ impl Stream {
                 drop(self);
                 return sink.finish();
             }
-            let Self { feed, keep_alive, encoder, .. } = &mut *self;
+            let Self {
+                feed,
+                keep_alive,
+                encoder,
+                ..
+            } = &mut *self;
             let gone = match step {
                 Step::Wait => {
                     if let Some(parked) = Parked::new(feed, &**encoder, keep_alive) {
@@ -137,7 +150,8 @@ impl Stream {
                     matches!(wake, Wakeup::Disconnected) || self.flush(&mut sink).await.is_err()
                 }
                 Step::ReadStore => {
-                    match wait_for_wakeup(keep_alive, &mut sink, Box::pin(feed.source.next())).await {
+                    match wait_for_wakeup(keep_alive, &mut sink, Box::pin(feed.source.next())).await
+                    {
                         Wakeup::Source(next) => {
                             read = next;
                             false
@@ -166,7 +180,11 @@ impl Stream {
     }
 
     /// Queues the available events: first those from the store, then those at the tail.
-    fn step<W: StreamSink>(&mut self, mut read: Option<Result<Item, ReadError>>, sink: &mut W) -> Step {
+    fn step<W: StreamSink>(
+        &mut self,
+        mut read: Option<Result<Item, ReadError>>,
+        sink: &mut W,
+    ) -> Step {
         if self.keep_alive.take_signal() && self.ends_by_signal(sink) {
             return Step::End;
         }
@@ -212,7 +230,10 @@ impl Stream {
         if self.keep_alive.shutdown().is_draining() {
             let retry_ms = retry_delay(&self.feed.ids, 1000, 3000);
             self.send_retry(retry_ms, sink);
-            self.send_control(&ControlFrame::new(&ShutdownFrame { retry_ms }, self.now()), sink);
+            self.send_control(
+                &ControlFrame::new(&ShutdownFrame { retry_ms }, self.now()),
+                sink,
+            );
             return true;
         }
         let ended = !self.admission.is_key_valid();
@@ -257,7 +278,11 @@ impl Stream {
             waited = true;
             self.keep_alive.register_waker(context);
             let stalled = self.keep_alive.is_due() || self.keep_alive.shutdown().is_aborted();
-            if stalled { Poll::Ready(Err(Disconnected)) } else { Poll::Pending }
+            if stalled {
+                Poll::Ready(Err(Disconnected))
+            } else {
+                Poll::Pending
+            }
         })
         .await;
         if waited {
@@ -309,7 +334,11 @@ impl Stream {
     /// Writes a keep-alive after a silent interval: a position frame if `advance_cursor` is set and the client's
     /// cursor is behind, otherwise a comment.
     fn send_keep_alive<W: StreamSink>(&mut self, advance_cursor: bool, sink: &mut W) {
-        match if advance_cursor { self.feed.position_frame() } else { None } {
+        match if advance_cursor {
+            self.feed.position_frame()
+        } else {
+            None
+        } {
             Some(position) => self.send_control(&position, sink),
             None => self.send(Bytes::from_static(self.encoder.keep_alive()), sink),
         }
@@ -323,7 +352,10 @@ impl Stream {
     }
 
     fn send_problem<W: StreamSink>(&mut self, problem: &Problem, sink: &mut W) {
-        self.send_control(&ControlFrame::new(&ProblemFrame { problem }, self.now()), sink);
+        self.send_control(
+            &ControlFrame::new(&ProblemFrame { problem }, self.now()),
+            sink,
+        );
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -355,7 +387,8 @@ async fn wait_for_wakeup<W: StreamSink, F: Future + Unpin>(
         if keep_alive.is_due() || keep_alive.is_signalled() {
             return Poll::Ready(Wakeup::KeepAlive);
         }
-        sink.poll_disconnected(context).map(|()| Wakeup::Disconnected)
+        sink.poll_disconnected(context)
+            .map(|()| Wakeup::Disconnected)
     })
     .await
 }
@@ -371,7 +404,10 @@ mod tests {
 
     #[test]
     fn stream_state_is_small() {
-        let (task, stream) = (size_of_returned(Stream::run::<SocketSink>), size_of::<Stream>());
+        let (task, stream) = (
+            size_of_returned(Stream::run::<SocketSink>),
+            size_of::<Stream>(),
+        );
         assert!(task <= 704, "the task has {task} bytes");
         assert!(stream <= 448, "the stream has {stream} bytes");
     }

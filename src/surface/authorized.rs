@@ -44,7 +44,10 @@ pub(crate) struct Authorized<S> {
 
 impl<S> Authorized<S> {
     pub(crate) fn credential(&self) -> &Credential {
-        self.admission.credential.as_ref().expect("an `Authorized` always has a credential")
+        self.admission
+            .credential
+            .as_ref()
+            .expect("an `Authorized` always has a credential")
     }
 
     /// The author of changes that the request makes.
@@ -80,8 +83,10 @@ impl<S: RequiredScope> Authorized<S> {
     pub(super) fn from_parts(parts: &Parts) -> Result<Self, AccessError> {
         let admission = parts.extensions.get::<Arc<Admission>>();
         let admission = admission.filter(|admission| admission.credential.is_some());
-        let by =
-            Self { admission: Arc::clone(admission.ok_or(AccessError::NoCredential)?), scope: PhantomData };
+        let by = Self {
+            admission: Arc::clone(admission.ok_or(AccessError::NoCredential)?),
+            scope: PhantomData,
+        };
         match S::SCOPE.filter(|scope| !by.scopes.contains(*scope)) {
             None => Ok(by),
             Some(scope) => Err(AccessError::MissingScope(scope)),

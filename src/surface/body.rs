@@ -22,8 +22,15 @@ pub(super) enum BodyError {
 
 /// Whether a request has exactly one `Content-Type`, and it is one of `types` with any parameters.
 pub(super) fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
-    let mut given = headers.get_all(CONTENT_TYPE).iter().filter_map(|value| value.to_str().ok());
-    let essence = given.next().and_then(|text| text.split(';').next()).map(str::trim).unwrap_or_default();
+    let mut given = headers
+        .get_all(CONTENT_TYPE)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    let essence = given
+        .next()
+        .and_then(|text| text.split(';').next())
+        .map(str::trim)
+        .unwrap_or_default();
     given.next().is_none() && types.iter().any(|name| essence.eq_ignore_ascii_case(name))
 }
 
@@ -34,7 +41,9 @@ pub(super) async fn read_body(
     max: usize,
     deadline: Duration,
 ) -> Result<Bytes, BodyError> {
-    let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let declared = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if declared.is_some_and(|declared| declared > max as u64) {
         return Err(BodyError::TooLarge { max });
     }

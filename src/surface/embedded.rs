@@ -33,13 +33,20 @@ pub(super) fn revalidated(
     response: impl FnOnce() -> Response,
 ) -> Response {
     let known = headers.get(header::IF_NONE_MATCH) == Some(etag);
-    let mut response = if known { StatusCode::NOT_MODIFIED.into_response() } else { response() };
+    let mut response = if known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        response()
+    };
     response.headers_mut().insert(header::ETAG, etag.clone());
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
 }
 
 /// An entity tag from the SHA-256 of the content.
 pub(super) fn etag(hash: &[u8; 32]) -> HeaderValue {
-    HeaderValue::try_from(format!("\"{}\"", URL_SAFE_NO_PAD.encode(hash))).expect("base64 is plain ASCII")
+    HeaderValue::try_from(format!("\"{}\"", URL_SAFE_NO_PAD.encode(hash)))
+        .expect("base64 is plain ASCII")
 }

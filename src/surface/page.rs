@@ -43,18 +43,31 @@ async fn index(State(gateway): State<Gateway>, headers: HeaderMap) -> Result<Res
     let etag = page.etag();
     let mut response = vary(revalidated(&headers, &etag, || page.response()));
     let ancestors = gateway.policy.frame_ancestors();
-    let ancestors = if ancestors.is_empty() { "'none'".to_owned() } else { ancestors.join(" ") };
+    let ancestors = if ancestors.is_empty() {
+        "'none'".to_owned()
+    } else {
+        ancestors.join(" ")
+    };
     // Browsers ignore `X-Frame-Options` if the policy has `frame-ancestors` (CSP Level 3, section 6.4.2).
     let policy = HeaderValue::try_from(format!("{PAGE_CSP}; frame-ancestors {ancestors}"));
-    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy.map_err(ApiError::internal)?);
+    response.headers_mut().insert(
+        header::CONTENT_SECURITY_POLICY,
+        policy.map_err(ApiError::internal)?,
+    );
     Ok(response)
 }
 
 /// The assets of the page. Their names contain a hash of their content, so they never change.
 async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, ApiError> {
-    let mut response = cached(&format!("assets/{name}"), &headers, "public, max-age=31536000, immutable")?;
+    let mut response = cached(
+        &format!("assets/{name}"),
+        &headers,
+        "public, max-age=31536000, immutable",
+    )?;
     let policy = HeaderValue::from_static(ASSET_CSP);
-    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_SECURITY_POLICY, policy);
     Ok(response)
 }
 
@@ -72,10 +85,17 @@ async fn notices(headers: HeaderMap) -> Result<Response, ApiError> {
     cached("notices.js", &headers, "no-cache")
 }
 
-fn cached(path: &str, headers: &HeaderMap, cache_control: &'static str) -> Result<Response, ApiError> {
+fn cached(
+    path: &str,
+    headers: &HeaderMap,
+    cache_control: &'static str,
+) -> Result<Response, ApiError> {
     let file = File::find(path, headers)?;
     let mut response = vary(file.response());
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(cache_control));
+    response.headers_mut().insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static(cache_control),
+    );
     Ok(response)
 }
 
@@ -93,14 +113,23 @@ impl File {
         if ENCODINGS.iter().any(|(_, suffix)| path.ends_with(suffix)) {
             return Err(ApiError::not_found());
         }
-        let accepted = ENCODINGS.iter().filter(|(encoding, _)| accepts(headers, encoding));
+        let accepted = ENCODINGS
+            .iter()
+            .filter(|(encoding, _)| accepts(headers, encoding));
         let compressed = accepted.filter_map(|(encoding, suffix)| {
             Some((Some(*encoding), Files::get(&format!("{path}{suffix}"))?))
         });
         let plain = || Files::get(path).map(|content| (None, content));
-        let (encoding, content) =
-            compressed.into_iter().next().or_else(plain).ok_or_else(ApiError::not_found)?;
-        Ok(Self { media_type: media_type(path), encoding, content })
+        let (encoding, content) = compressed
+            .into_iter()
+            .next()
+            .or_else(plain)
+            .ok_or_else(ApiError::not_found)?;
+        Ok(Self {
+            media_type: media_type(path),
+            encoding,
+            content,
+        })
     }
 
     /// Each encoding has its own entity tag.
@@ -111,7 +140,9 @@ impl File {
     fn response(&self) -> Response {
         let mut response = embedded(self.content.data.clone(), self.media_type.clone());
         if let Some(encoding) = self.encoding {
-            response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
+            response
+                .headers_mut()
+                .insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
         }
         response
     }
@@ -119,18 +150,27 @@ impl File {
 
 /// Marks a response as dependent on the accepted encodings.
 fn vary(mut response: Response) -> Response {
-    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    response
+        .headers_mut()
+        .insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     response
 }
 
 /// Whether `Accept-Encoding` names the encoding with a weight that is not zero (RFC 9110, section 12.5.3).
 fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
-    let given = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let given = headers
+        .get_all(header::ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     given.flat_map(|value| value.split(',')).any(|part| {
         let mut words = part.split(';').map(str::trim);
-        let is_named = words.next().is_some_and(|name| name.eq_ignore_ascii_case(encoding));
-        let weight = words.find_map(|word| word.strip_prefix("q=").or_else(|| word.strip_prefix("Q=")));
-        is_named && weight.is_none_or(|weight| weight.parse::<f32>().is_ok_and(|weight| weight > 0.0))
+        let is_named = words
+            .next()
+            .is_some_and(|name| name.eq_ignore_ascii_case(encoding));
+        let weight =
+            words.find_map(|word| word.strip_prefix("q=").or_else(|| word.strip_prefix("Q=")));
+        is_named
+            && weight.is_none_or(|weight| weight.parse::<f32>().is_ok_and(|weight| weight > 0.0))
     })
 }
 
@@ -156,7 +196,10 @@ mod tests {
     use super::*;
 
     fn headers(accepted: &str) -> HeaderMap {
-        HeaderMap::from_iter([(header::ACCEPT_ENCODING, HeaderValue::try_from(accepted).expect("ASCII"))])
+        HeaderMap::from_iter([(
+            header::ACCEPT_ENCODING,
+            HeaderValue::try_from(accepted).expect("ASCII"),
+        )])
     }
 
     #[test]
@@ -174,7 +217,11 @@ mod tests {
             assert_eq!(file.media_type, "text/html; charset=utf-8");
         }
         assert!(File::find("index.html.br", &headers("br")).is_err());
-        let tag = |accepted| File::find("index.html", &headers(accepted)).expect("the page").etag();
+        let tag = |accepted| {
+            File::find("index.html", &headers(accepted))
+                .expect("the page")
+                .etag()
+        };
         assert_ne!(tag("br"), tag("gzip"));
     }
 }

@@ -23,7 +23,9 @@ pub(super) async fn call_sign_in(
     let record = SignInRecord::start(&gateway.audit, author, spec.name.clone(), Some(method_id));
     let login = lease.dialect().login_method();
     let params = with_trace(&sign_in, trace);
-    let called = lease.call(login, &params, gateway.limits.sign_in_timeout).await;
+    let called = lease
+        .call(login, &params, gateway.limits.sign_in_timeout)
+        .await;
     record.end(called.is_ok());
     called?;
     lease.signed_in(sign_in);

@@ -21,7 +21,9 @@ use crate::registry::Listing;
 use crate::server::{RateLimits, RequestContext, stream_response};
 use crate::session::SessionRegistry;
 use crate::shutdown::Shutdown;
-use crate::stream::{Encoder, EventTypes, Feed, KeepAliveTicker, Source, Stream, StreamGuard, Streams};
+use crate::stream::{
+    Encoder, EventTypes, Feed, KeepAliveTicker, Source, Stream, StreamGuard, Streams,
+};
 use crate::task::Tasks;
 use crate::types::{Author, Epoch, Ids, Limits, PrincipalLimits};
 use crate::webhooks::Webhooks;
@@ -70,8 +72,11 @@ impl Gateway {
             rates: RateLimits::new(parts.principal_limits.clone()),
         });
         let streams = Streams::new(parts.principal_limits.clone());
-        let keep_alive_ticker =
-            KeepAliveTicker::new(&parts.limits, parts.shutdown.clone(), parts.policy.watch_ended_keys());
+        let keep_alive_ticker = KeepAliveTicker::new(
+            &parts.limits,
+            parts.shutdown.clone(),
+            parts.policy.watch_ended_keys(),
+        );
         let chat_watchers = Watchers::default();
         let conversations = conversation::start(&parts.sessions);
         let (acp, cca) = (Connections::default(), Arc::<CcaMembers>::default());
@@ -174,7 +179,14 @@ impl Gateway {
         follow: bool,
     ) -> Response {
         let keep_alive = self.0.keep_alive_ticker.register();
-        stream_response(Stream::new(feed, encoder, follow, Arc::clone(admission), keep_alive, guard))
+        stream_response(Stream::new(
+            feed,
+            encoder,
+            follow,
+            Arc::clone(admission),
+            keep_alive,
+            guard,
+        ))
     }
 }
 

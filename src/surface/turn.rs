@@ -30,13 +30,26 @@ impl NewTurn {
         // A repetition of a request with an idempotency key begins no turn, so the rate does not apply to it.
         let (rates, principal) = (gateway.clone(), by.clone());
         let count = move || rates.rates().check_prompt(&principal);
-        Ok(Self { admitted: session.prompt(by, request, count).await?, guard })
+        Ok(Self {
+            admitted: session.prompt(by, request, count).await?,
+            guard,
+        })
     }
 }
 
 /// The events of a turn that the same request has started.
-pub(super) fn turn_feed(gateway: &Gateway, session: SessionHandle, admitted: &AdmittedPrompt) -> Feed {
+pub(super) fn turn_feed(
+    gateway: &Gateway,
+    session: SessionHandle,
+    admitted: &AdmittedPrompt,
+) -> Feed {
     let reader = session.log().reader(Start::After(admitted.first_seq - 1));
-    let turn = TurnFilter { prompt: admitted.prompt.prompt_id, last_seq: admitted.last_seq };
-    Feed { turn: Some(turn), ..gateway.feed(Source::session(reader, session)) }
+    let turn = TurnFilter {
+        prompt: admitted.prompt.prompt_id,
+        last_seq: admitted.last_seq,
+    };
+    Feed {
+        turn: Some(turn),
+        ..gateway.feed(Source::session(reader, session))
+    }
 }

@@ -14,7 +14,10 @@ pub(super) struct Usage {
 
 impl Usage {
     pub(super) fn new(reader: Reader) -> Self {
-        Self { reader, reported: None }
+        Self {
+            reader,
+            reported: None,
+        }
     }
 
     /// The last reported number of tokens.

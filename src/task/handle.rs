@@ -10,7 +10,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::error::{ChangeError, CreateError, MAX_DESCRIPTION_CHARS, MAX_LEVELS, MAX_QUEUED, OpenError};
+use super::error::{
+    ChangeError, CreateError, MAX_DESCRIPTION_CHARS, MAX_LEVELS, MAX_QUEUED, OpenError,
+};
 use super::outcome::{CancelReason, Outcome};
 use super::queue::{Queue, QueuedTask, TaskKey};
 use super::record::{self, MAX_CHILDREN, OpenRecord, TaskOwner, TaskRecord};
@@ -97,9 +99,18 @@ impl Tasks {
         let mut pages = TenantRecords::of(&log, Table::OpenTask);
         let mut ended: Option<Records> = None;
         while let Some(page) = pages.next::<OpenRecord>().await? {
-            for (tenant, OpenRecord { task: id, cancelled }) in page {
+            for (
+                tenant,
+                OpenRecord {
+                    task: id,
+                    cancelled,
+                },
+            ) in page
+            {
                 // A cancel can store its entry again after the end of the task.
-                let open_record = record::get(&log, &tenant, id).await?.filter(|task| task.outcome.is_none());
+                let open_record = record::get(&log, &tenant, id)
+                    .await?
+                    .filter(|task| task.outcome.is_none());
                 let Some(record) = open_record else {
                     ended = Some(OpenRecord::delete(&tenant, id, ended.unwrap_or_default()));
                     continue;
@@ -121,8 +132,20 @@ impl Tasks {
         if let Some(ended) = ended {
             log.write(ended).await?;
         }
-        let state = Mutex::new(State { queue, open, in_flight: BTreeSet::new() });
-        Ok((Self(Arc::new(Inner { sessions, webhooks, state, changed: Notify::new() })), begun))
+        let state = Mutex::new(State {
+            queue,
+            open,
+            in_flight: BTreeSet::new(),
+        });
+        Ok((
+            Self(Arc::new(Inner {
+                sessions,
+                webhooks,
+                state,
+                changed: Notify::new(),
+            })),
+            begun,
+        ))
     }
 
     /// Stores a task, which begins when a process is free. Returns true if an earlier request with the same key has
@@ -130,13 +153,24 @@ impl Tasks {
     pub async fn create(&self, by: &Principal, new: NewTask) -> Result<(Task, bool), CreateError> {
         let (tasks, by) = (self.clone(), by.clone());
         let created = async move { tasks.create_once(&by, new).await }.in_current_span();
-        self.context().shutdown.spawn_isolated(created).await.map_err(|_| ChangeError::Internal)?
+        self.context()
+            .shutdown
+            .spawn_isolated(created)
+            .await
+            .map_err(|_| ChangeError::Internal)?
     }
 
     async fn create_once(&self, by: &Principal, new: NewTask) -> Result<(Task, bool), CreateError> {
-        let NewTask { request, blocks, key } = new;
+        let NewTask {
+            request,
+            blocks,
+            key,
+        } = new;
         let key = key.map(|key| (record::request_key(by, &key.key), key.body_hash));
-        let _in_flight = key.as_ref().map(|(key, _)| self.claim(&by.tenant, key)).transpose()?;
+        let _in_flight = key
+            .as_ref()
+            .map(|(key, _)| self.claim(&by.tenant, key))
+            .transpose()?;
         if let Some((key, body_hash)) = &key
             && let Some(previous) = record::get_request_key(self.log(), &by.tenant, key).await?
         {
@@ -149,16 +183,23 @@ impl Tasks {
         }
         let depth = self.depth(&by.tenant, request.parent_task).await?;
         if let Some(url) = &request.callback_url {
-            self.0.webhooks.check_callback(url).map_err(CreateError::Callback)?;
+            self.0
+                .webhooks
+                .check_callback(url)
+                .map_err(CreateError::Callback)?;
         }
-        let description = request.description.as_deref().map_or(1, |text| text.chars().count());
+        let description = request
+            .description
+            .as_deref()
+            .map_or(1, |text| text.chars().count());
         if !(1..=MAX_DESCRIPTION_CHARS).contains(&description) {
             return Err(CreateError::Description);
         }
         let (request_key, body_hash) = key.unzip();
         let record = self.record(by, request, blocks, (depth, request_key));
         self.0.sessions.check_request(&session_request(&record))?;
-        self.insert(&by.tenant, &record, body_hash.unwrap_or_default()).await?;
+        self.insert(&by.tenant, &record, body_hash.unwrap_or_default())
+            .await?;
         Ok((record.shown(Some(Vec::new())), false))
     }
 
@@ -173,7 +214,9 @@ impl Tasks {
     /// The number of ancestors of a task with this parent.
     async fn depth(&self, tenant: &Tenant, parent: Option<Uuid>) -> Result<u8, CreateError> {
         let Some(parent) = parent else { return Ok(0) };
-        let parent = record::get(self.log(), tenant, parent).await?.ok_or(CreateError::NoSuchParent)?;
+        let parent = record::get(self.log(), tenant, parent)
+            .await?
+            .ok_or(CreateError::NoSuchParent)?;
         if parent.outcome.is_some() {
             return Err(CreateError::ParentEnded);
         }
@@ -194,7 +237,9 @@ impl Tasks {
         let mut permissions = request.permissions.unwrap_or_default();
         let on_timeout = *permissions.on_timeout.get_or_insert(OnTimeout::Reject);
         if on_timeout == OnTimeout::Reject {
-            permissions.timeout_seconds.get_or_insert(DEFAULT_PERMISSION_SECONDS);
+            permissions
+                .timeout_seconds
+                .get_or_insert(DEFAULT_PERMISSION_SECONDS);
         }
         TaskRecord {
             id: ids.uuid(),
@@ -210,7 +255,11 @@ impl Tasks {
             callback_url: request.callback_url,
             permissions,
             cwd: request.cwd,
-            by: TaskOwner { id: by.id.to_string(), scopes: by.scopes, folders: by.folders.clone() },
+            by: TaskOwner {
+                id: by.id.to_string(),
+                scopes: by.scopes,
+                folders: by.folders.clone(),
+            },
             request_key,
             created_at: ids.now(),
             started_at: None,
@@ -250,8 +299,12 @@ impl Tasks {
 
     /// A task, with its children.
     pub async fn get(&self, tenant: &Tenant, id: Uuid) -> Result<Option<Task>, ReadError> {
-        let Some(record) = record::get(self.log(), tenant, id).await? else { return Ok(None) };
-        Ok(Some(record.shown(Some(record::children(self.log(), tenant, id, None).await?))))
+        let Some(record) = record::get(self.log(), tenant, id).await? else {
+            return Ok(None);
+        };
+        Ok(Some(record.shown(Some(
+            record::children(self.log(), tenant, id, None).await?,
+        ))))
     }
 
     /// A page of tasks, newest first. It can end early and has a cursor then.
@@ -268,7 +321,10 @@ impl Tasks {
             scanned += page.len();
             for record in page {
                 if tasks.len() == limit {
-                    return Ok(TaskList { tasks, next_cursor: before.map(|id| id.to_string()) });
+                    return Ok(TaskList {
+                        tasks,
+                        next_cursor: before.map(|id| id.to_string()),
+                    });
                 }
                 before = Some(record.id);
                 if filter.matches(&record) {
@@ -287,7 +343,11 @@ impl Tasks {
     pub async fn cancel(&self, tenant: &Tenant, id: Uuid) -> Result<Option<Task>, ChangeError> {
         let (tasks, of) = (self.clone(), tenant.clone());
         let cancelled = async move { tasks.cancel_all(&of, id).await }.in_current_span();
-        self.context().shutdown.spawn_isolated(cancelled).await.map_err(|_| ChangeError::Internal)??;
+        self.context()
+            .shutdown
+            .spawn_isolated(cancelled)
+            .await
+            .map_err(|_| ChangeError::Internal)??;
         Ok(self.get(tenant, id).await?)
     }
 
@@ -323,7 +383,11 @@ impl Tasks {
         }
         if let Some(open) = open {
             // A restart must not forget the cancel of a task that has begun.
-            let stored = OpenRecord { task: key.1, cancelled: true }.put(&key.0, Records::default());
+            let stored = OpenRecord {
+                task: key.1,
+                cancelled: true,
+            }
+            .put(&key.0, Records::default());
             self.log().write(stored).await?;
             open.cancel.cancel();
         }
@@ -339,7 +403,11 @@ impl Tasks {
     }
 
     /// Ends a task that was removed from the queue. If this fails, the task is queued again.
-    pub(super) async fn end_queued(&self, task: QueuedTask, reason: CancelReason) -> Result<(), ChangeError> {
+    pub(super) async fn end_queued(
+        &self,
+        task: QueuedTask,
+        reason: CancelReason,
+    ) -> Result<(), ChangeError> {
         let ended = self.end_with(&task, reason).await;
         if ended.is_err() {
             self.state().queue.push(task);
@@ -366,7 +434,10 @@ impl Tasks {
             task: record.id,
             data: &data,
         };
-        self.0.webhooks.commit_task_end(report, record.put(tenant, Records::default())).await?;
+        self.0
+            .webhooks
+            .commit_task_end(report, record.put(tenant, Records::default()))
+            .await?;
         if let Some(open) = self.state().open.remove(&(tenant.clone(), record.id)) {
             open.ended.cancel();
         }
@@ -377,8 +448,11 @@ impl Tasks {
     pub(super) fn start_next(&self) -> Option<QueuedTask> {
         let catalogue = &self.context().catalogue;
         // A task of an agent that is no longer configured begins and fails.
-        let slots =
-            |agent: &AgentName| catalogue.agent(agent).map_or(1, |spec| spec.settings.pool.task_slots());
+        let slots = |agent: &AgentName| {
+            catalogue
+                .agent(agent)
+                .map_or(1, |spec| spec.settings.pool.task_slots())
+        };
         self.state().queue.start_next(slots)
     }
 
@@ -392,7 +466,9 @@ impl Tasks {
     pub(super) fn next_deadline(&self) -> Option<Duration> {
         let deadline = self.state().queue.next_deadline()?;
         let left = deadline.as_millis() - self.context().ids.now().as_millis();
-        Some(Duration::from_millis(u64::try_from(left).unwrap_or_default()))
+        Some(Duration::from_millis(
+            u64::try_from(left).unwrap_or_default(),
+        ))
     }
 
     /// Frees the slot of a task.
@@ -428,25 +504,40 @@ impl Tasks {
 
 impl OpenTask {
     fn new() -> Self {
-        Self { cancel: CancellationToken::new(), ended: CancellationToken::new() }
+        Self {
+            cancel: CancellationToken::new(),
+            ended: CancellationToken::new(),
+        }
     }
 }
 
 impl Filter {
     fn matches(&self, record: &TaskRecord) -> bool {
-        self.agent.as_ref().is_none_or(|agent| *agent == record.agent)
+        self.agent
+            .as_ref()
+            .is_none_or(|agent| *agent == record.agent)
             && self.status.is_none_or(|status| status == record.status())
-            && self.parent.is_none_or(|parent| record.parent == Some(parent))
+            && self
+                .parent
+                .is_none_or(|parent| record.parent == Some(parent))
     }
 }
 
 /// The request for the session of a task.
 pub(super) fn session_request(record: &TaskRecord) -> CreateSession {
-    let title = record.description.as_ref().map(|text| text.lines().next().unwrap_or_default().chars());
+    let title = record
+        .description
+        .as_ref()
+        .map(|text| text.lines().next().unwrap_or_default().chars());
     CreateSession {
         cwd: record.cwd.clone(),
         title: title
-            .map(|title| title.filter(|c| !c.is_control()).take(80).collect::<String>())
+            .map(|title| {
+                title
+                    .filter(|c| !c.is_control())
+                    .take(80)
+                    .collect::<String>()
+            })
             .filter(|title| !title.is_empty()),
         metadata: Some(record.metadata.clone()),
         policy: Some(SessionPolicy {

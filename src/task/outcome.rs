@@ -42,8 +42,14 @@ impl CancelReason {
     fn problem(self) -> Option<Problem> {
         match self {
             Self::Client => None,
-            Self::Deadline => Some((ProblemCode::DeadlineExceeded, "the deadline of the task has passed")),
-            Self::Budget => Some((ProblemCode::BudgetExceeded, "the task used more tokens than its budget")),
+            Self::Deadline => Some((
+                ProblemCode::DeadlineExceeded,
+                "the deadline of the task has passed",
+            )),
+            Self::Budget => Some((
+                ProblemCode::BudgetExceeded,
+                "the task used more tokens than its budget",
+            )),
         }
         .map(|(code, detail)| Problem::new(code, detail))
     }
@@ -53,13 +59,25 @@ impl Outcome {
     /// The end of a task without a turn.
     fn without_turn(status: TaskStatus, problem: Option<&Problem>, ended_at: Timestamp) -> Self {
         let (output, truncated, stop_reason, tokens_used) = (String::new(), false, None, None);
-        Self { status, ended_at, output, truncated, stop_reason, tokens_used, error: problem.map(raw) }
+        Self {
+            status,
+            ended_at,
+            output,
+            truncated,
+            stop_reason,
+            tokens_used,
+            error: problem.map(raw),
+        }
     }
 
     /// The end of a task that could not begin.
     pub(super) fn failed(problem: &Problem, now: Timestamp) -> Self {
         let interrupted = problem.code == ProblemCode::Interrupted;
-        let status = if interrupted { TaskStatus::Interrupted } else { TaskStatus::Failed };
+        let status = if interrupted {
+            TaskStatus::Interrupted
+        } else {
+            TaskStatus::Failed
+        };
         Self::without_turn(status, Some(problem), now)
     }
 
@@ -79,7 +97,9 @@ impl Outcome {
             turn.status == PromptStatus::Failed || turn.stop_reason.as_deref() == Some("cancelled");
         let (status, error) = match reason.filter(|_| cancelled) {
             Some(reason) => (reason.status(), reason.problem().as_ref().map(raw)),
-            None if turn.status == PromptStatus::Failed => (failed_status(turn.error.as_deref()), turn.error),
+            None if turn.status == PromptStatus::Failed => {
+                (failed_status(turn.error.as_deref()), turn.error)
+            }
             // A client has cancelled the turn of the session.
             None if cancelled => (TaskStatus::Cancelled, None),
             None => (TaskStatus::Completed, None),
@@ -91,12 +111,21 @@ impl Outcome {
         }
         let tokens_used = turn.usage.as_deref().and_then(total_tokens).or(reported);
         let (stop_reason, ended_at) = (turn.stop_reason, turn.ended_at.unwrap_or(now));
-        Self { status, ended_at, output, truncated, stop_reason, tokens_used, error }
+        Self {
+            status,
+            ended_at,
+            output,
+            truncated,
+            stop_reason,
+            tokens_used,
+            error,
+        }
     }
 
     pub(super) fn result(&self, duration_ms: u64, metadata: Map<String, Value>) -> TaskResult {
         TaskResult {
-            success: self.status == TaskStatus::Completed && self.stop_reason.as_deref() == Some("end_turn"),
+            success: self.status == TaskStatus::Completed
+                && self.stop_reason.as_deref() == Some("end_turn"),
             output: self.output.clone(),
             truncated: self.truncated,
             stop_reason: self.stop_reason.clone(),
@@ -129,5 +158,9 @@ fn total_tokens(usage: &RawValue) -> Option<u64> {
     struct Usage {
         total_tokens: u64,
     }
-    Some(serde_json::from_str::<Usage>(usage.get()).ok()?.total_tokens)
+    Some(
+        serde_json::from_str::<Usage>(usage.get())
+            .ok()?
+            .total_tokens,
+    )
 }

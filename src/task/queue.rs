@@ -63,11 +63,16 @@ impl Queue {
 
     pub(super) fn push(&mut self, task: QueuedTask) {
         let place = self.place(&task);
-        self.places.insert((task.tenant.clone(), task.id), (task.agent.clone(), place));
+        self.places
+            .insert((task.tenant.clone(), task.id), (task.agent.clone(), place));
         if let Some(deadline) = task.deadline {
-            self.deadlines.insert((deadline, task.tenant.clone(), task.id));
+            self.deadlines
+                .insert((deadline, task.tenant.clone(), task.id));
         }
-        self.agents.entry(task.agent.clone()).or_default().insert(place, task);
+        self.agents
+            .entry(task.agent.clone())
+            .or_default()
+            .insert(place, task);
     }
 
     /// Removes a queued task.
@@ -79,7 +84,8 @@ impl Queue {
             self.agents.remove(&agent);
         }
         if let Some(deadline) = task.deadline {
-            self.deadlines.remove(&(deadline, task.tenant.clone(), task.id));
+            self.deadlines
+                .remove(&(deadline, task.tenant.clone(), task.id));
         }
         Some(task)
     }
@@ -87,7 +93,8 @@ impl Queue {
     /// Removes the next task whose agent has a free slot, and counts it as running.
     pub(super) fn start_next(&mut self, slots: impl Fn(&AgentName) -> usize) -> Option<QueuedTask> {
         let running = &self.running;
-        let is_free = |agent: &AgentName| running.get(agent).copied().unwrap_or_default() < slots(agent);
+        let is_free =
+            |agent: &AgentName| running.get(agent).copied().unwrap_or_default() < slots(agent);
         let first = self.agents.iter().find(|(agent, _)| is_free(agent));
         let task = first.and_then(|(_, queued)| queued.values().next())?;
         let task = self.remove(&(task.tenant.clone(), task.id))?;
@@ -112,7 +119,10 @@ impl Queue {
 
     /// Removes the tasks whose deadline has passed.
     pub(super) fn expire(&mut self, now: Timestamp) -> Vec<QueuedTask> {
-        let due = self.deadlines.iter().take_while(|(deadline, ..)| *deadline <= now);
+        let due = self
+            .deadlines
+            .iter()
+            .take_while(|(deadline, ..)| *deadline <= now);
         let due: Vec<_> = due.map(|(_, tenant, id)| (tenant.clone(), *id)).collect();
         due.iter().filter_map(|key| self.remove(key)).collect()
     }
@@ -169,20 +179,40 @@ mod tests {
 
     #[test]
     fn priority_precedes_age() {
-        let tasks = [(Low, 0), (Normal, 1), (High, 2), (Critical, 3), (Critical, 2), (High, 1), (Normal, 0)];
+        let tasks = [
+            (Low, 0),
+            (Normal, 1),
+            (High, 2),
+            (Critical, 3),
+            (Critical, 2),
+            (High, 1),
+            (Normal, 0),
+        ];
         assert_eq!(order(queue(&tasks)), [4, 3, 5, 2, 6, 1, 0]);
     }
 
     #[test]
     fn low_and_normal_tasks_do_not_wait_for_ever() {
-        assert_eq!(order(queue(&[(Low, 0), (Normal, 9), (Normal, 11)])), [1, 0, 2]);
-        assert_eq!(order(queue(&[(Normal, 0), (High, 59), (High, 61)])), [1, 0, 2]);
-        assert_eq!(order(queue(&[(Low, 0), (High, 69), (High, 71), (Critical, 1000)])), [3, 1, 0, 2]);
+        assert_eq!(
+            order(queue(&[(Low, 0), (Normal, 9), (Normal, 11)])),
+            [1, 0, 2]
+        );
+        assert_eq!(
+            order(queue(&[(Normal, 0), (High, 59), (High, 61)])),
+            [1, 0, 2]
+        );
+        assert_eq!(
+            order(queue(&[(Low, 0), (High, 69), (High, 71), (Critical, 1000)])),
+            [3, 1, 0, 2]
+        );
     }
 
     #[test]
     fn equal_places_are_ordered_by_id() {
-        assert_eq!(order(queue(&[(Normal, 0), (Normal, 0), (Low, -10)])), [0, 1, 2]);
+        assert_eq!(
+            order(queue(&[(Normal, 0), (Normal, 0), (Low, -10)])),
+            [0, 1, 2]
+        );
     }
 
     #[test]
@@ -191,9 +221,15 @@ mod tests {
         queue.push(task("b", 9, Low, 5));
         let slots = |_: &AgentName| 2;
         let mut next = || queue.start_next(slots).map(|task| task.id.as_u128());
-        assert_eq!([next(), next(), next(), next()], [Some(0), Some(1), Some(9), None]);
+        assert_eq!(
+            [next(), next(), next(), next()],
+            [Some(0), Some(1), Some(9), None]
+        );
         queue.ended(&"a".parse().unwrap());
-        assert_eq!(queue.start_next(slots).map(|task| task.id.as_u128()), Some(2));
+        assert_eq!(
+            queue.start_next(slots).map(|task| task.id.as_u128()),
+            Some(2)
+        );
         assert_eq!(queue.len_of(&Tenant::default()), 0);
     }
 
@@ -202,12 +238,25 @@ mod tests {
         let mut queue = Queue::new(Duration::from_mins(1));
         for (number, deadline) in [(0, Some(5)), (1, Some(3)), (2, None), (3, Some(9))] {
             let deadline = deadline.map(Timestamp::from_millis);
-            queue.push(QueuedTask { deadline, ..task("a", number, Normal, 0) });
+            queue.push(QueuedTask {
+                deadline,
+                ..task("a", number, Normal, 0)
+            });
         }
         assert_eq!(queue.next_deadline(), Some(Timestamp::from_millis(3)));
         let expired = queue.expire(Timestamp::from_millis(5));
-        assert_eq!(expired.iter().map(|task| task.id.as_u128()).collect::<Vec<_>>(), [1, 0]);
-        assert!(queue.remove(&(Tenant::default(), Uuid::from_u128(3))).is_some());
+        assert_eq!(
+            expired
+                .iter()
+                .map(|task| task.id.as_u128())
+                .collect::<Vec<_>>(),
+            [1, 0]
+        );
+        assert!(
+            queue
+                .remove(&(Tenant::default(), Uuid::from_u128(3)))
+                .is_some()
+        );
         assert_eq!((queue.next_deadline(), order(queue)), (None, vec![2]));
     }
 }

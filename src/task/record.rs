@@ -12,10 +12,13 @@ use uuid::Uuid;
 
 use super::outcome::Outcome;
 use crate::api::{Task, TaskPriority, TaskStatus};
-use crate::eventlog::{EventLog, ReadError, Records, from_json, tenant_key, tenant_prefix, to_json};
+use crate::eventlog::{
+    EventLog, ReadError, Records, from_json, tenant_key, tenant_prefix, to_json,
+};
 use crate::store::Table;
 use crate::types::{
-    AgentName, GrantedFolders, PermissionPolicy, Principal, PromptId, Scopes, SessionId, Tenant, Timestamp,
+    AgentName, GrantedFolders, PermissionPolicy, Principal, PromptId, Scopes, SessionId, Tenant,
+    Timestamp,
 };
 
 /// The number of children in a response.
@@ -96,8 +99,17 @@ impl TaskRecord {
     }
 
     pub(super) fn principal(&self, tenant: &Tenant) -> Principal {
-        let TaskOwner { id, scopes, folders } = self.by.clone();
-        Principal { id: id.into(), tenant: tenant.clone(), scopes, folders }
+        let TaskOwner {
+            id,
+            scopes,
+            folders,
+        } = self.by.clone();
+        Principal {
+            id: id.into(),
+            tenant: tenant.clone(),
+            scopes,
+            folders,
+        }
     }
 
     /// Adds the record. The end of a task deletes its entry among the open tasks.
@@ -111,14 +123,28 @@ impl TaskRecord {
 
     /// Adds the record of a new task, with the entries that find it by its parent and by its request.
     pub(super) fn put_new(&self, tenant: &Tenant, body_hash: [u8; 32]) -> Records {
-        let open = OpenRecord { task: self.id, cancelled: false };
+        let open = OpenRecord {
+            task: self.id,
+            cancelled: false,
+        };
         let mut records = open.put(tenant, self.put(tenant, Records::default()));
         if let Some(parent) = self.parent {
-            records = records.put(Table::TaskChild, child_key(tenant, parent, self.id), to_json(&self.id));
+            records = records.put(
+                Table::TaskChild,
+                child_key(tenant, parent, self.id),
+                to_json(&self.id),
+            );
         }
         if let Some(key) = &self.request_key {
-            let record = RequestKeyRecord { task: self.id, body_hash };
-            records = records.put(Table::TaskKey, request_record_key(tenant, key), to_json(&record));
+            let record = RequestKeyRecord {
+                task: self.id,
+                body_hash,
+            };
+            records = records.put(
+                Table::TaskKey,
+                request_record_key(tenant, key),
+                to_json(&record),
+            );
         }
         records
     }
@@ -144,7 +170,10 @@ impl TaskRecord {
             let started = self.started_at.unwrap_or(outcome.ended_at);
             outcome.result(duration(started, outcome.ended_at), self.metadata.clone())
         });
-        let budget_enforced = self.token_budget.filter(|_| self.prompt.is_some()).map(|_| self.usage_seen);
+        let budget_enforced = self
+            .token_budget
+            .filter(|_| self.prompt.is_some())
+            .map(|_| self.usage_seen);
         Task {
             task_id: self.id,
             agent: self.agent.clone(),
@@ -173,7 +202,10 @@ impl TaskRecord {
 /// The scheme and the host of a URL. The path and the query can have a secret.
 fn origin(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
-    format!("{scheme}://{}", rest.split(['/', '?', '#']).next().unwrap_or_default())
+    format!(
+        "{scheme}://{}",
+        rest.split(['/', '?', '#']).next().unwrap_or_default()
+    )
 }
 
 fn task_key(tenant: &Tenant, task: Uuid) -> Vec<u8> {
@@ -185,7 +217,11 @@ fn open_key(tenant: &Tenant, task: Uuid) -> Vec<u8> {
 }
 
 fn child_key(tenant: &Tenant, parent: Uuid, child: Uuid) -> Vec<u8> {
-    [&tenant_key(tenant, parent.as_u128())[..], &(!child.as_u128()).to_be_bytes()].concat()
+    [
+        &tenant_key(tenant, parent.as_u128())[..],
+        &(!child.as_u128()).to_be_bytes(),
+    ]
+    .concat()
 }
 
 fn request_record_key(tenant: &Tenant, key: &str) -> Vec<u8> {
@@ -207,7 +243,10 @@ pub(super) async fn get(
     tenant: &Tenant,
     task: Uuid,
 ) -> Result<Option<TaskRecord>, ReadError> {
-    Ok(log.get(Table::Task, task_key(tenant, task)).await?.and_then(|value| from_json(&value)))
+    Ok(log
+        .get(Table::Task, task_key(tenant, task))
+        .await?
+        .and_then(|value| from_json(&value)))
 }
 
 pub(super) async fn get_request_key(
@@ -215,7 +254,10 @@ pub(super) async fn get_request_key(
     tenant: &Tenant,
     key: &str,
 ) -> Result<Option<RequestKeyRecord>, ReadError> {
-    Ok(log.get(Table::TaskKey, request_record_key(tenant, key)).await?.and_then(|value| from_json(&value)))
+    Ok(log
+        .get(Table::TaskKey, request_record_key(tenant, key))
+        .await?
+        .and_then(|value| from_json(&value)))
 }
 
 /// Up to [`MAX_CHILDREN`] children of a task that are older than `before`, newest first.
@@ -227,8 +269,13 @@ pub(super) async fn children(
 ) -> Result<Vec<Uuid>, ReadError> {
     let prefix = tenant_key(tenant, task.as_u128());
     let after = before.map(|before| child_key(tenant, task, before));
-    let page = log.scan(Table::TaskChild, prefix, after, MAX_CHILDREN).await?;
-    Ok(page.iter().filter_map(|(_, value)| from_json(value)).collect())
+    let page = log
+        .scan(Table::TaskChild, prefix, after, MAX_CHILDREN)
+        .await?;
+    Ok(page
+        .iter()
+        .filter_map(|(_, value)| from_json(value))
+        .collect())
 }
 
 /// Up to `limit` tasks of a tenant, newest first, that are older than `before`.
@@ -239,6 +286,11 @@ pub(super) async fn older(
     limit: usize,
 ) -> Result<Vec<TaskRecord>, ReadError> {
     let after = before.map(|before| task_key(tenant, before));
-    let page = log.scan(Table::Task, tenant_prefix(tenant), after, limit).await?;
-    Ok(page.iter().filter_map(|(_, value)| from_json(value)).collect())
+    let page = log
+        .scan(Table::Task, tenant_prefix(tenant), after, limit)
+        .await?;
+    Ok(page
+        .iter()
+        .filter_map(|(_, value)| from_json(value))
+        .collect())
 }

@@ -63,10 +63,20 @@ async fn run_with_retries(tasks: &Tasks, key: &TaskKey) {
 }
 
 async fn run_to_end(tasks: &Tasks, key: &TaskKey, open: OpenTask) -> Result<(), Stopped> {
-    let open_record = record::get(tasks.log(), &key.0, key.1).await?.filter(|task| task.outcome.is_none());
-    let Some(record) = open_record else { return Ok(()) };
+    let open_record = record::get(tasks.log(), &key.0, key.1)
+        .await?
+        .filter(|task| task.outcome.is_none());
+    let Some(record) = open_record else {
+        return Ok(());
+    };
     let by = record.principal(&key.0);
-    let mut run = Run { tasks, key, by, record, open };
+    let mut run = Run {
+        tasks,
+        key,
+        by,
+        record,
+        open,
+    };
     let is_too_old =
         run.record.prompt.is_none() && run.record.started_at.is_some_and(|at| run.is_too_old(at));
     if run.record.started_at.is_none() {
@@ -112,7 +122,10 @@ impl Run<'_> {
     }
 
     async fn save(&self) -> Result<(), Closed> {
-        self.tasks.log().write(self.record.put(&self.key.0, Records::default())).await
+        self.tasks
+            .log()
+            .write(self.record.put(&self.key.0, Records::default()))
+            .await
     }
 
     /// Begins the turn. Waits while no process is free.
@@ -131,7 +144,10 @@ impl Run<'_> {
             let wait = match problem.code {
                 ProblemCode::Draining => return Err(Stopped::Draining),
                 ProblemCode::PoolFull | ProblemCode::RateLimited | ProblemCode::QueueFull => {
-                    problem.retry_after_seconds.map_or(RETRY_AFTER, Duration::from_secs).min(MAX_RETRY_AFTER)
+                    problem
+                        .retry_after_seconds
+                        .map_or(RETRY_AFTER, Duration::from_secs)
+                        .min(MAX_RETRY_AFTER)
                 }
                 _ => return Ok(Begun::Ended(Outcome::failed(&problem, self.now()))),
             };
@@ -154,7 +170,10 @@ impl Run<'_> {
     async fn try_begin(&mut self) -> Result<(SessionHandle, PromptId), BeginError> {
         let sessions = self.tasks.sessions();
         if let (Some(session), Some(prompt)) = (self.record.session, self.record.prompt) {
-            let session = sessions.open(&self.by, session).await.map_err(|error| BeginError::of(&error))?;
+            let session = sessions
+                .open(&self.by, session)
+                .await
+                .map_err(|error| BeginError::of(&error))?;
             return Ok((session, prompt));
         }
         let context = self.tasks.context();
@@ -171,13 +190,21 @@ impl Run<'_> {
             session
         } else {
             let request = session_request(&self.record);
-            let created = sessions.create_for_task(&self.by, request, self.record.id, key("session")).await;
-            created.map_err(|error| BeginError::of(&error))?.session.session_id
+            let created = sessions
+                .create_for_task(&self.by, request, self.record.id, key("session"))
+                .await;
+            created
+                .map_err(|error| BeginError::of(&error))?
+                .session
+                .session_id
         };
         let prompt_key = key("prompt");
         self.record.session = Some(session);
         self.save().await?;
-        let session = sessions.open(&self.by, session).await.map_err(|error| BeginError::of(&error))?;
+        let session = sessions
+            .open(&self.by, session)
+            .await
+            .map_err(|error| BeginError::of(&error))?;
         let prompt = PromptRequest {
             blocks: self.record.blocks.clone(),
             attachments: Vec::new(),
@@ -188,8 +215,10 @@ impl Run<'_> {
             serving: None,
             broadcast: None,
         };
-        let admitted =
-            session.prompt(&self.by, prompt, || Ok(())).await.map_err(|error| BeginError::of(&error))?;
+        let admitted = session
+            .prompt(&self.by, prompt, || Ok(()))
+            .await
+            .map_err(|error| BeginError::of(&error))?;
         self.record.prompt = Some(admitted.prompt.prompt_id);
         self.save().await?;
         Ok((session, admitted.prompt.prompt_id))
@@ -202,8 +231,16 @@ impl Run<'_> {
     }
 
     /// Waits for the end of the turn, and cancels it on request, at the deadline, and when the budget is used up.
-    async fn follow(&mut self, session: &SessionHandle, prompt: PromptId) -> Result<Outcome, Stopped> {
-        let mut usage = Usage::new(session.log().reader(Start::After(self.first_seq(session, prompt).await)));
+    async fn follow(
+        &mut self,
+        session: &SessionHandle,
+        prompt: PromptId,
+    ) -> Result<Outcome, Stopped> {
+        let mut usage = Usage::new(
+            session
+                .log()
+                .reader(Start::After(self.first_seq(session, prompt).await)),
+        );
         let mut reason = None;
         let turn = loop {
             tokio::select! {
@@ -229,7 +266,12 @@ impl Run<'_> {
             }
         };
         // The turn can end before this loop reads a cancel of the client, in particular after a restart.
-        let reason = reason.or_else(|| self.open.cancel.is_cancelled().then_some(CancelReason::Client));
+        let reason = reason.or_else(|| {
+            self.open
+                .cancel
+                .is_cancelled()
+                .then_some(CancelReason::Client)
+        });
         usage.read_to(turn.last_event_id.seq).await;
         self.record.usage_seen |= turn.usage.is_some() || usage.reported().is_some();
         Ok(Outcome::of_turn(turn, reason, usage.reported(), self.now()))
@@ -263,7 +305,10 @@ impl Run<'_> {
         if self.open.cancel.is_cancelled() {
             return Some(CancelReason::Client);
         }
-        self.record.deadline.filter(|deadline| *deadline <= self.now()).map(|_| CancelReason::Deadline)
+        self.record
+            .deadline
+            .filter(|deadline| *deadline <= self.now())
+            .map(|_| CancelReason::Deadline)
     }
 
     async fn until_cancelled(&self) -> CancelReason {
@@ -271,11 +316,11 @@ impl Run<'_> {
             if let Some(reason) = self.cancelled() {
                 return reason;
             }
-            let left = self
-                .record
-                .deadline
-                .map_or(i64::MAX, |deadline| deadline.as_millis() - self.now().as_millis());
-            let left = Duration::from_millis(u64::try_from(left).unwrap_or_default()).min(LONGEST_WAIT);
+            let left = self.record.deadline.map_or(i64::MAX, |deadline| {
+                deadline.as_millis() - self.now().as_millis()
+            });
+            let left =
+                Duration::from_millis(u64::try_from(left).unwrap_or_default()).min(LONGEST_WAIT);
             tokio::select! {
                 () = sleep(left) => {}
                 () = self.open.cancel.cancelled() => {}

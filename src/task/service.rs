@@ -55,7 +55,11 @@ async fn run(tasks: Tasks) {
         while let Some(task) = tasks.start_next() {
             shutdown.spawn(runner::run(tasks.clone(), task));
         }
-        let next = Instant::now() + tasks.next_deadline().unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
+        let next = Instant::now()
+            + tasks
+                .next_deadline()
+                .unwrap_or(LONGEST_WAIT)
+                .min(LONGEST_WAIT);
         tokio::select! {
             () = shutdown.drain_started() => return,
             () = tasks.changed() => {}
@@ -75,13 +79,18 @@ async fn prune(tasks: &Tasks) {
             Ok(Some(page)) => page,
             Ok(None) => return,
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "could not read old tasks");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "could not read old tasks"
+                );
                 return;
             }
         };
         let mut records = Records::default();
         for (tenant, task) in &page {
-            let Some(outcome) = &task.outcome else { continue };
+            let Some(outcome) = &task.outcome else {
+                continue;
+            };
             let kept = kept.entry(tenant.clone()).or_default();
             *kept += 1;
             if *kept > MAX_ENDED || outcome.ended_at.as_millis() < old {

@@ -18,12 +18,19 @@ pub(super) struct BoundedFile {
 
 impl BoundedFile {
     pub(super) fn stderr() -> io::Result<Self> {
-        Self::new(File::from(io::stderr().as_fd().try_clone_to_owned()?), MAX_BYTES)
+        Self::new(
+            File::from(io::stderr().as_fd().try_clone_to_owned()?),
+            MAX_BYTES,
+        )
     }
 
     fn new(file: File, max: u64) -> io::Result<Self> {
         let bytes = file.metadata()?.len();
-        Ok(Self { file, bytes: AtomicU64::new(bytes), max })
+        Ok(Self {
+            file,
+            bytes: AtomicU64::new(bytes),
+            max,
+        })
     }
 }
 

@@ -23,7 +23,10 @@ const VALUE_BYTES: usize = 8 << 10;
 fn plain_value(value: &str) -> Cow<'_, str> {
     match strip_controls(value) {
         value if value.len() <= VALUE_BYTES => value,
-        value => Cow::Owned(format!("{}…", &value[..value.floor_char_boundary(VALUE_BYTES)])),
+        value => Cow::Owned(format!(
+            "{}…",
+            &value[..value.floor_char_boundary(VALUE_BYTES)]
+        )),
     }
 }
 
@@ -32,7 +35,11 @@ pub(super) struct TextFields;
 
 impl<'writer> FormatFields<'writer> for TextFields {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
-        let mut record = TextRecord { writer, is_first: true, result: Ok(()) };
+        let mut record = TextRecord {
+            writer,
+            is_first: true,
+            result: Ok(()),
+        };
         fields.record(&mut record);
         record.result
     }
@@ -47,7 +54,11 @@ struct TextRecord<'writer> {
 impl TextRecord<'_> {
     /// Writes a value that has no line breaks.
     fn write(&mut self, field: &Field, value: &str) {
-        let gap = if std::mem::take(&mut self.is_first) { "" } else { " " };
+        let gap = if std::mem::take(&mut self.is_first) {
+            ""
+        } else {
+            " "
+        };
         let (name, equals) = match field.name() {
             "message" => ("", ""),
             name => (name, "="),
@@ -70,7 +81,10 @@ impl Visit for TextRecord<'_> {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let text = format!("{value:?}");
-        self.write(field, &plain_value(&text).replace('\n', "\\n").replace('\t', "\\t"));
+        self.write(
+            field,
+            &plain_value(&text).replace('\n', "\\n").replace('\t', "\\t"),
+        );
     }
 }
 
@@ -89,7 +103,8 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let mut record = String::new();
-        self.0.format_event(context, Writer::new(&mut record), event)?;
+        self.0
+            .format_event(context, Writer::new(&mut record), event)?;
         write_plain_strings(&mut writer, &record)
     }
 }
@@ -101,7 +116,9 @@ fn write_plain_strings(writer: &mut Writer<'_>, json: &str) -> fmt::Result {
         writer.write_str(&rest[..start])?;
         rest = &rest[start..];
         let mut strings = serde_json::Deserializer::from_str(rest).into_iter::<String>();
-        let Some(Ok(value)) = strings.next() else { return Err(fmt::Error) };
+        let Some(Ok(value)) = strings.next() else {
+            return Err(fmt::Error);
+        };
         rest = &rest[strings.byte_offset()..];
         let plain = serde_json::to_string(&plain_value(&value)).map_err(|_| fmt::Error)?;
         writer.write_str(&plain)?;

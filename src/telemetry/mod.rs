@@ -25,7 +25,10 @@ pub enum TelemetryError {
     #[error(
         "invalid log filter {filter:?}: use a filter such as \"info\" or \"info,acp_gateway::session=debug\""
     )]
-    Filter { filter: String, source: tracing_subscriber::filter::ParseError },
+    Filter {
+        filter: String,
+        source: tracing_subscriber::filter::ParseError,
+    },
     #[error("could not use the file of the log")]
     File(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("logging is already initialized")]
@@ -63,7 +66,11 @@ enum Format {
 
 /// Initializes logging for this process, also for panics. `filter` has the format of `RUST_LOG`; the default is `info`.
 pub fn init(filter: Option<&str>) -> Result<(), TelemetryError> {
-    let format = if std::io::stderr().is_terminal() { Format::Terminal } else { Format::Json };
+    let format = if std::io::stderr().is_terminal() {
+        Format::Terminal
+    } else {
+        Format::Json
+    };
     let subscriber = subscriber(filter.unwrap_or(DEFAULT_FILTER), format, std::io::stderr)?;
     tracing::subscriber::set_global_default(subscriber)
         .map_err(|error| TelemetryError::AlreadyStarted(error.into()))?;
@@ -75,7 +82,11 @@ pub fn init(filter: Option<&str>) -> Result<(), TelemetryError> {
 /// exceeds a limit.
 pub fn init_bounded(filter: Option<&str>) -> Result<(), TelemetryError> {
     let file = BoundedFile::stderr().map_err(|error| TelemetryError::File(error.into()))?;
-    let subscriber = subscriber(filter.unwrap_or(DEFAULT_FILTER), Format::Json, Arc::new(file))?;
+    let subscriber = subscriber(
+        filter.unwrap_or(DEFAULT_FILTER),
+        Format::Json,
+        Arc::new(file),
+    )?;
     tracing::subscriber::set_global_default(subscriber)
         .map_err(|error| TelemetryError::AlreadyStarted(error.into()))?;
     panics::install_hook();
@@ -92,8 +103,13 @@ where
 {
     let levels = EnvFilter::builder()
         .parse(filter)
-        .map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })?;
-    let log = tracing_subscriber::fmt().with_env_filter(levels).with_writer(writer);
+        .map_err(|source| TelemetryError::Filter {
+            filter: filter.to_owned(),
+            source,
+        })?;
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(levels)
+        .with_writer(writer);
     // A failed write to stderr (terminal closed, disk full) must not end the task that logs.
     let log = log.log_internal_errors(false);
     Ok(match format {
@@ -101,7 +117,11 @@ where
         Format::Json => {
             let records = tracing_subscriber::fmt::format().json();
             let records = JsonRecords(records.flatten_event(true).with_current_span(false));
-            Box::new(log.fmt_fields(JsonFields::new()).event_format(records).finish())
+            Box::new(
+                log.fmt_fields(JsonFields::new())
+                    .event_format(records)
+                    .finish(),
+            )
         }
     })
 }

@@ -42,7 +42,9 @@ impl Content {
 
     /// Replaces all blocks. Null clears them.
     pub(super) fn replace(&mut self, blocks: &RawValue, budget: &mut Budget) {
-        let Ok(blocks) = serde_json::from_str::<Option<Vec<&RawValue>>>(blocks.get()) else { return };
+        let Ok(blocks) = serde_json::from_str::<Option<Vec<&RawValue>>>(blocks.get()) else {
+            return;
+        };
         for old in self.0.drain(..) {
             budget.release(match old {
                 Block::Text(text) => text.len(),
@@ -75,8 +77,10 @@ impl Content {
 impl Block {
     fn finish(self) -> Box<RawValue> {
         match self {
-            Self::Text(text) => RawValue::from_string(format!(r#"{{"type":"text","text":"{text}"}}"#))
-                .expect("concatenated string contents are a valid string content"),
+            Self::Text(text) => {
+                RawValue::from_string(format!(r#"{{"type":"text","text":"{text}"}}"#))
+                    .expect("concatenated string contents are a valid string content")
+            }
             Self::Raw(raw) => raw,
         }
     }
@@ -93,7 +97,9 @@ fn cut(text: &str, max: usize) -> usize {
         let at = text.len() - rest.len();
         let pair = rest.get(..8).is_some_and(|start| {
             let start = start.to_ascii_lowercase();
-            start.starts_with("\\ud") && matches!(start.as_bytes()[3], b'8'..=b'b') && start.ends_with("\\u")
+            start.starts_with("\\ud")
+                && matches!(start.as_bytes()[3], b'8'..=b'b')
+                && start.ends_with("\\u")
         });
         let length = match rest.as_bytes() {
             [b'\\', b'u', ..] if pair => 12,
@@ -111,11 +117,17 @@ fn cut(text: &str, max: usize) -> usize {
 /// The inside of the JSON string in a text block. `None` if the block has annotations.
 fn plain_text(block: &RawValue) -> Option<&str> {
     let block = RawObject::parse(block)?;
-    let annotated = block.get("annotations").is_some_and(|value| value.get() != "null");
+    let annotated = block
+        .get("annotations")
+        .is_some_and(|value| value.get() != "null");
     if annotated || block.text("type")? != "text" {
         return None;
     }
-    block.get("text")?.get().strip_prefix('"')?.strip_suffix('"')
+    block
+        .get("text")?
+        .get()
+        .strip_prefix('"')?
+        .strip_suffix('"')
 }
 
 /// The elements of an array; empty for any other value.
@@ -131,7 +143,11 @@ pub(super) fn text(object: &RawObject<'_>, key: &str) -> Option<String> {
 /// The text of a text block for display. Lone surrogates become replacement characters.
 pub fn text_of(block: &RawValue) -> Option<String> {
     let block = RawObject::parse(block)?;
-    if block.text("type")? == "text" { text(&block, "text") } else { None }
+    if block.text("type")? == "text" {
+        text(&block, "text")
+    } else {
+        None
+    }
 }
 
 /// Decodes a JSON string for display. `None` if it is not a JSON string.
@@ -151,7 +167,9 @@ pub fn decode(json: &str) -> Option<String> {
         }
     }
 
-    serde_json::Deserializer::from_str(json).deserialize_bytes(Lossy).ok()
+    serde_json::Deserializer::from_str(json)
+        .deserialize_bytes(Lossy)
+        .ok()
 }
 
 #[cfg(test)]
@@ -167,7 +185,11 @@ mod tests {
     }
 
     fn finished(content: Content) -> Vec<String> {
-        content.finish().iter().map(|block| block.get().to_owned()).collect()
+        content
+            .finish()
+            .iter()
+            .map(|block| block.get().to_owned())
+            .collect()
     }
 
     #[test]
@@ -187,12 +209,18 @@ mod tests {
         );
         assert_eq!(content.text(), "a\né\"z");
         let text = r#"{"type":"text","text":"a\né\""}"#;
-        assert_eq!(finished(content), [text, image, noted, r#"{"type":"text","text":"z"}"#]);
+        assert_eq!(
+            finished(content),
+            [text, image, noted, r#"{"type":"text","text":"z"}"#]
+        );
     }
 
     #[test]
     fn split_surrogate_pairs_join_and_lone_ones_pass() {
-        let (high, low) = (r#"{"type":"text","text":"\ud83d"}"#, r#"{"type":"text","text":"\ude00"}"#);
+        let (high, low) = (
+            r#"{"type":"text","text":"\ud83d"}"#,
+            r#"{"type":"text","text":"\ude00"}"#,
+        );
         assert_eq!(content(&[high, low], &mut Budget::new(100)).text(), "😀");
         let lone = content(&[high], &mut Budget::new(100));
         assert!(lone.text().starts_with('\u{fffd}'));
@@ -201,7 +229,13 @@ mod tests {
 
     #[test]
     fn malformed_blocks_stay_raw() {
-        for odd in ["1", "null", r#"{"type":"text"}"#, r#"{"type":"text","text":7}"#, r#"{"text":"a"}"#] {
+        for odd in [
+            "1",
+            "null",
+            r#"{"type":"text"}"#,
+            r#"{"type":"text","text":7}"#,
+            r#"{"text":"a"}"#,
+        ] {
             assert_eq!(finished(content(&[odd], &mut Budget::new(100))), [odd]);
         }
     }
@@ -224,8 +258,13 @@ mod tests {
             assert_eq!(&text[..cut(text, max)], kept, "{text} {max}");
         }
         let mut budget = Budget::new(4);
-        let long =
-            content(&[r#"{"type":"text","text":"a\nbc"}"#, r#"{"type":"text","text":"d"}"#], &mut budget);
+        let long = content(
+            &[
+                r#"{"type":"text","text":"a\nbc"}"#,
+                r#"{"type":"text","text":"d"}"#,
+            ],
+            &mut budget,
+        );
         assert_eq!((long.text().as_str(), budget.exceeded), ("a\nb", true));
     }
 
@@ -233,9 +272,15 @@ mod tests {
     fn replacement_releases_budget() {
         let mut budget = Budget::new(3);
         let mut content = content(&[r#"{"type":"text","text":"abc"}"#], &mut budget);
-        content.replace(serde_json::from_str(r#"[{"type":"text","text":"xyz"}]"#).unwrap(), &mut budget);
+        content.replace(
+            serde_json::from_str(r#"[{"type":"text","text":"xyz"}]"#).unwrap(),
+            &mut budget,
+        );
         assert!(!budget.exceeded);
-        content.push(serde_json::from_str(r#"{"type":"text","text":"!"}"#).unwrap(), &mut budget);
+        content.push(
+            serde_json::from_str(r#"{"type":"text","text":"!"}"#).unwrap(),
+            &mut budget,
+        );
         assert!(budget.exceeded);
         assert_eq!(content.text(), "xyz");
         content.replace(serde_json::from_str("{}").unwrap(), &mut budget);

@@ -9,7 +9,13 @@ pub fn lines(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
     let most = old.len().min(new.len()) - head;
-    let tail = old.iter().rev().zip(new.iter().rev()).take(most).take_while(|(a, b)| a == b).count();
+    let tail = old
+        .iter()
+        .rev()
+        .zip(new.iter().rev())
+        .take(most)
+        .take_while(|(a, b)| a == b)
+        .count();
     let before = &old[head.saturating_sub(CONTEXT)..head];
     let after = &old[old.len() - tail..][..tail.min(CONTEXT)];
     let parts = [
@@ -33,7 +39,10 @@ mod tests {
     #[test]
     fn change_is_shown_with_context() {
         assert_eq!(
-            lines("1\n2\n3\n4\n5\nold\n6\n7\n8\n9\n", "1\n2\n3\n4\n5\nnew\n6\n7\n8\n9\n"),
+            lines(
+                "1\n2\n3\n4\n5\nold\n6\n7\n8\n9\n",
+                "1\n2\n3\n4\n5\nnew\n6\n7\n8\n9\n"
+            ),
             " 3\n 4\n 5\n-old\n+new\n 6\n 7\n 8\n"
         );
         assert_eq!(lines("", "a\nb"), "+a\n+b\n");

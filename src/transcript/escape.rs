@@ -4,7 +4,10 @@
 pub(super) fn inline(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in one_line(text).chars() {
-        if matches!(character, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '|' | '&') {
+        if matches!(
+            character,
+            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '|' | '&'
+        ) {
             line.push('\\');
         }
         line.push(character);
@@ -14,14 +17,21 @@ pub(super) fn inline(text: &str) -> String {
 
 /// Escapes text into one line inside an HTML element.
 pub(super) fn element(text: &str) -> String {
-    one_line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    one_line(text)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 /// A code span on one line.
 pub(super) fn code(text: &str) -> String {
     let text = one_line(text);
     let fence = "`".repeat(longest_run(&text, '`') + 1);
-    let pad = if text.starts_with('`') || text.ends_with('`') || text.is_empty() { " " } else { "" };
+    let pad = if text.starts_with('`') || text.ends_with('`') || text.is_empty() {
+        " "
+    } else {
+        ""
+    };
     format!("{fence}{pad}{text}{pad}{fence}")
 }
 
@@ -32,7 +42,10 @@ fn one_line(text: &str) -> String {
 /// A code block whose fence is longer than any fence inside.
 pub(super) fn fenced(language: &str, text: &str) -> String {
     let fence = "`".repeat((longest_run(text, '`') + 1).max(3));
-    format!("{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))
+    format!(
+        "{fence}{language}\n{}\n{fence}",
+        text.trim_end_matches('\n')
+    )
 }
 
 /// The agent's Markdown, with an open code block closed. Otherwise a turn that stopped inside a code block
@@ -45,7 +58,9 @@ pub(super) fn close_code_fence(text: &str) -> String {
         let plain = line.trim_end().len() == fence.len();
         open = match open {
             Some(begun) if plain && fence.starts_with(begun) => None,
-            None if fence.len() >= 3 && fence.bytes().all(|b| Some(&b) == fence.as_bytes().first()) => {
+            None if fence.len() >= 3
+                && fence.bytes().all(|b| Some(&b) == fence.as_bytes().first()) =>
+            {
                 Some(fence)
             }
             as_before => as_before,
@@ -58,7 +73,10 @@ pub(super) fn close_code_fence(text: &str) -> String {
 }
 
 fn longest_run(text: &str, of: char) -> usize {
-    text.split(|character| character != of).map(str::len).max().unwrap_or(0)
+    text.split(|character| character != of)
+        .map(str::len)
+        .max()
+        .unwrap_or(0)
 }
 
 pub(super) fn blockquote(text: &str) -> String {
@@ -72,7 +90,11 @@ pub(super) fn indent(text: &str) -> String {
 
 fn prefix_lines(text: &str, prefix: &str) -> String {
     let prefixed = |line: &str| {
-        let prefix = if line.is_empty() { prefix.trim_end() } else { prefix };
+        let prefix = if line.is_empty() {
+            prefix.trim_end()
+        } else {
+            prefix
+        };
         format!("{prefix}{line}\n")
     };
     text.lines().map(prefixed).collect()
@@ -90,8 +112,18 @@ mod tests {
         assert_eq!(code("``x`"), "``` ``x` ```");
         assert_eq!(fenced("diff", "a\n````\n"), "`````diff\na\n````\n`````");
         assert_eq!(fenced("", "a"), "```\na\n```");
-        assert_eq!(close_code_fence("a\n```rust\nlet a"), "a\n```rust\nlet a\n```");
-        for whole in ["a", "```\na\n```", "````\n```\n````\n", "~~~\n```\n~~~", "`` a", ""] {
+        assert_eq!(
+            close_code_fence("a\n```rust\nlet a"),
+            "a\n```rust\nlet a\n```"
+        );
+        for whole in [
+            "a",
+            "```\na\n```",
+            "````\n```\n````\n",
+            "~~~\n```\n~~~",
+            "`` a",
+            "",
+        ] {
             assert_eq!(close_code_fence(whole), whole);
         }
         assert_eq!(blockquote("a\n\nb"), "> a\n>\n> b\n");

@@ -14,8 +14,8 @@ use super::parts::Output;
 use super::tool_call::ToolCall;
 use crate::acp::{RawObject, update};
 use crate::api::{
-    ContextLost, Role, Settled, TurnCompaction, TurnItem, TurnMessage, TurnNotice, TurnOther, TurnRequest,
-    TurnSessionMessage, TurnSubagent, TurnTerminal,
+    ContextLost, Role, Settled, TurnCompaction, TurnItem, TurnMessage, TurnNotice, TurnOther,
+    TurnRequest, TurnSessionMessage, TurnSubagent, TurnTerminal,
 };
 use crate::event::Payload;
 use crate::types::limits::FOLDED_TURN_BYTES;
@@ -46,7 +46,11 @@ struct Bytes {
 impl Bytes {
     /// The budget for a message of this role and source.
     fn of(&mut self, role: Role, source: Source<'_>) -> &mut Budget {
-        if role == Role::Agent && source.subagent.is_none() { &mut self.messages } else { &mut self.rest }
+        if role == Role::Agent && source.subagent.is_none() {
+            &mut self.messages
+        } else {
+            &mut self.rest
+        }
     }
 }
 
@@ -112,25 +116,48 @@ impl Default for Items {
 impl Items {
     pub(super) fn with_budget(bytes: usize) -> Self {
         let (places, last) = (HashMap::new(), HashMap::new());
-        let bytes = Bytes { messages: Budget::new(bytes), rest: Budget::new(bytes) };
-        Self { list: Vec::new(), places, last, bytes, null: Null::Keeps }
+        let bytes = Bytes {
+            messages: Budget::new(bytes),
+            rest: Budget::new(bytes),
+        };
+        Self {
+            list: Vec::new(),
+            places,
+            last,
+            bytes,
+            null: Null::Keeps,
+        }
     }
 
     /// Folds an update of a kind that adds to the transcript.
     pub(super) fn update(&mut self, kind: &str, raw: &RawValue, source: Source<'_>) {
-        let Some(object) = RawObject::parse(raw) else { return self.other(kind, raw, source) };
+        let Some(object) = RawObject::parse(raw) else {
+            return self.other(kind, raw, source);
+        };
         match kind {
             update::USER_MESSAGE_CHUNK => self.chunk(Role::User, &object, source),
             update::AGENT_MESSAGE_CHUNK => self.chunk(Role::Agent, &object, source),
             update::AGENT_THOUGHT_CHUNK => self.chunk(Role::Thought, &object, source),
             update::TOOL_CALL | update::TOOL_CALL_UPDATE => self.tool_call(&object, source),
-            update::COMPACTION | update::COMPACTION_SUMMARY_CHUNK => self.compaction(&object, source),
+            update::COMPACTION | update::COMPACTION_SUMMARY_CHUNK => {
+                self.compaction(&object, source)
+            }
             update::SUBAGENT => self.subagent(&object, source),
             update::SESSION_MESSAGE => self.session_message(&object, false, source),
             update::SESSION_MESSAGE_CHUNK => self.session_message(&object, true, source),
             update::NOTICE => {
                 let (subagent, late) = (source.subagent.map(Into::into), source.late);
-                self.raw(raw, |notice| TurnItem::Notice(TurnNotice { notice, subagent, late }), source);
+                self.raw(
+                    raw,
+                    |notice| {
+                        TurnItem::Notice(TurnNotice {
+                            notice,
+                            subagent,
+                            late,
+                        })
+                    },
+                    source,
+                );
             }
             kind if update::is_v2(kind) => self.update_v2(kind, &object, source),
             _ => self.other(kind, raw, source),
@@ -140,7 +167,9 @@ impl Items {
     /// Folds a chunk into the message that it names. A chunk without a message id continues the last item of
     /// its session, if that is a message of the same role.
     fn chunk(&mut self, role: Role, object: &RawObject<'_>, source: Source<'_>) {
-        let Some(block) = object.get("content") else { return };
+        let Some(block) = object.get("content") else {
+            return;
+        };
         // Reserve the fixed size of the item first, then the size of its content.
         let message = match object.text("messageId") {
             Some(id) => self.item(Kind::Message(role), Some(id), source),
@@ -151,11 +180,18 @@ impl Items {
         }
     }
 
-    fn continued_message(&mut self, role: Role, source: Source<'_>) -> Option<(&mut Body, &mut Bytes)> {
+    fn continued_message(
+        &mut self,
+        role: Role,
+        source: Source<'_>,
+    ) -> Option<(&mut Body, &mut Bytes)> {
         let last = self.last.get(&source.child()).copied();
-        let same =
-            |at: &usize| matches!(&self.list[*at].body, Body::Message { role: same, .. } if *same == role);
-        let new = Body::Message { role, message_id: None, content: Content::default() };
+        let same = |at: &usize| matches!(&self.list[*at].body, Body::Message { role: same, .. } if *same == role);
+        let new = Body::Message {
+            role,
+            message_id: None,
+            content: Content::default(),
+        };
         let at = last.filter(same).or_else(|| self.push(new, None, source))?;
         Some((&mut self.list[at].body, &mut self.bytes))
     }
@@ -173,7 +209,12 @@ impl Items {
     fn compaction(&mut self, object: &RawObject<'_>, source: Source<'_>) {
         let item = self.item(Kind::Compaction, object.text("compactionId"), source);
         if let Some((Body::Compaction(members, summary), bytes)) = item {
-            members.merge(object, &["summary", "content"], Null::Clears, &mut bytes.rest);
+            members.merge(
+                object,
+                &["summary", "content"],
+                Null::Clears,
+                &mut bytes.rest,
+            );
             if let Some(blocks) = object.get("summary") {
                 summary.replace(blocks, &mut bytes.rest);
             }
@@ -195,7 +236,11 @@ impl Items {
     fn session_message(&mut self, object: &RawObject<'_>, appends: bool, source: Source<'_>) {
         let item = self.item(Kind::SessionMessage, object.text("messageId"), source);
         if let Some((Body::SessionMessage(members, content), bytes)) = item {
-            let omitted: &[&str] = if appends { &["content", "_meta"] } else { &["content"] };
+            let omitted: &[&str] = if appends {
+                &["content", "_meta"]
+            } else {
+                &["content"]
+            };
             members.merge(object, omitted, Null::Clears, &mut bytes.rest);
             match object.get("content") {
                 Some(block) if appends => content.push(block, &mut bytes.rest),
@@ -208,34 +253,69 @@ impl Items {
     fn other(&mut self, kind: &str, raw: &RawValue, source: Source<'_>) {
         let (subagent, late) = (source.subagent.map(Into::into), source.late);
         let session_update = kind.to_owned();
-        let item = |update| TurnItem::Other(TurnOther { session_update, update, subagent, late });
+        let item = |update| {
+            TurnItem::Other(TurnOther {
+                session_update,
+                update,
+                subagent,
+                late,
+            })
+        };
         self.raw(raw, item, source);
     }
 
-    fn raw(&mut self, raw: &RawValue, item: impl FnOnce(Box<RawValue>) -> TurnItem, source: Source<'_>) {
+    fn raw(
+        &mut self,
+        raw: &RawValue,
+        item: impl FnOnce(Box<RawValue>) -> TurnItem,
+        source: Source<'_>,
+    ) {
         if self.bytes.rest.reserve(raw.get().len()) {
             self.push(Body::Whole(item(raw.to_owned())), None, source);
         }
     }
 
     pub(super) fn context_lost(&mut self, at: Timestamp) {
-        self.push(Body::Whole(TurnItem::ContextLost(ContextLost { at })), None, Source::default());
+        self.push(
+            Body::Whole(TurnItem::ContextLost(ContextLost { at })),
+            None,
+            Source::default(),
+        );
     }
 
     pub(super) fn request(&mut self, request: TurnRequest) {
         let raws = [&request.options, &request.params].into_iter().flatten();
-        if self.bytes.rest.reserve(raws.map(|raw| raw.get().len()).sum()) {
+        if self
+            .bytes
+            .rest
+            .reserve(raws.map(|raw| raw.get().len()).sum())
+        {
             let id = request.request_id.to_string().into();
-            self.push(Body::Whole(TurnItem::Request(request)), Some((Kind::Request, id)), Source::default());
+            self.push(
+                Body::Whole(TurnItem::Request(request)),
+                Some((Kind::Request, id)),
+                Source::default(),
+            );
         }
     }
 
     /// Folds the resolution of a request. An unknown request is ignored: its beginning was pruned.
     pub(super) fn resolved(&mut self, id: RequestId, at: Timestamp, event: Payload<'_>) {
-        let index = self.places.get(&Key(None, Kind::Request, id.to_string().into()));
-        let Some(item) = index.map(|index| &mut self.list[*index]) else { return };
-        let Body::Whole(TurnItem::Request(request)) = &mut item.body else { return };
-        let mut fitting = |raw: &RawValue| self.bytes.rest.reserve(raw.get().len()).then(|| raw.to_owned());
+        let index = self
+            .places
+            .get(&Key(None, Kind::Request, id.to_string().into()));
+        let Some(item) = index.map(|index| &mut self.list[*index]) else {
+            return;
+        };
+        let Body::Whole(TurnItem::Request(request)) = &mut item.body else {
+            return;
+        };
+        let mut fitting = |raw: &RawValue| {
+            self.bytes
+                .rest
+                .reserve(raw.get().len())
+                .then(|| raw.to_owned())
+        };
         request.resolution = event.resolution;
         request.resolved_at = Some(at);
         request.by = event.by.map(Into::into);
@@ -259,7 +339,12 @@ impl Items {
     }
 
     /// Adds an item. Each item has a fixed price, so that the number of small items is bounded.
-    fn push(&mut self, body: Body, id: Option<(Kind, Box<str>)>, source: Source<'_>) -> Option<usize> {
+    fn push(
+        &mut self,
+        body: Body,
+        id: Option<(Kind, Box<str>)>,
+        source: Source<'_>,
+    ) -> Option<usize> {
         let named = source.subagent.map_or(0, str::len) + id.as_ref().map_or(0, |(_, id)| id.len());
         let price = 2 * named + size_of::<Item>() + size_of::<(Key, usize)>();
         let bytes = match &body {
@@ -274,26 +359,49 @@ impl Items {
             self.places.insert(Key(source.child(), kind, id), at);
         }
         self.last.insert(source.child(), at);
-        self.list.push(Item { subagent: source.child(), late: source.late, body });
+        self.list.push(Item {
+            subagent: source.child(),
+            late: source.late,
+            body,
+        });
         Some(at)
     }
 
     /// The agent's own messages, separated by an empty line, without those of child sessions. The flag is
     /// true if a part did not fit.
     pub(super) fn text(&self) -> (String, bool) {
-        let texts = self.list.iter().filter_map(|item| match (&item.subagent, &item.body) {
-            (None, Body::Message { role: Role::Agent, content, .. }) => Some(content.text()),
-            _ => None,
-        });
-        let text = texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
+        let texts = self
+            .list
+            .iter()
+            .filter_map(|item| match (&item.subagent, &item.body) {
+                (
+                    None,
+                    Body::Message {
+                        role: Role::Agent,
+                        content,
+                        ..
+                    },
+                ) => Some(content.text()),
+                _ => None,
+            });
+        let text = texts
+            .filter(|text| !text.is_empty())
+            .collect::<Vec<_>>()
+            .join("\n\n");
         (text, self.bytes.messages.exceeded)
     }
 
     /// Returns the items, and whether parts were omitted. `settled` is the status of tool calls that the
     /// agent left open. It is `None` while the turn runs.
     pub(super) fn finish(self, settled: Option<Settled>) -> (Vec<TurnItem>, bool) {
-        let items = self.list.into_iter().filter_map(|item| item.finish(settled));
-        (items.collect(), self.bytes.messages.exceeded || self.bytes.rest.exceeded)
+        let items = self
+            .list
+            .into_iter()
+            .filter_map(|item| item.finish(settled));
+        (
+            items.collect(),
+            self.bytes.messages.exceeded || self.bytes.rest.exceeded,
+        )
     }
 }
 
@@ -301,9 +409,11 @@ impl Body {
     /// The empty item of an update. `None` for a request, which is no update.
     fn new(kind: Kind, id: &str) -> Option<Self> {
         Some(match kind {
-            Kind::Message(role) => {
-                Self::Message { role, message_id: Some(id.into()), content: Content::default() }
-            }
+            Kind::Message(role) => Self::Message {
+                role,
+                message_id: Some(id.into()),
+                content: Content::default(),
+            },
             Kind::ToolCall => Self::ToolCall(ToolCall::default()),
             Kind::Terminal => Self::Terminal(Members::default(), Output::default()),
             Kind::Compaction => Self::Compaction(Members::default(), Content::default()),
@@ -317,13 +427,27 @@ impl Body {
 impl Item {
     /// `None` for a message without content: agents often begin a message with an empty chunk.
     fn finish(self, settled: Option<Settled>) -> Option<TurnItem> {
-        let Self { subagent, late, body } = self;
+        let Self {
+            subagent,
+            late,
+            body,
+        } = self;
         let subagent = subagent.map(String::from);
         Some(match body {
             Body::Message { content, .. } if content.is_empty() => return None,
-            Body::Message { role, message_id, content } => {
+            Body::Message {
+                role,
+                message_id,
+                content,
+            } => {
                 let (message_id, content) = (message_id.map(String::from), content.finish());
-                TurnItem::Message(TurnMessage { role, message_id, content, subagent, late })
+                TurnItem::Message(TurnMessage {
+                    role,
+                    message_id,
+                    content,
+                    subagent,
+                    late,
+                })
             }
             // A call that began after the end of the turn is not settled by it.
             Body::ToolCall(call) => {
@@ -331,18 +455,34 @@ impl Item {
             }
             Body::Terminal(mut members, output) => {
                 output.into_members(&mut members);
-                TurnItem::AgentTerminal(TurnTerminal { terminal: members.finish(), subagent, late })
+                TurnItem::AgentTerminal(TurnTerminal {
+                    terminal: members.finish(),
+                    subagent,
+                    late,
+                })
             }
             Body::Compaction(members, summary) => {
                 let (compaction, summary) = (members.finish(), summary.finish());
-                TurnItem::Compaction(TurnCompaction { compaction, summary, subagent, late })
+                TurnItem::Compaction(TurnCompaction {
+                    compaction,
+                    summary,
+                    subagent,
+                    late,
+                })
             }
-            Body::Subagent(members) => {
-                TurnItem::Subagent(TurnSubagent { child: members.finish(), subagent, late })
-            }
+            Body::Subagent(members) => TurnItem::Subagent(TurnSubagent {
+                child: members.finish(),
+                subagent,
+                late,
+            }),
             Body::SessionMessage(members, content) => {
                 let (message, content) = (members.finish(), content.finish());
-                TurnItem::SessionMessage(TurnSessionMessage { message, content, subagent, late })
+                TurnItem::SessionMessage(TurnSessionMessage {
+                    message,
+                    content,
+                    subagent,
+                    late,
+                })
             }
             Body::Whole(item) => item,
         })

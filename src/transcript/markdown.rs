@@ -13,8 +13,8 @@ use super::escape::{blockquote, close_code_fence, code, element, fenced, indent,
 use super::plan_text::plan_text;
 use crate::acp::RawObject;
 use crate::api::{
-    PromptStatus, Resolution, Role, Session, Settled, Turn, TurnItem, TurnMessage, TurnNotice, TurnRequest,
-    TurnSessionMessage, TurnSubagent, TurnToolCall,
+    PromptStatus, Resolution, Role, Session, Settled, Turn, TurnItem, TurnMessage, TurnNotice,
+    TurnRequest, TurnSessionMessage, TurnSubagent, TurnToolCall,
 };
 use crate::types::text::strip_controls;
 
@@ -22,7 +22,10 @@ use crate::types::text::strip_controls;
 pub fn markdown(session: &Session, turns: &[Turn]) -> String {
     let mut page = Page::default();
     let id = session.session_id.to_string();
-    page.block(&format!("# {}", inline(session.title.as_deref().unwrap_or(&id))));
+    page.block(&format!(
+        "# {}",
+        inline(session.title.as_deref().unwrap_or(&id))
+    ));
     page.block(&format!(
         "- Agent: {}\n- Directory: {}\n- Session: {}\n- Created: {}",
         session.agent,
@@ -54,8 +57,15 @@ impl Page {
 
     fn turn(&mut self, turn: &Turn) {
         let by = suffix(", ", turn.by.as_deref().map(inline));
-        self.block(&format!("## Turn {}\n\n*{}{by}*", turn.prompt_id, turn.created_at));
-        let prompt = turn.prompt.as_deref().map(|raw| blocks(&array(raw))).unwrap_or_default();
+        self.block(&format!(
+            "## Turn {}\n\n*{}{by}*",
+            turn.prompt_id, turn.created_at
+        ));
+        let prompt = turn
+            .prompt
+            .as_deref()
+            .map(|raw| blocks(&array(raw)))
+            .unwrap_or_default();
         if !prompt.is_empty() {
             self.block(&blockquote(&prompt));
         }
@@ -83,7 +93,10 @@ impl Page {
                 self.block(&blockquote(&format!("**{title}**{description}")));
             }
             TurnItem::Compaction(compaction) => {
-                self.details("The agent compacted its context", &blocks(&compaction.summary));
+                self.details(
+                    "The agent compacted its context",
+                    &blocks(&compaction.summary),
+                );
             }
             TurnItem::ContextLost(_) => {
                 self.block("*The agent lost the context of the conversation and starts anew.*");
@@ -102,7 +115,10 @@ impl Page {
                 Role::Thought => "thinks",
                 Role::User => "is asked",
             };
-            return self.details(&format!("Subagent {} {verb}", element(children.name(child))), &text);
+            return self.details(
+                &format!("Subagent {} {verb}", element(children.name(child))),
+                &text,
+            );
         }
         match message.role {
             Role::Agent => self.block(&close_code_fence(&text)),
@@ -114,17 +130,27 @@ impl Page {
     }
 
     fn child(&mut self, child: &RawValue) {
-        let title = member(child, "title").or_else(|| member(child, "sessionId")).unwrap_or_default();
+        let title = member(child, "title")
+            .or_else(|| member(child, "sessionId"))
+            .unwrap_or_default();
         let description = suffix(": ", member(child, "description").map(|text| inline(&text)));
-        let state = RawObject::parse(child).and_then(|child| text(&child.object("state")?, "state"));
-        let state = state.map(|state| format!(" ({})", inline(&state))).unwrap_or_default();
-        self.block(&format!("- **subagent** {}{description}{state}", inline(&title)));
+        let state =
+            RawObject::parse(child).and_then(|child| text(&child.object("state")?, "state"));
+        let state = state
+            .map(|state| format!(" ({})", inline(&state)))
+            .unwrap_or_default();
+        self.block(&format!(
+            "- **subagent** {}{description}{state}",
+            inline(&title)
+        ));
     }
 
     fn session_message(&mut self, message: &TurnSessionMessage, children: &Children) {
         let side = |key| {
             let id = member(&message.message, key)?;
-            Some(element(children.0.get(&id).map_or("the agent", String::as_str)))
+            Some(element(
+                children.0.get(&id).map_or("the agent", String::as_str),
+            ))
         };
         let from = suffix(" from ", side("senderSessionId"));
         let to = suffix(" to ", side("recipientSessionId"));
@@ -132,31 +158,55 @@ impl Page {
     }
 
     fn tool_call(&mut self, tool: &TurnToolCall, children: &Children) {
-        let Some(call) = &RawObject::parse(&tool.tool_call) else { return };
+        let Some(call) = &RawObject::parse(&tool.tool_call) else {
+            return;
+        };
         let kind = text(call, "kind").unwrap_or_else(|| "other".to_owned());
-        let title = text(call, "title").or_else(|| text(call, "toolCallId")).unwrap_or_default();
+        let title = text(call, "title")
+            .or_else(|| text(call, "toolCallId"))
+            .unwrap_or_default();
         let status = match tool.settled {
             Some(Settled::Cancelled) => "cancelled".to_owned(),
             Some(Settled::Unfinished) => "unfinished".to_owned(),
             None => text(call, "status").unwrap_or_else(|| "pending".to_owned()),
         };
-        let by = suffix(", by ", tool.subagent.as_deref().map(|child| inline(children.name(child))));
-        self.block(&format!("- **{}** {} ({}){by}", inline(&kind), inline(&title), inline(&status)));
+        let by = suffix(
+            ", by ",
+            tool.subagent
+                .as_deref()
+                .map(|child| inline(children.name(child))),
+        );
+        self.block(&format!(
+            "- **{}** {} ({}){by}",
+            inline(&kind),
+            inline(&title),
+            inline(&status)
+        ));
         for part in call.get("content").map(array).unwrap_or_default() {
             if let Some(shown) = RawObject::parse(part).and_then(|part| tool_content(&part)) {
                 self.block(&indent(&shown));
             }
         }
-        for command in tool.commands.iter().filter(|command| !command.output.is_empty()) {
+        for command in tool
+            .commands
+            .iter()
+            .filter(|command| !command.output.is_empty())
+        {
             self.block(&indent(&fenced("", &command.output.replace('\r', ""))));
         }
     }
 
     fn terminal(&mut self, terminal: &RawValue) {
         let command = member(terminal, "command").or_else(|| member(terminal, "terminalId"));
-        self.block(&format!("- **terminal** {}", code(&command.unwrap_or_default())));
-        let data = RawObject::parse(terminal).and_then(|terminal| text(&terminal.object("output")?, "data"));
-        let bytes = data.and_then(|data| STANDARD.decode(data).ok()).unwrap_or_default();
+        self.block(&format!(
+            "- **terminal** {}",
+            code(&command.unwrap_or_default())
+        ));
+        let data = RawObject::parse(terminal)
+            .and_then(|terminal| text(&terminal.object("output")?, "data"));
+        let bytes = data
+            .and_then(|data| STANDARD.decode(data).ok())
+            .unwrap_or_default();
         let output = String::from_utf8_lossy(&bytes).replace('\r', "");
         if !output.is_empty() {
             self.block(&indent(&fenced("", &output)));
@@ -167,22 +217,33 @@ impl Page {
     fn details(&mut self, summary: &str, text: &str) {
         if !text.is_empty() {
             let text = close_code_fence(&text.trim_end().replace("</", "&lt;/"));
-            self.block(&format!("<details><summary>{summary}</summary>\n\n{text}\n\n</details>"));
+            self.block(&format!(
+                "<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+            ));
         }
     }
 
     fn turn_end(&mut self, turn: &Turn) {
-        let omitted = if turn.truncated { " Parts are omitted." } else { "" };
+        let omitted = if turn.truncated {
+            " Parts are omitted."
+        } else {
+            ""
+        };
         let end = match turn.status {
             PromptStatus::Queued => "Queued.".to_owned(),
             PromptStatus::Running => "Running.".to_owned(),
             PromptStatus::Completed => {
-                format!("Stopped: {}.", inline(turn.stop_reason.as_deref().unwrap_or("unknown")))
+                format!(
+                    "Stopped: {}.",
+                    inline(turn.stop_reason.as_deref().unwrap_or("unknown"))
+                )
             }
             PromptStatus::Failed => {
                 let member = |key| member(turn.error.as_deref()?, key);
                 let code = member("code").unwrap_or_default();
-                let detail = member("detail").or_else(|| member("title")).unwrap_or_default();
+                let detail = member("detail")
+                    .or_else(|| member("title"))
+                    .unwrap_or_default();
                 format!("Failed ({}): {}", inline(&code), inline(&detail))
             }
         };
@@ -196,7 +257,9 @@ struct Children(HashMap<String, String>);
 impl Children {
     fn of(items: &[TurnItem]) -> Self {
         let named = items.iter().filter_map(|item| {
-            let TurnItem::Subagent(TurnSubagent { child, .. }) = item else { return None };
+            let TurnItem::Subagent(TurnSubagent { child, .. }) = item else {
+                return None;
+            };
             let id = member(child, "sessionId")?;
             Some((id.clone(), member(child, "title").unwrap_or(id)))
         });
@@ -210,7 +273,8 @@ impl Children {
 
 /// A text after its separator. Empty if there is no text.
 fn suffix(separator: &str, text: Option<String>) -> String {
-    text.map(|text| format!("{separator}{text}")).unwrap_or_default()
+    text.map(|text| format!("{separator}{text}"))
+        .unwrap_or_default()
 }
 
 /// The string member of an object.
@@ -225,7 +289,11 @@ fn tool_content(part: &RawObject<'_>) -> Option<String> {
         "diff" => {
             let [path, old, new] =
                 ["path", "oldText", "newText"].map(|key| text(part, key).unwrap_or_default());
-            Some(format!("{}\n\n{}", code(&path), fenced("diff", &diff::lines(&old, &new))))
+            Some(format!(
+                "{}\n\n{}",
+                code(&path),
+                fenced("diff", &diff::lines(&old, &new))
+            ))
         }
         "terminal" => text(part, "terminalId").map(|id| format!("Terminal {}", code(&id))),
         _ => None,
@@ -237,8 +305,13 @@ fn request_line(request: &TurnRequest) -> String {
     let answer = match request.resolution {
         None => "pending".to_owned(),
         Some(resolution) => {
-            let chosen = request.result.as_deref().and_then(|result| chosen_option(request, result));
-            let chosen = chosen.map(|name| format!("{}, ", inline(&name))).unwrap_or_default();
+            let chosen = request
+                .result
+                .as_deref()
+                .and_then(|result| chosen_option(request, result));
+            let chosen = chosen
+                .map(|name| format!("{}, ", inline(&name)))
+                .unwrap_or_default();
             let by = suffix(" by ", request.by.as_deref().map(inline));
             format!("{chosen}{}{by}", resolution_text(resolution))
         }
@@ -262,15 +335,24 @@ fn resolution_text(resolution: Resolution) -> &'static str {
 
 /// The name of the selected option.
 fn chosen_option(request: &TurnRequest, result: &RawValue) -> Option<String> {
-    let id = RawObject::parse(result)?.object("outcome")?.text("optionId")?.into_owned();
-    let mut options = array(request.options.as_deref()?).into_iter().filter_map(RawObject::parse);
+    let id = RawObject::parse(result)?
+        .object("outcome")?
+        .text("optionId")?
+        .into_owned();
+    let mut options = array(request.options.as_deref()?)
+        .into_iter()
+        .filter_map(RawObject::parse);
     let option = options.find(|option| option.text("optionId").as_deref() == Some(&id));
     option.and_then(|option| text(&option, "name")).or(Some(id))
 }
 
 /// Content blocks as text. Other blocks become a placeholder with their type.
 fn blocks<B: Borrow<RawValue>>(blocks: &[B]) -> String {
-    blocks.iter().map(|raw| block(raw.borrow())).collect::<Vec<_>>().join("\n\n")
+    blocks
+        .iter()
+        .map(|raw| block(raw.borrow()))
+        .collect::<Vec<_>>()
+        .join("\n\n")
 }
 
 fn block(raw: &RawValue) -> String {
@@ -286,14 +368,22 @@ fn block(raw: &RawValue) -> String {
 
 /// A diff of ACP v2: the changes of files, and the patch if there is one.
 fn changes(diff: &RawObject<'_>) -> String {
-    let changes = diff.get("changes").map(array).unwrap_or_default().into_iter().filter_map(RawObject::parse);
+    let changes = diff
+        .get("changes")
+        .map(array)
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(RawObject::parse);
     let change = |change: RawObject<'_>| {
-        let [operation, path] = ["operation", "path"].map(|key| text(&change, key).unwrap_or_default());
+        let [operation, path] =
+            ["operation", "path"].map(|key| text(&change, key).unwrap_or_default());
         let from = suffix(" from ", text(&change, "oldPath").map(|old| code(&old)));
         format!("{} {}{from}", inline(&operation), code(&path))
     };
     let patch = diff.object("patch").and_then(|patch| text(&patch, "text"));
-    let shown = changes.map(change).chain(patch.map(|patch| fenced("diff", &patch)));
+    let shown = changes
+        .map(change)
+        .chain(patch.map(|patch| fenced("diff", &patch)));
     shown.collect::<Vec<_>>().join("\n\n")
 }
 

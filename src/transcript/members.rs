@@ -43,7 +43,10 @@ impl Members {
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&RawValue> {
-        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| &**value)
+        self.0
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| &**value)
     }
 
     /// Sets a member whose size is counted elsewhere.
@@ -76,7 +79,10 @@ impl Members {
     /// The object without these members. `None` if no other member remains.
     pub(super) fn without(object: &RawObject<'_>, keys: &[&str]) -> Option<Box<RawValue>> {
         let rest = object.iter().filter(|(key, _)| !keys.contains(key));
-        let rest = Self(rest.map(|(key, value)| (key.to_owned(), value.to_owned())).collect());
+        let rest = Self(
+            rest.map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
+        );
         (!rest.0.is_empty()).then(|| rest.finish())
     }
 
@@ -116,18 +122,38 @@ mod tests {
     #[test]
     fn null_keeps_member() {
         let (mut members, mut budget) = (Members::default(), Budget::new(1000));
-        merge(&mut members, r#"{"sessionUpdate":"x","a":1.10,"b":[1,2],"n":null,"summary":1}"#, &mut budget);
-        merge(&mut members, r#"{"b":[3],"a":null,"new":{"\u0061":1}}"#, &mut budget);
-        assert_eq!(members.finish().get(), r#"{"a":1.10,"b":[3],"new":{"\u0061":1}}"#);
+        merge(
+            &mut members,
+            r#"{"sessionUpdate":"x","a":1.10,"b":[1,2],"n":null,"summary":1}"#,
+            &mut budget,
+        );
+        merge(
+            &mut members,
+            r#"{"b":[3],"a":null,"new":{"\u0061":1}}"#,
+            &mut budget,
+        );
+        assert_eq!(
+            members.finish().get(),
+            r#"{"a":1.10,"b":[3],"new":{"\u0061":1}}"#
+        );
         assert!(!budget.exceeded);
     }
 
     #[test]
     fn null_clears_member() {
         let (mut members, mut budget) = (Members::default(), Budget::new(20));
-        for text in [r#"{"a":"12345","b":1,"c":null}"#, r#"{"a":null,"c":null}"#, r#"{"c":"1234567890"}"#] {
+        for text in [
+            r#"{"a":"12345","b":1,"c":null}"#,
+            r#"{"a":null,"c":null}"#,
+            r#"{"c":"1234567890"}"#,
+        ] {
             let update = serde_json::from_str(text).unwrap();
-            members.merge(&RawObject::parse(update).unwrap(), &[], Null::Clears, &mut budget);
+            members.merge(
+                &RawObject::parse(update).unwrap(),
+                &[],
+                Null::Clears,
+                &mut budget,
+            );
         }
         assert_eq!(members.finish().get(), r#"{"b":1,"c":"1234567890"}"#);
         assert!(!budget.exceeded, "a cleared member must release its size");

@@ -41,7 +41,10 @@ struct Budget {
 
 impl Budget {
     fn new(bytes: usize) -> Self {
-        Self { left: bytes, exceeded: false }
+        Self {
+            left: bytes,
+            exceeded: false,
+        }
     }
 
     fn reserve(&mut self, bytes: usize) -> bool {

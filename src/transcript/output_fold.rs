@@ -16,7 +16,12 @@ pub struct OutputFold {
 impl OutputFold {
     /// Creates a fold that keeps `limit` bytes.
     pub fn new(terminal: TerminalId, limit: usize) -> Self {
-        Self { terminal, limit, output: String::new(), offset: 0 }
+        Self {
+            terminal,
+            limit,
+            output: String::new(),
+            offset: 0,
+        }
     }
 
     /// Folds an event. Events of other types and terminals are ignored.
@@ -24,7 +29,12 @@ impl OutputFold {
         if event.kind() != TerminalOutput::TYPE {
             return;
         }
-        let Some(Payload { terminal_id, offset: Some(offset), data: Some(data), .. }) = event.payload()
+        let Some(Payload {
+            terminal_id,
+            offset: Some(offset),
+            data: Some(data),
+            ..
+        }) = event.payload()
         else {
             return;
         };
@@ -37,7 +47,9 @@ impl OutputFold {
             self.offset = offset;
         }
         self.output.push_str(&data);
-        let over = self.output.ceil_char_boundary(self.output.len().saturating_sub(self.limit));
+        let over = self
+            .output
+            .ceil_char_boundary(self.output.len().saturating_sub(self.limit));
         self.output.drain(..over);
         self.offset += over as u64;
     }
@@ -67,7 +79,13 @@ mod tests {
         push("terminal.output", &output("t2", 0, "another's"));
         push("session.update", &output("t1", 0, "no output"));
         push("terminal.output", "");
-        assert_eq!(push("terminal.output", &output("t1", 4, "two é")), ("e two é".to_owned(), 2));
-        assert_eq!(push("terminal.output", &output("t1", 100, "end")), ("end".to_owned(), 100));
+        assert_eq!(
+            push("terminal.output", &output("t1", 4, "two é")),
+            ("e two é".to_owned(), 2)
+        );
+        assert_eq!(
+            push("terminal.output", &output("t1", 100, "end")),
+            ("end".to_owned(), 100)
+        );
     }
 }

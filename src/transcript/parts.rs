@@ -31,7 +31,9 @@ impl Chunks {
         if self.0.is_empty() {
             return;
         }
-        let before = members.get("content").and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let before = members
+            .get("content")
+            .and_then(|raw| serde_json::from_str(raw.get()).ok());
         let mut all: Vec<Box<RawValue>> = before.unwrap_or_default();
         all.extend(self.0);
         members.set_uncounted("content", to_raw_value(&all).expect("raw values serialize"));
@@ -54,7 +56,9 @@ impl Output {
             }
             return;
         };
-        let Some(bytes) = object.get("data").and_then(decode) else { return };
+        let Some(bytes) = object.get("data").and_then(decode) else {
+            return;
+        };
         self.clear(budget);
         self.bytes = Some(Vec::new());
         self.append(&bytes, budget);
@@ -82,7 +86,10 @@ impl Output {
     pub(super) fn into_members(self, members: &mut Members) {
         let Some(bytes) = self.bytes else { return };
         let output = serde_json::json!({ "data": STANDARD.encode(bytes) });
-        members.set_uncounted("output", to_raw_value(&output).expect("a JSON value serializes"));
+        members.set_uncounted(
+            "output",
+            to_raw_value(&output).expect("a JSON value serializes"),
+        );
     }
 }
 
@@ -127,7 +134,8 @@ mod tests {
 
     #[test]
     fn chunks_follow_last_complete_content() {
-        let (mut chunks, mut members, mut budget) = (Chunks::default(), Members::default(), Budget::new(100));
+        let (mut chunks, mut members, mut budget) =
+            (Chunks::default(), Members::default(), Budget::new(100));
         chunks.push(raw("1"), &mut budget);
         chunks.clear(&mut budget);
         members.set_uncounted("content", raw("[2]").to_owned());

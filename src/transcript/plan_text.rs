@@ -15,7 +15,11 @@ pub(super) fn plan_text(plan: &RawValue) -> Option<String> {
     } else if let Some(content) = text(&plan, "content") {
         blockquote(&content)
     } else {
-        entries.into_iter().filter_map(RawObject::parse).map(|entry| line(&entry)).collect()
+        entries
+            .into_iter()
+            .filter_map(RawObject::parse)
+            .map(|entry| line(&entry))
+            .collect()
     };
     (!shown.is_empty()).then(|| format!("*Plan*\n\n{shown}"))
 }
@@ -27,7 +31,10 @@ fn line(entry: &RawObject<'_>) -> String {
         Some("pending") | None => (" ", String::new()),
         Some(other) => (" ", format!(" *({})*", inline(other))),
     };
-    format!("- [{mark}] {}{rest}\n", inline(&text(entry, "content").unwrap_or_default()))
+    format!(
+        "- [{mark}] {}{rest}\n",
+        inline(&text(entry, "content").unwrap_or_default())
+    )
 }
 
 #[cfg(test)]
@@ -43,8 +50,14 @@ mod tests {
             shown(entries).unwrap(),
             "*Plan*\n\n- [x] a\\*b\n- [ ] c *(in progress)*\n- [ ] d\n- [ ] e *(\\_new)*\n"
         );
-        assert_eq!(shown(r#"{"type":"file","uri":"file:///p.md"}"#).unwrap(), "*Plan*\n\n`file:///p.md`");
-        assert_eq!(shown(r##"{"type":"markdown","content":"# P\nq"}"##).unwrap(), "*Plan*\n\n> # P\n> q\n");
+        assert_eq!(
+            shown(r#"{"type":"file","uri":"file:///p.md"}"#).unwrap(),
+            "*Plan*\n\n`file:///p.md`"
+        );
+        assert_eq!(
+            shown(r##"{"type":"markdown","content":"# P\nq"}"##).unwrap(),
+            "*Plan*\n\n> # P\n> q\n"
+        );
         for nothing in ["{}", r#"{"entries":[]}"#, "null", r#"{"entries":7}"#] {
             assert_eq!(shown(nothing), None, "{nothing}");
         }

@@ -47,7 +47,9 @@ impl Plans {
                 let id = update.object("plan")?.text("planId")?;
                 Some(self.set(Some(&id), update.get("plan")?))
             }),
-            update::PLAN_REMOVED => object().and_then(|update| Some(self.remove(&update.text("planId")?))),
+            update::PLAN_REMOVED => {
+                object().and_then(|update| Some(self.remove(&update.text("planId")?)))
+            }
             _ => None,
         };
         change.unwrap_or(Change::None)
@@ -58,7 +60,10 @@ impl Plans {
         if raw.get().len() > FOLDED_MEMBER_BYTES {
             return Change::TooLarge;
         }
-        self.0.push(Plan { plan_id: id.map(str::to_owned), plan: raw.to_owned() });
+        self.0.push(Plan {
+            plan_id: id.map(str::to_owned),
+            plan: raw.to_owned(),
+        });
         if self.0.len() > FOLDED_PLANS {
             self.0.remove(0);
         }
@@ -68,7 +73,11 @@ impl Plans {
     fn remove(&mut self, id: &str) -> Change {
         let before = self.0.len();
         self.0.retain(|plan| plan.plan_id.as_deref() != Some(id));
-        if self.0.len() == before { Change::None } else { Change::Made }
+        if self.0.len() == before {
+            Change::None
+        } else {
+            Change::Made
+        }
     }
 }
 
@@ -97,7 +106,10 @@ mod tests {
         assert_eq!(update(&mut plans, gone), Change::Made);
         assert_eq!(update(&mut plans, gone), Change::None);
         assert_eq!(plans.last().unwrap().get(), named("b"));
-        update(&mut plans, r#"{"sessionUpdate":"plan_removed","planId":"b"}"#);
+        update(
+            &mut plans,
+            r#"{"sessionUpdate":"plan_removed","planId":"b"}"#,
+        );
         assert_eq!(plans.last().unwrap().get(), plain);
         for id in 0..100 {
             update(&mut plans, &set(&id.to_string()));
@@ -126,7 +138,10 @@ mod tests {
         ] {
             assert_eq!(update(&mut plans, odd), Change::None, "{odd}");
         }
-        let huge = format!(r#"{{"planId":"p","content":"{}"}}"#, "x".repeat(FOLDED_MEMBER_BYTES));
+        let huge = format!(
+            r#"{{"planId":"p","content":"{}"}}"#,
+            "x".repeat(FOLDED_MEMBER_BYTES)
+        );
         let huge = format!(r#"{{"sessionUpdate":"plan_update","plan":{huge}}}"#);
         assert_eq!(update(&mut plans, &huge), Change::TooLarge);
         assert!(plans.is_empty(), "an outdated plan is removed");

@@ -20,7 +20,9 @@ pub(super) fn prompt_title(blocks: &RawValue) -> Option<String> {
 
 fn text_of(block: &RawValue) -> Option<Cow<'_, str>> {
     let text = RawObject::parse(block)?.get("text")?;
-    serde_json::from_str::<Text<'_>>(text.get()).ok().map(|text| text.0)
+    serde_json::from_str::<Text<'_>>(text.get())
+        .ok()
+        .map(|text| text.0)
 }
 
 /// A text that borrows from its JSON if it has no escape sequences.
@@ -29,9 +31,13 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn shortened(line: &str) -> String {
     let end_of = |chars| line.char_indices().nth(chars).map(|(end, _)| end);
-    let (Some(_), Some(end)) = (end_of(MAX_CHARS), end_of(MAX_CHARS - 1)) else { return line.to_owned() };
+    let (Some(_), Some(end)) = (end_of(MAX_CHARS), end_of(MAX_CHARS - 1)) else {
+        return line.to_owned();
+    };
     let cut = &line[..end];
-    let words = cut.rsplit_once(char::is_whitespace).map_or(cut, |(words, _)| words.trim_end());
+    let words = cut
+        .rsplit_once(char::is_whitespace)
+        .map_or(cut, |(words, _)| words.trim_end());
     format!("{words}\u{2026}")
 }
 
@@ -57,12 +63,20 @@ mod tests {
 
     #[test]
     fn prompt_without_text_has_no_title() {
-        for blocks in
-            [r#"[{"type":"image","data":"AAAA"}]"#, r#"[{"type":"text","text":" \n "}]"#, "[]", "[1]", "{}"]
-        {
+        for blocks in [
+            r#"[{"type":"image","data":"AAAA"}]"#,
+            r#"[{"type":"text","text":" \n "}]"#,
+            "[]",
+            "[1]",
+            "{}",
+        ] {
             assert_eq!(title(blocks), None, "{blocks}");
         }
-        assert_eq!(title(r#"[{"type":"text","text":"\ud800"}]"#), None, "text that is not Unicode");
+        assert_eq!(
+            title(r#"[{"type":"text","text":"\ud800"}]"#),
+            None,
+            "text that is not Unicode"
+        );
     }
 
     #[test]
@@ -70,7 +84,14 @@ mod tests {
         let line = "word ".repeat(30);
         let short = title(&format!(r#"[{{"type":"text","text":"{line}"}}]"#)).unwrap();
         assert_eq!(short, format!("{}\u{2026}", "word ".repeat(11).trim_end()));
-        let long = title(&format!(r#"[{{"type":"text","text":"{}"}}]"#, "\u{e9}".repeat(200))).unwrap();
-        assert_eq!((long.chars().count(), long.ends_with('\u{2026}')), (MAX_CHARS, true));
+        let long = title(&format!(
+            r#"[{{"type":"text","text":"{}"}}]"#,
+            "\u{e9}".repeat(200)
+        ))
+        .unwrap();
+        assert_eq!(
+            (long.chars().count(), long.ends_with('\u{2026}')),
+            (MAX_CHARS, true)
+        );
     }
 }

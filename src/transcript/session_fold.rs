@@ -59,7 +59,8 @@ impl SessionFold {
             (&self.agent_title, TitleBy::Agent),
             (&self.prompt_title, TitleBy::Prompt),
         ];
-        all.into_iter().find_map(|(title, by)| Some((title.as_deref()?, by)))
+        all.into_iter()
+            .find_map(|(title, by)| Some((title.as_deref()?, by)))
     }
 
     /// Folds the blocks of a prompt.
@@ -94,11 +95,14 @@ impl SessionFold {
             update::CONFIG_OPTION => {
                 replace_if_changed(&mut self.config_options, array(member("configOptions")))
             }
-            update::AVAILABLE_COMMANDS => {
-                replace_if_changed(&mut self.available_commands, array(member("availableCommands")))
-            }
+            update::AVAILABLE_COMMANDS => replace_if_changed(
+                &mut self.available_commands,
+                array(member("availableCommands")),
+            ),
             update::SESSION_INFO => set_title(&mut self.agent_title, member("title")),
-            update::SUBAGENT => RawObject::parse(raw).is_some_and(|object| self.subagents.update(&object)),
+            update::SUBAGENT => {
+                RawObject::parse(raw).is_some_and(|object| self.subagents.update(&object))
+            }
             _ => false,
         }
     }
@@ -106,13 +110,21 @@ impl SessionFold {
     /// Folds the result of the call that attached the session to a process. Absent and null members stay:
     /// agents answer `null` to `session/load` if nothing changed.
     pub fn attached(&mut self, result: &RawValue) -> bool {
-        let Some(result) = RawObject::parse(result) else { return false };
-        let modes = result.get("modes").filter(|modes| modes.get().starts_with('{'));
+        let Some(result) = RawObject::parse(result) else {
+            return false;
+        };
+        let modes = result
+            .get("modes")
+            .filter(|modes| modes.get().starts_with('{'));
         let modes = replace_if_changed(&mut self.modes, modes);
         // In ACP v2 the result also contains the available commands.
-        let commands =
-            replace_if_changed(&mut self.available_commands, array(result.get("availableCommands")));
-        replace_if_changed(&mut self.config_options, array(result.get("configOptions"))) || modes || commands
+        let commands = replace_if_changed(
+            &mut self.available_commands,
+            array(result.get("availableCommands")),
+        );
+        replace_if_changed(&mut self.config_options, array(result.get("configOptions")))
+            || modes
+            || commands
     }
 
     /// Clears the parts that end with the process.
@@ -136,12 +148,19 @@ impl SessionFold {
     pub fn event(&mut self, event: &EventRef<'_>) -> bool {
         match event.kind() {
             "session.update" | "session.attached" | "session.created" => {}
-            "prompt.queued" | "prompt.changed" | "prompt.started" if self.prompt_title.is_none() => {}
+            "prompt.queued" | "prompt.changed" | "prompt.started"
+                if self.prompt_title.is_none() => {}
             "session.detached" => return self.detached(),
-            "session.changed" => return event.changed_members().is_some_and(|new| self.changed(&new)),
+            "session.changed" => {
+                return event
+                    .changed_members()
+                    .is_some_and(|new| self.changed(&new));
+            }
             _ => return false,
         }
-        let Some(event) = event.payload() else { return false };
+        let Some(event) = event.payload() else {
+            return false;
+        };
         match (event.update, event.result, event.session) {
             (Some(_), ..) if event.subagent.is_some() => false,
             (Some(raw), ..) => update::kind_of(raw).is_ok_and(|kind| self.update(&kind, raw)),
@@ -154,19 +173,32 @@ impl SessionFold {
     /// Sets the title and metadata of a new session. A fork keeps its parent's title until the agent or a
     /// client sets one.
     fn created(&mut self, session: &RawValue, forked: bool) -> bool {
-        let Some(session) = RawObject::parse(session) else { return false };
-        let metadata =
-            replace_if_changed(&mut self.metadata, session.get("metadata").filter(|raw| raw.get() != "null"));
-        let title = if forked { &mut self.agent_title } else { &mut self.person_title };
+        let Some(session) = RawObject::parse(session) else {
+            return false;
+        };
+        let metadata = replace_if_changed(
+            &mut self.metadata,
+            session.get("metadata").filter(|raw| raw.get() != "null"),
+        );
+        let title = if forked {
+            &mut self.agent_title
+        } else {
+            &mut self.person_title
+        };
         set_title(title, session.get("title")) || metadata
     }
 
     /// Sets `currentModeId` in the modes and keeps all other bytes.
     fn mode_changed(&mut self, mode: Option<&RawValue>) -> bool {
-        let Some(mode) = mode.filter(|mode| mode.get().starts_with('"')) else { return false };
+        let Some(mode) = mode.filter(|mode| mode.get().starts_with('"')) else {
+            return false;
+        };
         let text = match &self.modes {
             Some(modes) => with_mode(modes, mode),
-            None => Some(format!(r#"{{"currentModeId":{},"availableModes":[]}}"#, mode.get())),
+            None => Some(format!(
+                r#"{{"currentModeId":{},"availableModes":[]}}"#,
+                mode.get()
+            )),
         };
         let modes = text.and_then(|text| RawValue::from_string(text).ok());
         replace_if_changed(&mut self.modes, modes.as_deref())
@@ -177,12 +209,24 @@ fn with_mode(modes: &RawValue, mode: &RawValue) -> Option<String> {
     let whole = modes.get();
     let Some(old) = RawObject::parse(modes)?.get("currentModeId") else {
         let inside = whole.strip_prefix('{')?;
-        let comma = if inside.trim_start().starts_with('}') { "" } else { "," };
-        return Some(format!(r#"{{"currentModeId":{}{comma}{inside}"#, mode.get()));
+        let comma = if inside.trim_start().starts_with('}') {
+            ""
+        } else {
+            ","
+        };
+        return Some(format!(
+            r#"{{"currentModeId":{}{comma}{inside}"#,
+            mode.get()
+        ));
     };
     // `old` borrows from `whole`, so the difference of the addresses is its offset.
     let start = old.get().as_ptr().addr() - whole.as_ptr().addr();
-    Some(format!("{}{}{}", &whole[..start], mode.get(), &whole[start + old.get().len()..]))
+    Some(format!(
+        "{}{}{}",
+        &whole[..start],
+        mode.get(),
+        &whole[start + old.get().len()..]
+    ))
 }
 
 /// Sets a raw member. A value that is too large is omitted, and the outdated old value is removed.
@@ -239,22 +283,40 @@ mod tests {
         let mut fold = SessionFold::default();
         let attached = r#"{"sessionId":"s","models":{},"modes":{"availableModes":[{"id":"a"}] , "currentModeId":"a"},"configOptions":[{"id":"m","n":1.10}]}"#;
         assert!(fold.attached(raw(attached)));
-        assert!(!fold.attached(raw("null")) && !fold.attached(raw(r#"{"modes":null,"configOptions":null}"#)));
-        assert!(update(&mut fold, r#"{"sessionUpdate":"current_mode_update","currentModeId":"b\ud800"}"#));
+        assert!(
+            !fold.attached(raw("null"))
+                && !fold.attached(raw(r#"{"modes":null,"configOptions":null}"#))
+        );
+        assert!(update(
+            &mut fold,
+            r#"{"sessionUpdate":"current_mode_update","currentModeId":"b\ud800"}"#
+        ));
         assert_eq!(
             fold.modes.as_ref().unwrap().get(),
             r#"{"availableModes":[{"id":"a"}] , "currentModeId":"b\ud800"}"#
         );
-        assert_eq!(fold.config_options.as_ref().unwrap().get(), r#"[{"id":"m","n":1.10}]"#);
+        assert_eq!(
+            fold.config_options.as_ref().unwrap().get(),
+            r#"[{"id":"m","n":1.10}]"#
+        );
         let usage = r#"{"used":1,"size":2,"sessionUpdate":"usage_update"}"#;
-        assert!(update(&mut fold, usage) && !update(&mut fold, usage), "an equal update is not a change");
+        assert!(
+            update(&mut fold, usage) && !update(&mut fold, usage),
+            "an equal update is not a change"
+        );
         assert_eq!(fold.usage.as_ref().unwrap().get(), usage);
         assert!(update(
             &mut fold,
             r#"{"sessionUpdate":"available_commands_update","availableCommands":[{"name":"memory show"}]}"#
         ));
-        assert_eq!(fold.available_commands.as_ref().unwrap().get(), r#"[{"name":"memory show"}]"#);
-        assert!(update(&mut fold, r#"{"sessionUpdate":"config_option_update","configOptions":[]}"#));
+        assert_eq!(
+            fold.available_commands.as_ref().unwrap().get(),
+            r#"[{"name":"memory show"}]"#
+        );
+        assert!(update(
+            &mut fold,
+            r#"{"sessionUpdate":"config_option_update","configOptions":[]}"#
+        ));
         assert_eq!(fold.config_options.as_ref().unwrap().get(), "[]");
         for other in [
             r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a"}}"#,
@@ -270,11 +332,18 @@ mod tests {
     #[test]
     fn mode_without_mode_list_is_shown() {
         let mut fold = SessionFold::default();
-        assert!(update(&mut fold, r#"{"sessionUpdate":"current_mode_update","currentModeId":"a"}"#));
-        assert_eq!(fold.modes.as_ref().unwrap().get(), r#"{"currentModeId":"a","availableModes":[]}"#);
-        for (before, after) in
-            [("{}", r#"{"currentModeId":"b"}"#), (r#"{"x":1}"#, r#"{"currentModeId":"b","x":1}"#)]
-        {
+        assert!(update(
+            &mut fold,
+            r#"{"sessionUpdate":"current_mode_update","currentModeId":"a"}"#
+        ));
+        assert_eq!(
+            fold.modes.as_ref().unwrap().get(),
+            r#"{"currentModeId":"a","availableModes":[]}"#
+        );
+        for (before, after) in [
+            ("{}", r#"{"currentModeId":"b"}"#),
+            (r#"{"x":1}"#, r#"{"currentModeId":"b","x":1}"#),
+        ] {
             fold.attached(raw(&format!(r#"{{"modes":{before}}}"#)));
             changed(&mut fold, r#""by":"alice","currentModeId":"b""#);
             assert_eq!(fold.modes.as_ref().unwrap().get(), after);
@@ -284,22 +353,49 @@ mod tests {
     #[test]
     fn client_title_outranks_agent_title() {
         let mut fold = SessionFold::default();
-        update(&mut fold, r#"{"sessionUpdate":"session_info_update","title":"Agent"}"#);
-        assert_eq!((fold.title(), fold.title_by()), (Some("Agent"), Some(TitleBy::Agent)));
-        assert!(changed(&mut fold, r#""by":"alice","title":"Mine","metadata":{"a":1}"#));
+        update(
+            &mut fold,
+            r#"{"sessionUpdate":"session_info_update","title":"Agent"}"#,
+        );
+        assert_eq!(
+            (fold.title(), fold.title_by()),
+            (Some("Agent"), Some(TitleBy::Agent))
+        );
+        assert!(changed(
+            &mut fold,
+            r#""by":"alice","title":"Mine","metadata":{"a":1}"#
+        ));
         update(
             &mut fold,
             r#"{"sessionUpdate":"session_info_update","title":"Other","updatedAt":"2026-01-01"}"#,
         );
-        assert_eq!((fold.title(), fold.title_by()), (Some("Mine"), Some(TitleBy::Client)));
-        assert!(!changed(&mut fold, r#""by":"alice""#), "absent members stay");
+        assert_eq!(
+            (fold.title(), fold.title_by()),
+            (Some("Mine"), Some(TitleBy::Client))
+        );
+        assert!(
+            !changed(&mut fold, r#""by":"alice""#),
+            "absent members stay"
+        );
         assert!(changed(&mut fold, r#""title":null,"metadata":null"#));
-        assert_eq!((fold.title(), fold.metadata.is_none()), (Some("Other"), true));
-        update(&mut fold, r#"{"sessionUpdate":"session_info_update","updatedAt":null}"#);
+        assert_eq!(
+            (fold.title(), fold.metadata.is_none()),
+            (Some("Other"), true)
+        );
+        update(
+            &mut fold,
+            r#"{"sessionUpdate":"session_info_update","updatedAt":null}"#,
+        );
         assert_eq!(fold.title(), Some("Other"));
-        update(&mut fold, r#"{"sessionUpdate":"session_info_update","title":null}"#);
+        update(
+            &mut fold,
+            r#"{"sessionUpdate":"session_info_update","title":null}"#,
+        );
         assert_eq!(fold.title(), None);
-        changed(&mut fold, &format!(r#""title":"{}""#, "é".repeat(TITLE_BYTES)));
+        changed(
+            &mut fold,
+            &format!(r#""title":"{}""#, "é".repeat(TITLE_BYTES)),
+        );
         assert_eq!(fold.title().unwrap().len(), TITLE_BYTES);
     }
 
@@ -318,8 +414,14 @@ mod tests {
             let of_child = updated(&format!(r#""update":{update},"subagent":"c""#));
             assert!(!fold.event(&event(&of_child)), "{update}");
         }
-        assert_eq!(record(&fold), r#"{"subagents":[{"sessionId":"c","title":"Look"}]}"#);
-        assert_eq!(fold.subagents()[0].get(), r#"{"sessionId":"c","title":"Look"}"#);
+        assert_eq!(
+            record(&fold),
+            r#"{"subagents":[{"sessionId":"c","title":"Look"}]}"#
+        );
+        assert_eq!(
+            fold.subagents()[0].get(),
+            r#"{"sessionId":"c","title":"Look"}"#
+        );
         let detached = frame(1, "session.detached", None, TIME, r#""reason":"exited""#);
         assert!(fold.event(&event(&detached)));
         assert_eq!(record(&fold), "{}");
@@ -328,7 +430,10 @@ mod tests {
     #[test]
     fn oversized_members_are_removed_from_the_snapshot() {
         let mut fold = SessionFold::default();
-        update(&mut fold, r#"{"sessionUpdate":"config_option_update","configOptions":[1]}"#);
+        update(
+            &mut fold,
+            r#"{"sessionUpdate":"config_option_update","configOptions":[1]}"#,
+        );
         let huge = format!(
             r#"{{"sessionUpdate":"config_option_update","configOptions":["{}"]}}"#,
             "x".repeat(FOLDED_MEMBER_BYTES)

@@ -29,11 +29,15 @@ impl Subagents {
     /// Folds a `subagent_update`: omitted members stay, null clears, other values replace. Returns whether
     /// anything changed.
     pub(super) fn update(&mut self, update: &RawObject<'_>) -> bool {
-        let Some(id) = update.text("sessionId").filter(|id| id.len() <= SUBAGENT_ID_BYTES) else {
+        let Some(id) = update
+            .text("sessionId")
+            .filter(|id| id.len() <= SUBAGENT_ID_BYTES)
+        else {
             return false;
         };
         let known = self.0.iter().position(|known| {
-            RawObject::parse(known).is_some_and(|known| known.text("sessionId").as_deref() == Some(&*id))
+            RawObject::parse(known)
+                .is_some_and(|known| known.text("sessionId").as_deref() == Some(&*id))
         });
         let mut budget = Budget::new(FOLDED_SUBAGENT_BYTES);
         let mut members = Members::default();
@@ -70,12 +74,21 @@ mod tests {
     fn omitted_members_stay_and_null_clears() {
         let mut all = Subagents::default();
         let first = r#"{"sessionUpdate":"subagent_update","sessionId":"c","title":"Look","state":{"state":"running"},"cwd":null,"x":1.10}"#;
-        assert!(update(&mut all, first) && !update(&mut all, first), "an equal update is not a change");
+        assert!(
+            update(&mut all, first) && !update(&mut all, first),
+            "an equal update is not a change"
+        );
         assert!(update(&mut all, r#"{"sessionId":"d"}"#));
-        assert!(update(&mut all, r#"{"sessionId":"c","title":null,"state":{"state":"idle"}}"#));
+        assert!(update(
+            &mut all,
+            r#"{"sessionId":"c","title":null,"state":{"state":"idle"}}"#
+        ));
         assert_eq!(
             shown(&all),
-            [r#"{"sessionId":"c","state":{"state":"idle"},"x":1.10}"#, r#"{"sessionId":"d"}"#]
+            [
+                r#"{"sessionId":"c","state":{"state":"idle"},"x":1.10}"#,
+                r#"{"sessionId":"d"}"#
+            ]
         );
         assert!(!update(&mut all, "{}") && !update(&mut all, r#"{"sessionId":7}"#));
         assert!(all.clear() && !all.clear());
@@ -89,7 +102,10 @@ mod tests {
         }
         assert_eq!(all.0.len(), FOLDED_SUBAGENTS);
         let big = "x".repeat(FOLDED_SUBAGENT_BYTES);
-        assert!(update(&mut all, &format!(r#"{{"sessionId":"big","title":"{big}"}}"#)));
+        assert!(update(
+            &mut all,
+            &format!(r#"{{"sessionId":"big","title":"{big}"}}"#)
+        ));
         assert_eq!(shown(&all).last(), Some(&r#"{"sessionId":"big"}"#));
         assert!(!update(&mut all, &format!(r#"{{"sessionId":"{big}"}}"#)));
     }

@@ -24,8 +24,12 @@ impl ToolCall {
         if object.get("content").is_some_and(replaced) {
             self.chunks.clear(budget);
         }
-        let meta = object.object("_meta").filter(|meta| META_KEYS.iter().any(|key| meta.get(key).is_some()));
-        let Some(meta) = meta else { return self.members.merge(object, &[], null, budget) };
+        let meta = object
+            .object("_meta")
+            .filter(|meta| META_KEYS.iter().any(|key| meta.get(key).is_some()));
+        let Some(meta) = meta else {
+            return self.members.merge(object, &[], null, budget);
+        };
         // Command output is folded separately. In `_meta` it would replace the members of earlier updates.
         self.commands.update(&meta, budget);
         self.members.merge(object, &["_meta"], null, budget);
@@ -37,7 +41,8 @@ impl ToolCall {
     /// Folds a `tool_call_content_chunk` of ACP v2: one more item of the content.
     pub(super) fn content_chunk(&mut self, object: &RawObject<'_>, budget: &mut Budget) {
         // The `_meta` of a chunk describes the chunk, not the call.
-        self.members.merge(object, &["content", "_meta"], Null::Keeps, budget);
+        self.members
+            .merge(object, &["content", "_meta"], Null::Keeps, budget);
         if let Some(item) = object.get("content") {
             self.chunks.push(item, budget);
         }
@@ -53,12 +58,19 @@ impl ToolCall {
     ) -> TurnToolCall {
         let settled = settled.filter(|_| self.is_open());
         if settled.is_some() {
-            let failed = RawValue::from_string("\"failed\"".to_owned()).expect("a JSON string is valid");
+            let failed =
+                RawValue::from_string("\"failed\"".to_owned()).expect("a JSON string is valid");
             self.members.set_uncounted("status", failed);
         }
         self.chunks.into_members(&mut self.members);
         let (tool_call, commands) = (self.members.finish(), self.commands.finish());
-        TurnToolCall { tool_call, settled, commands, subagent, late }
+        TurnToolCall {
+            tool_call,
+            settled,
+            commands,
+            subagent,
+            late,
+        }
     }
 
     /// Whether the call is still open. By ACP, a call without a status is pending. An unknown status counts

@@ -29,7 +29,10 @@ impl TurnFold {
 
     /// Folds the next event of the log. Events that belong to no turn are ignored.
     pub fn event(&mut self, event: &EventRef<'_>) {
-        let Some((prompt_id, time)) = event.head().and_then(|head| head.prompt_id().zip(head.time())) else {
+        let Some((prompt_id, time)) = event
+            .head()
+            .and_then(|head| head.prompt_id().zip(head.time()))
+        else {
             return;
         };
         let turn = self.turn.get_or_insert_with(|| begun_turn(prompt_id, time));
@@ -41,21 +44,38 @@ impl TurnFold {
         match kind {
             "prompt.queued" | "prompt.started" => {
                 let queued = kind == "prompt.queued";
-                self.status = Some(if queued { PromptStatus::Queued } else { PromptStatus::Running });
+                self.status = Some(if queued {
+                    PromptStatus::Queued
+                } else {
+                    PromptStatus::Running
+                });
                 turn.by = event.by.map(Into::into).or(turn.by.take());
                 turn.prompt = event.prompt.map(ToOwned::to_owned).or(turn.prompt.take());
             }
-            "prompt.changed" => turn.prompt = event.prompt.map(ToOwned::to_owned).or(turn.prompt.take()),
+            "prompt.changed" => {
+                turn.prompt = event.prompt.map(ToOwned::to_owned).or(turn.prompt.take())
+            }
             "prompt.completed" | "prompt.failed" => {
                 let completed = kind == "prompt.completed";
-                self.status = Some(if completed { PromptStatus::Completed } else { PromptStatus::Failed });
+                self.status = Some(if completed {
+                    PromptStatus::Completed
+                } else {
+                    PromptStatus::Failed
+                });
                 turn.ended_at = Some(time);
                 turn.stop_reason = event.stop_reason.map(Into::into);
-                turn.usage = event.usage.and_then(|usage| within_limit(usage, &mut turn.truncated));
-                turn.error = event.problem.and_then(|problem| within_limit(problem, &mut turn.truncated));
+                turn.usage = event
+                    .usage
+                    .and_then(|usage| within_limit(usage, &mut turn.truncated));
+                turn.error = event
+                    .problem
+                    .and_then(|problem| within_limit(problem, &mut turn.truncated));
             }
             "session.update" => {
-                let source = Source { subagent: event.subagent.as_deref(), late: event.late };
+                let source = Source {
+                    subagent: event.subagent.as_deref(),
+                    late: event.late,
+                };
                 if let Some((Ok(kind), raw)) = event.update.map(|raw| (update::kind_of(raw), raw)) {
                     self.update(&kind, raw, source);
                 }
@@ -66,7 +86,9 @@ impl TurnFold {
                     self.items.resolved(id, time, event);
                 }
             }
-            "session.attached" if event.context.as_deref() == Some("lost") => self.items.context_lost(time),
+            "session.attached" if event.context.as_deref() == Some("lost") => {
+                self.items.context_lost(time)
+            }
             _ => {}
         }
     }
@@ -93,7 +115,9 @@ impl TurnFold {
     /// Folds a request. The tool call of a permission request may be its only description, so it is folded
     /// like an update.
     fn requested(&mut self, created_at: Timestamp, event: &Payload<'_>) {
-        let (Some(request_id), Some(method)) = (event.request_id, &event.method) else { return };
+        let (Some(request_id), Some(method)) = (event.request_id, &event.method) else {
+            return;
+        };
         let mut request = TurnRequest {
             request_id,
             method: method.to_string(),
@@ -108,18 +132,27 @@ impl TurnFold {
             result: None,
             error: None,
         };
-        let permission = event.params.filter(|_| *method == method::SESSION_REQUEST_PERMISSION);
+        let permission = event
+            .params
+            .filter(|_| *method == method::SESSION_REQUEST_PERMISSION);
         if let Some(params) = permission.and_then(RawObject::parse) {
             let subject = params.get("subject");
-            let call = params.get("toolCall").or_else(|| subject_tool_call(subject?));
+            let call = params
+                .get("toolCall")
+                .or_else(|| subject_tool_call(subject?));
             if let Some(call) = call.and_then(RawObject::parse) {
-                let source = Source { subagent: event.subagent.as_deref(), late: false };
+                let source = Source {
+                    subagent: event.subagent.as_deref(),
+                    late: false,
+                };
                 self.items.tool_call(&call, source);
                 request.tool_call_id = call.text("toolCallId").map(Into::into);
             }
             request.options = params.get("options").map(ToOwned::to_owned);
             // In v2 the request has more details than the tool call, or has no tool call.
-            request.params.take_if(|_| params.get("title").is_none() && subject.is_none());
+            request
+                .params
+                .take_if(|_| params.get("title").is_none() && subject.is_none());
         }
         self.items.request(request);
     }
@@ -128,7 +161,10 @@ impl TurnFold {
     /// it did not fit, or because retention deleted the beginning of the turn.
     pub fn text(&self) -> (String, bool) {
         let (text, exceeded) = self.items.text();
-        (text, exceeded || (self.turn.is_some() && self.status.is_none()))
+        (
+            text,
+            exceeded || (self.turn.is_some() && self.status.is_none()),
+        )
     }
 
     /// Returns the turn, or `None` if there was no event of a turn.
@@ -137,7 +173,11 @@ impl TurnFold {
         turn.status = self.status.unwrap_or(PromptStatus::Running);
         let (items, truncated) = self.items.finish(settled(&turn));
         turn.truncated |= truncated || turn.prompt.is_none();
-        Some(Turn { items, plan: self.plans.last().map(ToOwned::to_owned), ..turn })
+        Some(Turn {
+            items,
+            plan: self.plans.last().map(ToOwned::to_owned),
+            ..turn
+        })
     }
 }
 

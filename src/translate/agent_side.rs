@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use crate::acp::{self, RawObject, error_code, method};
 use crate::agent::{
-    Decoded, Dialect, Line, Outgoing, StandaloneSession, standalone_dialect, standalone_initialize_result,
+    Decoded, Dialect, Line, Outgoing, StandaloneSession, standalone_dialect,
+    standalone_initialize_result,
 };
 use crate::jsonrpc::{CallId, Message, PendingTables, RpcError};
 use crate::served::input::MAX_DEPTH;
@@ -39,9 +40,7 @@ enum Start {
     /// The process runs, or needs no session.
     Done,
     /// The client has created no session. `initialize`: its params.
-    Idle {
-        initialize: Option<Box<RawValue>>,
-    },
+    Idle { initialize: Option<Box<RawValue>> },
     /// `request` is the request that creates or restores the session.
     Launching {
         initialize: Option<Box<RawValue>>,
@@ -69,7 +68,11 @@ pub(super) struct AgentSide {
 }
 
 fn rpc_error(code: i64, message: impl Into<String>) -> RpcError {
-    RpcError { code, message: message.into(), data: None }
+    RpcError {
+        code,
+        message: message.into(),
+        data: None,
+    }
 }
 
 fn raw(value: &impl serde::Serialize) -> Box<RawValue> {
@@ -77,7 +80,10 @@ fn raw(value: &impl serde::Serialize) -> Box<RawValue> {
 }
 
 fn failure(id: Box<RawValue>, error: RpcError) -> Message {
-    Message::Response { id, outcome: Err(error) }
+    Message::Response {
+        id,
+        outcome: Err(error),
+    }
 }
 
 impl AgentSide {
@@ -88,7 +94,15 @@ impl AgentSide {
             (Some(standalone_dialect(kind, None).0), Start::Done)
         };
         let (tables, calls) = (PendingTables::default(), HashMap::new());
-        Self { kind, dialect, start, tables, calls, waiting: Vec::new(), invalid_lines: 0 }
+        Self {
+            kind,
+            dialect,
+            start,
+            tables,
+            calls,
+            waiting: Vec::new(),
+            invalid_lines: 0,
+        }
     }
 
     /// Whether a process runs or starts. Without one, the end of a process is expected.
@@ -98,7 +112,9 @@ impl AgentSide {
 
     /// The lines before the end of the process.
     pub(super) fn farewell(&self) -> Bytes {
-        self.dialect.as_ref().map_or_else(Bytes::new, |dialect| dialect.farewell())
+        self.dialect
+            .as_ref()
+            .map_or_else(Bytes::new, |dialect| dialect.farewell())
     }
 
     /// Whether the agent wrote too many lines that are not messages.
@@ -111,12 +127,15 @@ impl AgentSide {
         match &self.start {
             Start::Done => self.send(message, step),
             Start::Idle { .. } => self.before_session(message, step),
-            Start::Launching { .. } | Start::Handshake { .. } if self.waiting.len() < MAX_WAITING => {
+            Start::Launching { .. } | Start::Handshake { .. }
+                if self.waiting.len() < MAX_WAITING =>
+            {
                 self.waiting.push(message);
             }
             Start::Launching { .. } | Start::Handshake { .. } => {
                 if let Message::Request { id, .. } = message {
-                    let error = rpc_error(error_code::INTERNAL, "too many requests wait for the agent");
+                    let error =
+                        rpc_error(error_code::INTERNAL, "too many requests wait for the agent");
                     step.messages.push(failure(id, error));
                 }
             }
@@ -125,44 +144,78 @@ impl AgentSide {
 
     /// Answers `initialize`, and starts the process with the first session.
     fn before_session(&mut self, message: Message, step: &mut AgentStep) {
-        let Message::Request { id, method, params } = message else { return };
-        let Start::Idle { initialize } = &mut self.start else { return };
+        let Message::Request { id, method, params } = message else {
+            return;
+        };
+        let Start::Idle { initialize } = &mut self.start else {
+            return;
+        };
         let error = match &*method {
             method::INITIALIZE => {
                 *initialize = Some(params);
-                let result =
-                    standalone_initialize_result(self.kind).unwrap_or_else(|| RawValue::NULL.to_owned());
-                step.messages.push(Message::Response { id, outcome: Ok(result) });
+                let result = standalone_initialize_result(self.kind)
+                    .unwrap_or_else(|| RawValue::NULL.to_owned());
+                step.messages.push(Message::Response {
+                    id,
+                    outcome: Ok(result),
+                });
                 return;
             }
             method::SESSION_NEW | method::SESSION_RESUME => match session(&method, &params) {
                 Ok(session) => {
                     let initialize = initialize.take();
-                    self.start =
-                        Start::Launching { initialize, request: Message::Request { id, method, params } };
+                    self.start = Start::Launching {
+                        initialize,
+                        request: Message::Request { id, method, params },
+                    };
                     step.launch = Some(session);
                     return;
                 }
                 Err(error) => error,
             },
-            _ => rpc_error(error_code::INVALID_REQUEST, "Invalid request: create a session first"),
+            _ => rpc_error(
+                error_code::INVALID_REQUEST,
+                "Invalid request: create a session first",
+            ),
         };
         step.messages.push(failure(id, error));
     }
 
     /// The process for the session runs.
     pub(super) fn launched(&mut self, dialect: Box<dyn Dialect>, step: &mut AgentStep) {
-        let Start::Launching { initialize, request } = self.take_start() else { return };
+        let Start::Launching {
+            initialize,
+            request,
+        } = self.take_start()
+        else {
+            return;
+        };
         self.dialect = Some(dialect);
         let call = self.tables.register_call();
-        let params = initialize.clone().unwrap_or_else(|| RawValue::NULL.to_owned());
-        self.start = Start::Handshake { call, initialize, request };
-        self.encode(&Outgoing::Request { id: call, method: method::INITIALIZE, params: &params }, step);
+        let params = initialize
+            .clone()
+            .unwrap_or_else(|| RawValue::NULL.to_owned());
+        self.start = Start::Handshake {
+            call,
+            initialize,
+            request,
+        };
+        self.encode(
+            &Outgoing::Request {
+                id: call,
+                method: method::INITIALIZE,
+                params: &params,
+            },
+            step,
+        );
     }
 
     /// The process for the session could not be started.
     pub(super) fn launch_failed(&mut self, reason: &str, step: &mut AgentStep) {
-        self.start_failed(rpc_error(error_code::INTERNAL, format!("Internal error: {reason}")), step);
+        self.start_failed(
+            rpc_error(error_code::INTERNAL, format!("Internal error: {reason}")),
+            step,
+        );
     }
 
     fn take_start(&mut self) -> Start {
@@ -172,9 +225,15 @@ impl AgentSide {
     /// Answers the request for the session. The client can send another one.
     fn start_failed(&mut self, error: RpcError, step: &mut AgentStep) {
         let (initialize, request) = match self.take_start() {
-            Start::Launching { initialize, request } | Start::Handshake { initialize, request, .. } => {
-                (initialize, request)
+            Start::Launching {
+                initialize,
+                request,
             }
+            | Start::Handshake {
+                initialize,
+                request,
+                ..
+            } => (initialize, request),
             other => {
                 self.start = other;
                 return;
@@ -191,7 +250,9 @@ impl AgentSide {
     }
 
     fn started(&mut self, step: &mut AgentStep) {
-        let Start::Handshake { request, .. } = self.take_start() else { return };
+        let Start::Handshake { request, .. } = self.take_start() else {
+            return;
+        };
         self.send(request, step);
         for message in std::mem::take(&mut self.waiting) {
             self.send(message, step);
@@ -224,19 +285,40 @@ impl AgentSide {
             Message::Request { id, method, params } => {
                 let call = self.tables.register_call();
                 self.calls.insert(call, id);
-                self.encode(&Outgoing::Request { id: call, method: &method, params: &params }, step);
+                self.encode(
+                    &Outgoing::Request {
+                        id: call,
+                        method: &method,
+                        params: &params,
+                    },
+                    step,
+                );
             }
             Message::Notification { method, params } if &*method == method::CANCEL_REQUEST => {
                 let wanted = RawObject::parse(&params).and_then(|params| params.get("requestId"));
-                let call =
-                    self.calls.iter().find(|(_, id)| wanted.is_some_and(|wanted| wanted.get() == id.get()));
+                let call = self
+                    .calls
+                    .iter()
+                    .find(|(_, id)| wanted.is_some_and(|wanted| wanted.get() == id.get()));
                 if let Some((call, _)) = call {
                     let params = raw(&serde_json::json!({ "requestId": call.number() }));
-                    self.encode(&Outgoing::Notification { method: &method, params: &params }, step);
+                    self.encode(
+                        &Outgoing::Notification {
+                            method: &method,
+                            params: &params,
+                        },
+                        step,
+                    );
                 }
             }
             Message::Notification { method, params } => {
-                self.encode(&Outgoing::Notification { method: &method, params: &params }, step);
+                self.encode(
+                    &Outgoing::Notification {
+                        method: &method,
+                        params: &params,
+                    },
+                    step,
+                );
             }
             Message::Response { id, outcome } => {
                 let error = outcome.as_ref().err().map(raw);
@@ -256,8 +338,19 @@ impl AgentSide {
         let mut messages = Vec::new();
         // Without the mark of UTF-8 text, every message is parsed: the ranges of an update are of no use here.
         let range = 0..line.len();
-        dialect.decode(Line { block: line, range, is_utf8: false, max_json_depth: MAX_DEPTH }, &mut messages);
-        if !messages.iter().any(|message| matches!(message, Decoded::Invalid)) {
+        dialect.decode(
+            Line {
+                block: line,
+                range,
+                is_utf8: false,
+                max_json_depth: MAX_DEPTH,
+            },
+            &mut messages,
+        );
+        if !messages
+            .iter()
+            .any(|message| matches!(message, Decoded::Invalid))
+        {
             self.invalid_lines = 0;
         }
         for message in messages {
@@ -282,7 +375,9 @@ impl AgentSide {
         let Message::Response { id, outcome } = message else {
             return step.messages.push(message);
         };
-        let Some(call) = self.tables.resolve_call(&id) else { return self.invalid_line() };
+        let Some(call) = self.tables.resolve_call(&id) else {
+            return self.invalid_line();
+        };
         if let Some(id) = self.calls.remove(&call) {
             return step.messages.push(Message::Response { id, outcome });
         }
@@ -300,24 +395,43 @@ impl AgentSide {
         self.start_failed(error(), step);
         let mut calls: Vec<_> = self.calls.drain().collect();
         calls.sort_by_key(|(call, _)| *call);
-        step.messages.extend(calls.into_iter().map(|(_, id)| failure(id, error())));
+        step.messages
+            .extend(calls.into_iter().map(|(_, id)| failure(id, error())));
     }
 }
 
 /// The session that a request creates or restores.
 fn session(method: &str, params: &RawValue) -> Result<StandaloneSession, RpcError> {
-    let invalid = |detail: &str| rpc_error(error_code::INVALID_PARAMS, format!("Invalid params: {detail}"));
+    let invalid = |detail: &str| {
+        rpc_error(
+            error_code::INVALID_PARAMS,
+            format!("Invalid params: {detail}"),
+        )
+    };
     let cwd = RawObject::parse(params).and_then(|params| params.text("cwd"));
-    let cwd = PathBuf::from(cwd.ok_or_else(|| invalid("cwd must be a text"))?.into_owned());
+    let cwd = PathBuf::from(
+        cwd.ok_or_else(|| invalid("cwd must be a text"))?
+            .into_owned(),
+    );
     if !cwd.is_absolute() {
         return Err(invalid("cwd must be an absolute path"));
     }
     if method == method::SESSION_NEW {
         return Ok(StandaloneSession { cwd, restore: None });
     }
-    let id = acp::session_id_of(params).ok().flatten().unwrap_or_default();
+    let id = acp::session_id_of(params)
+        .ok()
+        .flatten()
+        .unwrap_or_default();
     // The id becomes an argument of the command.
-    let restore = Uuid::try_parse(&id)
-        .map_err(|_| rpc_error(error_code::RESOURCE_NOT_FOUND, format!("Session not found: {id}")))?;
-    Ok(StandaloneSession { cwd, restore: Some(restore.to_string()) })
+    let restore = Uuid::try_parse(&id).map_err(|_| {
+        rpc_error(
+            error_code::RESOURCE_NOT_FOUND,
+            format!("Session not found: {id}"),
+        )
+    })?;
+    Ok(StandaloneSession {
+        cwd,
+        restore: Some(restore.to_string()),
+    })
 }

@@ -67,10 +67,18 @@ type Lines = mpsc::Receiver<io::Result<Result<Vec<u8>, RpcError>>>;
 /// Runs the agent until it ends, `input` ends, or `stop` resolves. Returns the exit code of the agent.
 pub async fn run(
     options: Options,
-    (input, output): (impl AsyncRead + Send + Unpin + 'static, impl AsyncWrite + Send + Unpin + 'static),
+    (input, output): (
+        impl AsyncRead + Send + Unpin + 'static,
+        impl AsyncWrite + Send + Unpin + 'static,
+    ),
     stop: impl Future<Output = ()>,
 ) -> Result<i32, TranslateError> {
-    let Options { from, to, command, record } = options;
+    let Options {
+        from,
+        to,
+        command,
+        record,
+    } = options;
     let recorder = record.as_deref().map(Recorder::create).transpose()?;
     let shutdown = Shutdown::new();
     let translator = Translator::new(serve_dialect(to, command.cwd.clone()), AgentSide::new(from));
@@ -114,7 +122,10 @@ fn spawn_reader(shutdown: &Shutdown, input: impl AsyncRead + Send + Unpin + 'sta
     received
 }
 
-async fn write(mut output: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Bytes>) -> io::Result<()> {
+async fn write(
+    mut output: impl AsyncWrite + Unpin,
+    mut lines: mpsc::Receiver<Bytes>,
+) -> io::Result<()> {
     while let Some(line) = lines.recv().await {
         output.write_all(&line).await?;
         output.flush().await?;
@@ -170,10 +181,17 @@ impl Driver {
     async fn start(&mut self, session: Option<StandaloneSession>) -> Result<(), SpawnError> {
         let (dialect, arguments) = standalone_dialect(self.from, session.as_ref());
         let has_session = session.is_some();
-        let mut child = self.launch.start(session.map(|session| session.cwd), arguments).await?;
+        let mut child = self
+            .launch
+            .start(session.map(|session| session.cwd), arguments)
+            .await?;
         let stdout = child.take_stdout().expect("a new child has its stdout");
         let lines = spawn_reader(&self.shutdown, stdout);
-        self.child = Some(Running { child, lines, is_read: false });
+        self.child = Some(Running {
+            child,
+            lines,
+            is_read: false,
+        });
         if has_session {
             let output = self.translator.launched(dialect);
             self.queue(output);
@@ -201,7 +219,9 @@ impl Driver {
         while let Some(session) = launch.take() {
             if let Err(error) = self.start(Some(session)).await {
                 let reason = error_text(&error);
-                let output = self.translator.launch_failed(&format!("could not start the agent: {reason}"));
+                let output = self
+                    .translator
+                    .launch_failed(&format!("could not start the agent: {reason}"));
                 launch = self.queue(output);
             }
         }
@@ -316,9 +336,17 @@ impl Driver {
         };
         let exit = self.finish(ended, (lines, writer)).await?;
         match exit {
-            Exit { code: Some(code), .. } => Ok(code),
-            Exit { signal: Some(signal), .. } => Err(TranslateError::Signal(signal)),
-            Exit { code: None, signal: None } => Ok(0),
+            Exit {
+                code: Some(code), ..
+            } => Ok(code),
+            Exit {
+                signal: Some(signal),
+                ..
+            } => Err(TranslateError::Signal(signal)),
+            Exit {
+                code: None,
+                signal: None,
+            } => Ok(0),
         }
     }
 
@@ -328,9 +356,17 @@ impl Driver {
         ended: Result<Option<Exit>, TranslateError>,
         (lines, writer): (mpsc::Sender<Bytes>, JoinHandle<io::Result<()>>),
     ) -> Result<Exit, TranslateError> {
-        let none = Exit { code: None, signal: None };
+        let none = Exit {
+            code: None,
+            signal: None,
+        };
         let mut stopped = None;
-        if let Some(Running { child, lines: mut output, is_read }) = self.child.take() {
+        if let Some(Running {
+            child,
+            lines: mut output,
+            is_read,
+        }) = self.child.take()
+        {
             let farewell = self.translator.farewell();
             if let Some(recorder) = &mut self.recorder {
                 recorder.record(Direction::ToAgent, &farewell);
@@ -347,7 +383,10 @@ impl Driver {
             // A stop has its own deadlines, after which the output has ended too.
             let (exit, ()) = tokio::join!(child.exited(), rest);
             // A child that does not end with its stdin is ended by a signal. This is no failure.
-            stopped = Some(Exit { signal: None, ..exit });
+            stopped = Some(Exit {
+                signal: None,
+                ..exit
+            });
             let output = self.translator.agent_ended("the translation ended");
             self.queue(output);
         }
@@ -369,7 +408,9 @@ impl Driver {
 
 /// The next line of the child. Waits for ever without a child.
 async fn next_of(child: &mut Option<Running>) -> Option<io::Result<Result<Vec<u8>, RpcError>>> {
-    let Some(running) = child else { return std::future::pending().await };
+    let Some(running) = child else {
+        return std::future::pending().await;
+    };
     let line = running.lines.recv().await;
     running.is_read = line.is_none();
     line

@@ -46,8 +46,8 @@ pub(super) struct Launch {
 impl Launch {
     pub(super) fn new(command: ChildCommand, shutdown: &Shutdown) -> Self {
         let limits = Arc::new(Limits::default());
-        let spawner =
-            Spawner::new(OWN_PROGRAM.into(), None, shutdown.clone(), limits).with_inherited_stderr();
+        let spawner = Spawner::new(OWN_PROGRAM.into(), None, shutdown.clone(), limits)
+            .with_inherited_stderr();
         Self { spawner, command }
     }
 
@@ -57,11 +57,30 @@ impl Launch {
         cwd: Option<PathBuf>,
         arguments: Vec<String>,
     ) -> Result<Child, SpawnError> {
-        let ChildCommand { program, args, env, cwd: own } = self.command.clone();
-        let args = args.into_iter().chain(arguments.into_iter().map(OsString::from)).collect();
-        let isolation = ChildIsolation { level: Isolation::Off, ..ChildIsolation::default() };
+        let ChildCommand {
+            program,
+            args,
+            env,
+            cwd: own,
+        } = self.command.clone();
+        let args = args
+            .into_iter()
+            .chain(arguments.into_iter().map(OsString::from))
+            .collect();
+        let isolation = ChildIsolation {
+            level: Isolation::Off,
+            ..ChildIsolation::default()
+        };
         let home = cwd.unwrap_or(own);
-        let spec = ChildSpec { program, args, env, home, cwd: None, secrets: Vec::new(), isolation };
+        let spec = ChildSpec {
+            program,
+            args,
+            env,
+            home,
+            cwd: None,
+            secrets: Vec::new(),
+            isolation,
+        };
         self.spawner.spawn(spec).await
     }
 }

@@ -25,12 +25,15 @@ pub(super) enum Part {
 
 impl Part {
     pub(super) fn of(line: &RawValue) -> Self {
-        let Some(members) = RawObject::parse(line) else { return Self::Other };
+        let Some(members) = RawObject::parse(line) else {
+            return Self::Other;
+        };
         let id_of = |object: &RawObject<'_>, name| object.get(name).map(|id| Box::from(id.get()));
         match members.text("type").as_deref() {
             Some("control_request") => {
-                let kind =
-                    members.object("request").and_then(|request| request.text("subtype").map(String::from));
+                let kind = members
+                    .object("request")
+                    .and_then(|request| request.text("subtype").map(String::from));
                 match (id_of(&members, "request_id"), kind) {
                     (Some(id), Some(kind)) => Self::Request { id, kind },
                     _ => Self::Other,
@@ -42,7 +45,10 @@ impl Part {
                 id.map_or(Self::Other, |id| Self::Answer { id })
             }
             _ => match (id_of(&members, "id"), members.text("method")) {
-                (Some(id), Some(method)) => Self::Request { id, kind: method.into_owned() },
+                (Some(id), Some(method)) => Self::Request {
+                    id,
+                    kind: method.into_owned(),
+                },
                 (Some(id), None) if members.get("jsonrpc").is_some() => Self::Answer { id },
                 _ => Self::Other,
             },
@@ -52,11 +58,19 @@ impl Part {
 
 /// The line with another id.
 pub(super) fn with_id(line: &RawValue, id: &str) -> Box<RawValue> {
-    let Some(members) = RawObject::parse(line) else { return line.to_owned() };
+    let Some(members) = RawObject::parse(line) else {
+        return line.to_owned();
+    };
     let id = RawValue::from_string(id.to_owned()).expect("an id is JSON");
-    if let Some(response) = members.object("response").filter(|response| response.get("request_id").is_some())
+    if let Some(response) = members
+        .object("response")
+        .filter(|response| response.get("request_id").is_some())
     {
-        return replaced(&members, "response", &replaced(&response, "request_id", &id));
+        return replaced(
+            &members,
+            "response",
+            &replaced(&response, "request_id", &id),
+        );
     }
     replaced(&members, "id", &id)
 }
@@ -105,11 +119,19 @@ impl Requests {
     /// Pairs a request of the replay.
     pub(super) fn sent(&mut self, id: &str, kind: &str) -> Sent {
         let number = self.sent.entry(kind.to_owned()).or_default();
-        let recorded = self.recorded.get(kind).and_then(|ids| ids.get(*number)).cloned();
+        let recorded = self
+            .recorded
+            .get(kind)
+            .and_then(|ids| ids.get(*number))
+            .cloned();
         *number += 1;
-        let Some(recorded) = recorded else { return Sent::Missing };
+        let Some(recorded) = recorded else {
+            return Sent::Missing;
+        };
         self.ids.insert(recorded.clone(), id.into());
-        self.early.remove(&recorded).map_or(Sent::Waiting, |answer| Sent::Answered(with_id(&answer, id)))
+        self.early
+            .remove(&recorded)
+            .map_or(Sent::Waiting, |answer| Sent::Answered(with_id(&answer, id)))
     }
 
     /// A recorded answer with the id of the replay. `None` if the replay has not sent the request.
@@ -132,11 +154,20 @@ mod tests {
 
     #[test]
     fn lines_of_each_protocol_are_requests_answers_or_others() {
-        let request = |id: &str, kind: &str| Part::Request { id: id.into(), kind: kind.to_owned() };
+        let request = |id: &str, kind: &str| Part::Request {
+            id: id.into(),
+            kind: kind.to_owned(),
+        };
         for (line, part) in [
-            (r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#, request("1", "m")),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#,
+                request("1", "m"),
+            ),
             (r#"{"jsonrpc":"2.0","method":"m"}"#, Part::Other),
-            (r#"{"jsonrpc":"2.0","id":"a","result":null}"#, Part::Answer { id: "\"a\"".into() }),
+            (
+                r#"{"jsonrpc":"2.0","id":"a","result":null}"#,
+                Part::Answer { id: "\"a\"".into() },
+            ),
             (
                 r#"{"type":"control_request","request_id":"r","request":{"subtype":"interrupt"}}"#,
                 request("\"r\"", "interrupt"),
@@ -156,18 +187,27 @@ mod tests {
     fn answers_get_the_id_of_the_request_that_the_replay_sends() {
         let mut requests = Requests::default();
         for id in ["1", "2"] {
-            requests.add(&raw(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#)));
+            requests.add(&raw(&format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#
+            )));
         }
         let answer = |id: &str| raw(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":1.10}}"#));
-        assert!(requests.answered("1".into(), &answer("1")).is_none(), "the replay sends the request later");
-        let Sent::Answered(line) = requests.sent("\"x\"", "m") else { panic!("the answer was read") };
+        assert!(
+            requests.answered("1".into(), &answer("1")).is_none(),
+            "the replay sends the request later"
+        );
+        let Sent::Answered(line) = requests.sent("\"x\"", "m") else {
+            panic!("the answer was read")
+        };
         assert_eq!(line.get(), r#"{"jsonrpc":"2.0","id":"x","result":1.10}"#);
         assert!(matches!(requests.sent("\"y\"", "m"), Sent::Waiting));
         let line = requests.answered("2".into(), &answer("2")).unwrap();
         assert_eq!(line.get(), r#"{"jsonrpc":"2.0","id":"y","result":1.10}"#);
         assert!(matches!(requests.sent("\"z\"", "m"), Sent::Missing));
-        let response = r#"{"type":"control_response","response":{"subtype":"success","request_id":"r"}}"#;
-        let expected = r#"{"type":"control_response","response":{"subtype":"success","request_id":"n"}}"#;
+        let response =
+            r#"{"type":"control_response","response":{"subtype":"success","request_id":"r"}}"#;
+        let expected =
+            r#"{"type":"control_response","response":{"subtype":"success","request_id":"n"}}"#;
         assert_eq!(with_id(&raw(response), "\"n\"").get(), expected);
     }
 }

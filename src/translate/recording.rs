@@ -25,7 +25,11 @@ pub enum RecordingError {
     #[error("the recording {} is larger than {MAX_REPLAY_BYTES} bytes", path.display())]
     TooLarge { path: PathBuf },
     #[error("line {line} of the recording {} is not an entry: {reason}", path.display())]
-    Entry { path: PathBuf, line: usize, reason: serde_json::Error },
+    Entry {
+        path: PathBuf,
+        line: usize,
+        reason: serde_json::Error,
+    },
 }
 
 /// The direction of a line.
@@ -54,8 +58,16 @@ impl Entry {
     pub(super) fn new(dir: Direction, line: &[u8]) -> Self {
         let line = line.trim_ascii();
         match serde_json::from_slice::<&RawValue>(line) {
-            Ok(message) => Self { dir, msg: Some(message.to_owned()), raw: None },
-            Err(_) => Self { dir, msg: None, raw: Some(String::from_utf8_lossy(line).into_owned()) },
+            Ok(message) => Self {
+                dir,
+                msg: Some(message.to_owned()),
+                raw: None,
+            },
+            Err(_) => Self {
+                dir,
+                msg: None,
+                raw: Some(String::from_utf8_lossy(line).into_owned()),
+            },
         }
     }
 
@@ -78,14 +90,28 @@ pub(super) struct Recorder {
 impl Recorder {
     /// Creates the file, which must not exist. Only its owner can read it.
     pub(super) fn create(path: &Path) -> Result<Self, RecordingError> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let file = file.map_err(|source| RecordingError::Create { path: path.to_owned(), source })?;
-        Ok(Self { file, bytes: 0, has_stopped: false })
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path);
+        let file = file.map_err(|source| RecordingError::Create {
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            file,
+            bytes: 0,
+            has_stopped: false,
+        })
     }
 
     /// Appends the lines in `lines`. A failure ends the recording and not the translation.
     pub(super) fn record(&mut self, dir: Direction, lines: &[u8]) {
-        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+        for line in lines
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.trim_ascii().is_empty())
+        {
             if self.has_stopped {
                 return;
             }
@@ -104,12 +130,20 @@ impl Recorder {
 
 /// Reads a recording.
 pub(super) fn read(path: &Path) -> Result<Vec<Entry>, RecordingError> {
-    let failed = |source| RecordingError::Read { path: path.to_owned(), source };
+    let failed = |source| RecordingError::Read {
+        path: path.to_owned(),
+        source,
+    };
     if std::fs::metadata(path).map_err(failed)?.len() > MAX_REPLAY_BYTES {
-        return Err(RecordingError::TooLarge { path: path.to_owned() });
+        return Err(RecordingError::TooLarge {
+            path: path.to_owned(),
+        });
     }
     let text = std::fs::read_to_string(path).map_err(failed)?;
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty());
     let entries = lines.map(|(at, line)| {
         serde_json::from_str(line).map_err(|reason| RecordingError::Entry {
             path: path.to_owned(),
@@ -146,7 +180,10 @@ mod tests {
         let entries = read(&path).unwrap();
         assert_eq!(entries[0].msg.as_ref().unwrap().get(), r#"{"a":1.10}"#);
         assert!(entries[2].msg.is_none() && entries[2].dir == Direction::ToClient);
-        assert!(matches!(Recorder::create(&path), Err(RecordingError::Create { .. })), "it exists");
+        assert!(
+            matches!(Recorder::create(&path), Err(RecordingError::Create { .. })),
+            "it exists"
+        );
     }
 
     #[test]
@@ -154,7 +191,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.jsonl");
         std::fs::write(&path, "\n{\"dir\":\"a2c\",\"msg\":{}}\n{\"dir\":\"up\"}\n").unwrap();
-        assert!(matches!(read(&path), Err(RecordingError::Entry { line: 3, .. })));
-        assert!(matches!(read(&folder.path().join("none")), Err(RecordingError::Read { .. })));
+        assert!(matches!(
+            read(&path),
+            Err(RecordingError::Entry { line: 3, .. })
+        ));
+        assert!(matches!(
+            read(&folder.path().join("none")),
+            Err(RecordingError::Read { .. })
+        ));
     }
 }

@@ -46,7 +46,9 @@ pub fn replay(
             Direction::ToClient => replay.agent_line(line),
         }
         for entry in replay.converted.drain(..) {
-            output.write_all(&entry.line()).map_err(ReplayError::Write)?;
+            output
+                .write_all(&entry.line())
+                .map_err(ReplayError::Write)?;
         }
     }
     output.flush().map_err(ReplayError::Write)
@@ -82,7 +84,10 @@ struct Replay {
 impl Replay {
     fn new(entries: &[Entry], from: AgentDialect, to: AgentDialect) -> Self {
         let mut requests = Requests::default();
-        for entry in entries.iter().filter(|entry| entry.dir == Direction::ToAgent) {
+        for entry in entries
+            .iter()
+            .filter(|entry| entry.dir == Direction::ToAgent)
+        {
             if let Some(line) = &entry.msg {
                 requests.add(line);
             }
@@ -104,7 +109,9 @@ impl Replay {
     fn client_line(&mut self, line: &RawValue) {
         let line = match Part::of(line) {
             Part::Answer { id } => {
-                let Some(shown) = self.asked.remove(&id) else { return };
+                let Some(shown) = self.asked.remove(&id) else {
+                    return;
+                };
                 with_id(line, &shown)
             }
             _ => line.to_owned(),
@@ -147,13 +154,18 @@ impl Replay {
 
     fn apply_outer(&mut self, output: Output, pending: &mut VecDeque<Pending>) {
         for line in output.to_client.iter().flat_map(each_line) {
-            if let (Part::Request { id, .. }, Some(recorded)) = (Part::of(&line), self.asking.take()) {
+            if let (Part::Request { id, .. }, Some(recorded)) =
+                (Part::of(&line), self.asking.take())
+            {
                 self.asked.insert(recorded, id);
             }
         }
         for line in output.to_agent.iter().flat_map(each_line) {
-            self.converted.push(Entry::new(Direction::ToAgent, line.get().as_bytes()));
-            pending.push_back(Pending::Inner(self.inner.client_line(Ok(line.get().as_bytes()))));
+            self.converted
+                .push(Entry::new(Direction::ToAgent, line.get().as_bytes()));
+            pending.push_back(Pending::Inner(
+                self.inner.client_line(Ok(line.get().as_bytes())),
+            ));
         }
         if let Some(session) = output.launch {
             let dialect = standalone_dialect(self.to, Some(&session)).0;
@@ -163,7 +175,8 @@ impl Replay {
 
     fn apply_inner(&mut self, output: Output, pending: &mut VecDeque<Pending>) {
         for line in output.to_client.iter().flat_map(each_line) {
-            self.converted.push(Entry::new(Direction::ToClient, line.get().as_bytes()));
+            self.converted
+                .push(Entry::new(Direction::ToClient, line.get().as_bytes()));
             pending.push_back(Pending::Outer(self.outer.agent_line(line.get().as_bytes())));
         }
         for line in output.to_agent.iter().flat_map(each_line) {
@@ -183,7 +196,10 @@ impl Replay {
 
     /// The session of a recording is a new one.
     fn recorded(session: StandaloneSession) -> StandaloneSession {
-        StandaloneSession { restore: None, ..session }
+        StandaloneSession {
+            restore: None,
+            ..session
+        }
     }
 
     /// The answer to a request that the recording does not have: success without content.
@@ -204,6 +220,14 @@ impl Replay {
 
 /// The lines of one item of output.
 fn each_line(lines: &Bytes) -> Vec<Box<RawValue>> {
-    let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    lines.filter_map(|line| serde_json::from_slice::<&RawValue>(line).ok().map(ToOwned::to_owned)).collect()
+    let lines = lines
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    lines
+        .filter_map(|line| {
+            serde_json::from_slice::<&RawValue>(line)
+                .ok()
+                .map(ToOwned::to_owned)
+        })
+        .collect()
 }

@@ -15,5 +15,11 @@ pub(super) fn serve_dialect(dialect: AgentDialect, cwd: PathBuf) -> Box<dyn Serv
         AgentDialect::EarlyAcp => ServedProtocol::EarlyAcp,
         AgentDialect::StreamJson => ServedProtocol::StreamJson,
     };
-    serve(protocol, ServedContext { cwd, version: VERSION })
+    serve(
+        protocol,
+        ServedContext {
+            cwd,
+            version: VERSION,
+        },
+    )
 }

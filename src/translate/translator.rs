@@ -45,8 +45,14 @@ impl Translator {
             Ok(line) => self.served.client_line(line, &mut served),
             Err(error) => self.served.invalid_line(error, &mut served),
         }
-        let mut output = Output { to_client: served.to_client, ..Output::default() };
-        self.exchange(served.to_agent.into_iter().map(Between::ToAgent).collect(), &mut output);
+        let mut output = Output {
+            to_client: served.to_client,
+            ..Output::default()
+        };
+        self.exchange(
+            served.to_agent.into_iter().map(Between::ToAgent).collect(),
+            &mut output,
+        );
         output
     }
 

@@ -29,7 +29,11 @@ impl FromStr for AgentName {
         let valid = bytes.first().is_some_and(plain)
             && bytes.len() <= 64
             && bytes.iter().all(|b| plain(b) || matches!(b, b'_' | b'-'));
-        if valid { Ok(Self(text.into())) } else { Err(AgentNameError) }
+        if valid {
+            Ok(Self(text.into()))
+        } else {
+            Err(AgentNameError)
+        }
     }
 }
 

@@ -80,7 +80,11 @@ pub struct Permissions {
 
 impl Default for Permissions {
     fn default() -> Self {
-        Self { on_timeout: OnTimeout::Reject, timeout: Duration::from_mins(10), allow: Vec::new() }
+        Self {
+            on_timeout: OnTimeout::Reject,
+            timeout: Duration::from_mins(10),
+            allow: Vec::new(),
+        }
     }
 }
 
@@ -131,7 +135,11 @@ impl PoolSettings {
     /// A quarter of the processes, but not all of them.
     pub const fn default_reserved(max_size: usize) -> usize {
         let (quarter, all_but_one) = (max_size.div_ceil(4), max_size.saturating_sub(1));
-        if quarter < all_but_one { quarter } else { all_but_one }
+        if quarter < all_but_one {
+            quarter
+        } else {
+            all_but_one
+        }
     }
 
     /// The number of tasks that run at the same time.
@@ -143,7 +151,18 @@ impl PoolSettings {
 
 /// The provider of an agent's file or terminal methods, the most restricted first.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum ServedBy {

@@ -28,7 +28,10 @@ impl Timestamp {
 
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+        Self(
+            self.0
+                .saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)),
+        )
     }
 
     fn to_jiff(self) -> jiff::Timestamp {
@@ -39,7 +42,9 @@ impl Timestamp {
     pub fn http_date(self) -> String {
         let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
         // The printer fails only for years before 0.
-        printer.timestamp_to_rfc9110_string(&self.to_jiff()).unwrap_or_default()
+        printer
+            .timestamp_to_rfc9110_string(&self.to_jiff())
+            .unwrap_or_default()
     }
 }
 
@@ -53,7 +58,8 @@ impl std::str::FromStr for Timestamp {
     type Err = jiff::Error;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.parse::<jiff::Timestamp>().map(|moment| Self(moment.as_millisecond()))
+        text.parse::<jiff::Timestamp>()
+            .map(|moment| Self(moment.as_millisecond()))
     }
 }
 
@@ -73,9 +79,14 @@ pub trait Clock: Send + Sync + fmt::Debug {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "only this function reads the wall clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "only this function reads the wall clock"
+    )]
     fn now(&self) -> Timestamp {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let since = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
         Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
@@ -124,7 +135,10 @@ impl Ids {
     pub fn epoch(&self) -> Epoch {
         const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
         let random: [u8; 6] = random();
-        let text: String = random.iter().map(|b| char::from(ALPHABET[usize::from(b % 32)])).collect();
+        let text: String = random
+            .iter()
+            .map(|b| char::from(ALPHABET[usize::from(b % 32)]))
+            .collect();
         text.parse().expect("the alphabet is valid in an epoch")
     }
 
@@ -160,7 +174,8 @@ mod tests {
         };
         let (steady, all) = slept(Instant::now());
         assert!(
-            steady >= all.saturating_sub(Duration::from_secs(5)) && steady <= all + Duration::from_secs(5)
+            steady >= all.saturating_sub(Duration::from_secs(5))
+                && steady <= all + Duration::from_secs(5)
         );
     }
 
@@ -169,7 +184,10 @@ mod tests {
         let time = Timestamp::from_millis(1_795_299_303_123);
         assert_eq!(time.to_string(), "2026-11-21T22:15:03.123Z");
         assert_eq!(time.http_date(), "Sat, 21 Nov 2026 22:15:03 GMT");
-        assert_eq!(Timestamp::from_millis(0).to_string(), "1970-01-01T00:00:00.000Z");
+        assert_eq!(
+            Timestamp::from_millis(0).to_string(),
+            "1970-01-01T00:00:00.000Z"
+        );
         let back: Timestamp = serde_json::from_str("\"2026-11-21T22:15:03.123Z\"").unwrap();
         assert_eq!(back, time);
     }

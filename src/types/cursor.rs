@@ -23,8 +23,14 @@ impl FromStr for Epoch {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let valid = (1..=16).contains(&text.len())
-            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        if valid { Ok(Self(text.into())) } else { Err(IdError) }
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        if valid {
+            Ok(Self(text.into()))
+        } else {
+            Err(IdError)
+        }
     }
 }
 
@@ -62,7 +68,10 @@ impl FromStr for EventId {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (epoch, seq) = text.split_once('-').ok_or(IdError)?;
-        Ok(Self { epoch: epoch.parse()?, seq: number(seq)? })
+        Ok(Self {
+            epoch: epoch.parse()?,
+            seq: number(seq)?,
+        })
     }
 }
 
@@ -71,7 +80,10 @@ impl FromStr for Position {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (epoch, pos) = text.split_once("-g").ok_or(IdError)?;
-        Ok(Self { epoch: epoch.parse()?, pos: number(pos)? })
+        Ok(Self {
+            epoch: epoch.parse()?,
+            pos: number(pos)?,
+        })
     }
 }
 
@@ -97,9 +109,18 @@ mod tests {
     fn cursors_round_trip_and_malformed_ones_are_rejected() {
         assert_eq!("k3-42".parse::<EventId>().unwrap().to_string(), "k3-42");
         assert_eq!("k3-g42".parse::<Position>().unwrap().to_string(), "k3-g42");
-        for wrong in
-            ["", "k3", "k3-", "-1", "k3-042", "k3-1\n", "k3-+1", "K3-1", "k3-g1", "k3-18446744073709551616"]
-        {
+        for wrong in [
+            "",
+            "k3",
+            "k3-",
+            "-1",
+            "k3-042",
+            "k3-1\n",
+            "k3-+1",
+            "K3-1",
+            "k3-g1",
+            "k3-18446744073709551616",
+        ] {
             assert_eq!(wrong.parse::<EventId>(), Err(IdError), "{wrong:?}");
         }
     }

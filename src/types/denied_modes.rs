@@ -23,7 +23,10 @@ struct Entry {
 impl DeniedModes {
     /// Creates the list. A name without a letter or a digit denies nothing.
     pub fn new(names: Vec<String>) -> Self {
-        let entry = |name: String| Entry { normalized: normalized(&name), name };
+        let entry = |name: String| Entry {
+            normalized: normalized(&name),
+            name,
+        };
         Self(names.into_iter().map(entry).collect())
     }
 
@@ -42,10 +45,13 @@ impl DeniedModes {
             return None;
         }
         let last = name.rsplit(['/', '#', ':', '=']).next().unwrap_or(name);
-        [name, last].into_iter().filter(|part| part.len() <= NAME_BYTES).find_map(|part| {
-            let part = normalized(part);
-            self.entry(&part)
-        })
+        [name, last]
+            .into_iter()
+            .filter(|part| part.len() <= NAME_BYTES)
+            .find_map(|part| {
+                let part = normalized(part);
+                self.entry(&part)
+            })
     }
 
     /// Returns the entry whose name occurs in the text as whole words: `Yes, and bypass permissions`.
@@ -53,7 +59,10 @@ impl DeniedModes {
         if self.is_empty() {
             return None;
         }
-        let words: Vec<String> = text.split(|c: char| !c.is_alphanumeric()).map(normalized_word).collect();
+        let words: Vec<String> = text
+            .split(|c: char| !c.is_alphanumeric())
+            .map(normalized_word)
+            .collect();
         let words: Vec<&String> = words.iter().filter(|word| !word.is_empty()).collect();
         (0..words.len()).find_map(|start| {
             let mut name = String::new();
@@ -67,7 +76,10 @@ impl DeniedModes {
     }
 
     fn entry(&self, normalized: &str) -> Option<&str> {
-        let found = self.0.iter().find(|entry| !normalized.is_empty() && entry.normalized == normalized);
+        let found = self
+            .0
+            .iter()
+            .find(|entry| !normalized.is_empty() && entry.normalized == normalized);
         found.map(|entry| &*entry.name)
     }
 }
@@ -89,7 +101,10 @@ fn normalized(name: &str) -> String {
 }
 
 fn normalized_word(word: &str) -> String {
-    word.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    word.chars()
+        .filter(|c| c.is_alphanumeric())
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
 #[cfg(test)]
@@ -117,14 +132,26 @@ mod tests {
         ] {
             assert_eq!(denied.find(name), Some(entry), "{name}");
         }
-        for name in
-            ["", "mode", "yolo2", "yo", "autoEdit", "acceptEdits", "default", "agent-full-access", "plan"]
-        {
+        for name in [
+            "",
+            "mode",
+            "yolo2",
+            "yo",
+            "autoEdit",
+            "acceptEdits",
+            "default",
+            "agent-full-access",
+            "plan",
+        ] {
             assert_eq!(denied.find(name), None, "{name}");
         }
         let long = "x".repeat(100_000);
         assert_eq!(denied.find(&long), None);
-        assert_eq!(denied.find(&format!("{long}#yolo")), Some("yolo"), "only the last part is compared");
+        assert_eq!(
+            denied.find(&format!("{long}#yolo")),
+            Some("yolo"),
+            "only the last part is compared"
+        );
     }
 
     #[test]
@@ -132,14 +159,24 @@ mod tests {
         let denied = denied(&["bypass", "bypassPermissions", "full-access"]);
         for (text, entry) in [
             ("Yes, and bypass permissions", "bypassPermissions"),
-            ("Yes, and use \"bypassPermissions\" mode", "bypassPermissions"),
+            (
+                "Yes, and use \"bypassPermissions\" mode",
+                "bypassPermissions",
+            ),
             ("Allow FULL ACCESS for this session", "full-access"),
             ("set full_access", "full-access"),
             ("mode bypass", "bypass"),
         ] {
             assert_eq!(denied.find_in(text), Some(entry), "{text}");
         }
-        for text in ["", "Yes", "Allow fuller access", "bypassed", "full", "Allow always"] {
+        for text in [
+            "",
+            "Yes",
+            "Allow fuller access",
+            "bypassed",
+            "full",
+            "Allow always",
+        ] {
             assert_eq!(denied.find_in(text), None, "{text}");
         }
     }

@@ -60,12 +60,21 @@ impl Expiry {
     pub fn starting_from(ids: Ids, limits: &Limits, last: Option<Timestamp>) -> Self {
         let (wall, at) = (ids.now().as_millis(), ids.monotonic());
         let (jump, settle) = (limits.clock_jump_threshold, limits.clock_settle_timeout);
-        let mut seen = ClockState { last_wall: wall, last_monotonic: at, jumps: VecDeque::new() };
+        let mut seen = ClockState {
+            last_wall: wall,
+            last_monotonic: at,
+            jumps: VecDeque::new(),
+        };
         let by = last.map_or(0, |last| wall.saturating_sub(last.as_millis()));
         if by.saturating_abs() > millis(jump) {
             seen.record_jump(by, millis(jump), settle);
         }
-        Self { ids, jump_threshold: jump, settle_time: settle, state: Mutex::new(seen) }
+        Self {
+            ids,
+            jump_threshold: jump,
+            settle_time: settle,
+            state: Mutex::new(seen),
+        }
     }
 
     /// The earliest time that it can be now. Data that expires after this time must be kept.
@@ -81,8 +90,9 @@ impl Expiry {
     fn bounds(&self) -> (Timestamp, Timestamp) {
         let mut seen = self.lock();
         let (wall, at) = (self.ids.now().as_millis(), self.ids.monotonic());
-        let expected =
-            seen.last_wall.saturating_add(millis(at.saturating_duration_since(seen.last_monotonic)));
+        let expected = seen
+            .last_wall
+            .saturating_add(millis(at.saturating_duration_since(seen.last_monotonic)));
         let jumped = wall.saturating_sub(expected);
         (seen.last_wall, seen.last_monotonic) = (wall, at);
         if jumped.saturating_abs() > millis(self.jump_threshold) {
@@ -92,10 +102,17 @@ impl Expiry {
                 "the wall clock jumped: expiry is suspended until the jump is accepted or reverted"
             );
         }
-        seen.jumps.retain(|jump| at.saturating_duration_since(jump.updated) < self.settle_time);
-        let ahead = seen.jumps.iter().fold(0, |sum: i64, jump| sum.saturating_add(jump.delta));
+        seen.jumps
+            .retain(|jump| at.saturating_duration_since(jump.updated) < self.settle_time);
+        let ahead = seen
+            .jumps
+            .iter()
+            .fold(0, |sum: i64, jump| sum.saturating_add(jump.delta));
         let believed = wall.saturating_sub(ahead);
-        (Timestamp::from_millis(wall.min(believed)), Timestamp::from_millis(wall.max(believed)))
+        (
+            Timestamp::from_millis(wall.min(believed)),
+            Timestamp::from_millis(wall.max(believed)),
+        )
     }
 
     /// A poisoned lock aborts the process. This layer cannot use `lock_or_abort`, which a higher layer
@@ -128,7 +145,11 @@ impl ClockState {
                 last.delta = last.delta.saturating_add(by);
                 last.updated = at;
             }
-            Some(_) | None => self.jumps.push_back(Jump { delta: by, started: at, updated: at }),
+            Some(_) | None => self.jumps.push_back(Jump {
+                delta: by,
+                started: at,
+                updated: at,
+            }),
         }
     }
 }
@@ -167,7 +188,10 @@ mod tests {
         fn new(last: Option<Timestamp>) -> Self {
             let hand = Arc::new(TestClock(AtomicI64::new(START)));
             let ids = Ids::new(hand.clone());
-            Self { clock: hand, expiry: Expiry::starting_from(ids, &Limits::default(), last) }
+            Self {
+                clock: hand,
+                expiry: Expiry::starting_from(ids, &Limits::default(), last),
+            }
         }
 
         fn shift_wall_clock(&self, by: i64) {
@@ -182,7 +206,10 @@ mod tests {
 
         /// The bounds in milliseconds since the start: earliest, latest.
         fn now(&self) -> (i64, i64) {
-            (self.expiry.earliest_now().as_millis() - START, self.expiry.latest_now().as_millis() - START)
+            (
+                self.expiry.earliest_now().as_millis() - START,
+                self.expiry.latest_now().as_millis() - START,
+            )
         }
     }
 
@@ -198,7 +225,10 @@ mod tests {
                 house.advance(HOUR).await;
                 assert_eq!(house.now().0, began.0 + by.min(0) + millis(HOUR));
                 house.shift_wall_clock(-by);
-                assert_eq!(house.now(), (began.0 + millis(HOUR), began.1 + millis(HOUR)));
+                assert_eq!(
+                    house.now(),
+                    (began.0 + millis(HOUR), began.1 + millis(HOUR))
+                );
             }
         }
     }
@@ -237,10 +267,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_start_before_the_last_event_counts_as_a_jump() {
         let house = Fixture::new(Some(Timestamp::from_millis(START + millis(YEARS))));
-        assert_eq!(house.now(), (0, millis(YEARS)), "new expiry times count from the time before the jump");
+        assert_eq!(
+            house.now(),
+            (0, millis(YEARS)),
+            "new expiry times count from the time before the jump"
+        );
         house.advance(HOUR).await;
         house.shift_wall_clock(millis(YEARS));
-        assert_eq!(house.now(), (millis(YEARS + HOUR), millis(YEARS + HOUR)), "the clock is correct again");
+        assert_eq!(
+            house.now(),
+            (millis(YEARS + HOUR), millis(YEARS + HOUR)),
+            "the clock is correct again"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -253,7 +291,11 @@ mod tests {
             passed += 24 * HOUR;
             let (least, most) = house.now();
             assert_eq!(most, millis(passed));
-            assert!(least >= millis(passed.saturating_sub(2 * 8 * HOUR)), "{} hours", least / millis(HOUR));
+            assert!(
+                least >= millis(passed.saturating_sub(2 * 8 * HOUR)),
+                "{} hours",
+                least / millis(HOUR)
+            );
         }
     }
 

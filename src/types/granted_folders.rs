@@ -38,7 +38,10 @@ impl GrantedFolders {
     #[must_use]
     pub fn around<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) -> Self {
         let paths: Vec<&Path> = paths.into_iter().collect();
-        self.iter().filter(|folder| paths.iter().any(|path| path.starts_with(folder))).cloned().collect()
+        self.iter()
+            .filter(|folder| paths.iter().any(|path| path.starts_with(folder)))
+            .cloned()
+            .collect()
     }
 }
 
@@ -66,15 +69,24 @@ mod tests {
 
     #[test]
     fn folders_contain_paths_below_them() {
-        let granted = GrantedFolders::default().with("/a/b".into()).with("/c".into());
-        for (path, is_inside) in
-            [("/a/b", true), ("/a/b/c", true), ("/a/bc", false), ("/a", false), ("/c/d", true)]
-        {
+        let granted = GrantedFolders::default()
+            .with("/a/b".into())
+            .with("/c".into());
+        for (path, is_inside) in [
+            ("/a/b", true),
+            ("/a/b/c", true),
+            ("/a/bc", false),
+            ("/a", false),
+            ("/c/d", true),
+        ] {
             assert_eq!(granted.contains(Path::new(path)), is_inside, "{path}");
         }
         let used = granted.around([Path::new("/c/d"), Path::new("/x")]);
         assert_eq!(used.iter().collect::<Vec<_>>(), [Path::new("/c")]);
         assert_eq!(serde_json::to_string(&granted).unwrap(), r#"["/a/b","/c"]"#);
-        assert_eq!(serde_json::from_str::<GrantedFolders>("[]").unwrap(), GrantedFolders::default());
+        assert_eq!(
+            serde_json::from_str::<GrantedFolders>("[]").unwrap(),
+            GrantedFolders::default()
+        );
     }
 }

@@ -42,11 +42,20 @@ impl FromStr for HostPattern {
             !label.is_empty() && label.len() <= 63 && label.bytes().all(is_plain)
         };
         let is_valid = if is_address {
-            name[1..name.len() - 1].parse::<std::net::Ipv6Addr>().is_ok()
+            name[1..name.len() - 1]
+                .parse::<std::net::Ipv6Addr>()
+                .is_ok()
         } else {
             name.len() <= 253 && name.split('.').all(is_label)
         };
-        if is_valid { Ok(Self { name: name.to_ascii_lowercase(), is_domain }) } else { Err(HostPatternError) }
+        if is_valid {
+            Ok(Self {
+                name: name.to_ascii_lowercase(),
+                is_domain,
+            })
+        } else {
+            Err(HostPatternError)
+        }
     }
 }
 
@@ -80,8 +89,23 @@ mod tests {
             assert_eq!(parsed.matches(host), expected, "{pattern} {host}");
             assert_eq!(parsed.to_string(), pattern);
         }
-        for wrong in ["", "*", "*.", "https://a", "a/b", "a:443", "a..b", "*.[::1]", "[a]", "a.*"] {
-            assert_eq!(wrong.parse::<HostPattern>(), Err(HostPatternError), "{wrong}");
+        for wrong in [
+            "",
+            "*",
+            "*.",
+            "https://a",
+            "a/b",
+            "a:443",
+            "a..b",
+            "*.[::1]",
+            "[a]",
+            "a.*",
+        ] {
+            assert_eq!(
+                wrong.parse::<HostPattern>(),
+                Err(HostPatternError),
+                "{wrong}"
+            );
         }
     }
 }

@@ -34,7 +34,11 @@ impl FromStr for SessionId {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let id = Uuid::try_parse(text).map_err(|_| IdError)?;
         let mut buffer = Uuid::encode_buffer();
-        if id.hyphenated().encode_lower(&mut buffer) == text { Ok(Self(id)) } else { Err(IdError) }
+        if id.hyphenated().encode_lower(&mut buffer) == text {
+            Ok(Self(id))
+        } else {
+            Err(IdError)
+        }
     }
 }
 
@@ -116,7 +120,12 @@ mod tests {
     fn ids_have_one_text_form() {
         let id = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
         assert_eq!(id.parse::<SessionId>().unwrap().to_string(), id);
-        for wrong in ["01938C5E-7A3B-7C4D-8E5F-0123456789AB", "01938c5e7a3b7c4d8e5f0123456789ab", "", "x\n"] {
+        for wrong in [
+            "01938C5E-7A3B-7C4D-8E5F-0123456789AB",
+            "01938c5e7a3b7c4d8e5f0123456789ab",
+            "",
+            "x\n",
+        ] {
             assert_eq!(wrong.parse::<SessionId>(), Err(IdError), "{wrong:?}");
         }
         assert_eq!("p12".parse::<PromptId>().unwrap().number(), 12);

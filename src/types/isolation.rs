@@ -79,7 +79,10 @@ pub struct AppliedIsolation {
     pub agent_sandbox_off: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_false(value: &bool) -> bool {
     !*value
 }
@@ -94,7 +97,10 @@ pub struct ResourceLimits {
 
 impl Default for ResourceLimits {
     fn default() -> Self {
-        Self { max_processes: 4096, max_memory_bytes: 32 << 30 }
+        Self {
+            max_processes: 4096,
+            max_memory_bytes: 32 << 30,
+        }
     }
 }
 

@@ -36,7 +36,10 @@ impl<K: Eq + Hash> KeyedCounts<K> {
             None => drop(counts.insert(key.clone(), 1)),
         }
         drop(counts);
-        Some(KeyedGuard { counts: self.clone(), key })
+        Some(KeyedGuard {
+            counts: self.clone(),
+            key,
+        })
     }
 
     pub fn count(&self, key: &K) -> usize {
@@ -75,6 +78,9 @@ mod tests {
         drop(first);
         assert_eq!(counts.count(&"a"), 1);
         drop(second);
-        assert!(counts.lock().is_empty(), "a key without guards uses no memory");
+        assert!(
+            counts.lock().is_empty(),
+            "a key without guards uses no memory"
+        );
     }
 }

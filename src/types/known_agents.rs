@@ -82,7 +82,11 @@ impl KnownAgent {
     pub fn find(command: &str, args: &[String]) -> Option<&'static Self> {
         let program = command.rsplit('/').next().unwrap_or(command);
         let by_program = KNOWN.iter().find(|known| known.commands.contains(&program));
-        by_program.or_else(|| KNOWN.iter().find(|known| args.iter().any(|arg| known.has_package(arg))))
+        by_program.or_else(|| {
+            KNOWN
+                .iter()
+                .find(|known| args.iter().any(|arg| known.has_package(arg)))
+        })
     }
 
     /// The protocol of the agent.
@@ -100,8 +104,9 @@ impl KnownAgent {
     /// package.
     fn has_package(&self, arg: &str) -> bool {
         self.packages.iter().any(|package| {
-            let versioned =
-                arg.strip_prefix(package).is_some_and(|rest| rest.is_empty() || rest.starts_with('@'));
+            let versioned = arg
+                .strip_prefix(package)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('@'));
             versioned || arg.contains(&format!("/{package}/"))
         })
     }
@@ -110,14 +115,25 @@ impl KnownAgent {
 /// The modes in which an agent runs every tool without a question: the default of `modes.deny`. `None`: an agent that
 /// is not in the table.
 pub fn privileged_modes(known: Option<&KnownAgent>) -> Vec<String> {
-    let own = known.and_then(|known| TABLE.own_privileged_modes.get(known.name)).into_iter().flatten();
-    TABLE.privileged_modes.iter().chain(own).map(|name| (*name).to_owned()).collect()
+    let own = known
+        .and_then(|known| TABLE.own_privileged_modes.get(known.name))
+        .into_iter()
+        .flatten();
+    TABLE
+        .privileged_modes
+        .iter()
+        .chain(own)
+        .map(|name| (*name).to_owned())
+        .collect()
 }
 
 /// Whether agents change their mode or their permissions with the slash command of this name.
 pub fn is_mode_command(name: &str) -> bool {
     let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
-    TABLE.mode_commands.iter().any(|command| plain(command) == plain(name))
+    TABLE
+        .mode_commands
+        .iter()
+        .any(|command| plain(command) == plain(name))
 }
 
 /// Returns the format of the API key for the method with this id, which belongs to one agent. `None` if the
@@ -144,13 +160,28 @@ mod tests {
     fn entries_are_recognized_by_their_program_or_package() {
         assert_eq!(of("gemini", &["--acp"]), Some("gemini"));
         assert_eq!(of("/opt/bin/codex-acp", &[]), Some("codex"));
-        assert_eq!(of("npx", &["-y", "@google/gemini-cli@0.61.0", "--acp"]), Some("gemini"));
-        assert_eq!(of("uvx", &["--from", "mistral-vibe@1.2", "vibe-acp"]), Some("vibe"));
-        assert_eq!(of("node", &["/x/node_modules/@google/gemini-cli/bundle/gemini.js"]), Some("gemini"));
+        assert_eq!(
+            of("npx", &["-y", "@google/gemini-cli@0.61.0", "--acp"]),
+            Some("gemini")
+        );
+        assert_eq!(
+            of("uvx", &["--from", "mistral-vibe@1.2", "vibe-acp"]),
+            Some("vibe")
+        );
+        assert_eq!(
+            of(
+                "node",
+                &["/x/node_modules/@google/gemini-cli/bundle/gemini.js"]
+            ),
+            Some("gemini")
+        );
         assert_eq!(of("node", &["/x/@google/gemini-cli-other/index.js"]), None);
         assert_eq!(of("npx", &["-y", "opencode-ai-fork"]), None);
         assert_eq!(of("my-agent", &[]), None);
-        assert_eq!(of("/opt/bin/claude", &["--model", "opus"]), Some("claude-code"));
+        assert_eq!(
+            of("/opt/bin/claude", &["--model", "opus"]),
+            Some("claude-code")
+        );
     }
 
     #[test]
@@ -159,29 +190,56 @@ mod tests {
             let is_acp = known.dialect() == AgentDialect::Acp;
             assert_eq!(is_acp, known.name != "claude-code", "{}", known.name);
         }
-        assert!(TABLE.dialects.keys().all(|name| KNOWN.iter().any(|known| known.name == name)));
+        assert!(
+            TABLE
+                .dialects
+                .keys()
+                .all(|name| KNOWN.iter().any(|known| known.name == name))
+        );
     }
 
     #[test]
     fn rows_are_consistent() {
         for known in *KNOWN {
             let is_variable = |name: &&str| {
-                name.bytes().all(|byte| byte.is_ascii_uppercase() || b"_0123456789".contains(&byte))
+                name.bytes()
+                    .all(|byte| byte.is_ascii_uppercase() || b"_0123456789".contains(&byte))
             };
-            assert!(known.secrets.iter().chain(&known.settings).all(is_variable), "{}", known.name);
-            assert!(!known.secrets.iter().any(|name| known.settings.contains(name)), "{}", known.name);
             assert!(
-                known.suggested_variables.iter().all(|name| known.secrets.contains(name)),
+                known.secrets.iter().chain(&known.settings).all(is_variable),
                 "{}",
                 known.name
             );
             assert!(
-                known.required_settings.iter().all(|name| known.settings.contains(name)),
+                !known
+                    .secrets
+                    .iter()
+                    .any(|name| known.settings.contains(name)),
+                "{}",
+                known.name
+            );
+            assert!(
+                known
+                    .suggested_variables
+                    .iter()
+                    .all(|name| known.secrets.contains(name)),
+                "{}",
+                known.name
+            );
+            assert!(
+                known
+                    .required_settings
+                    .iter()
+                    .all(|name| known.settings.contains(name)),
                 "{}",
                 known.name
             );
             let mut methods = known.env_key_methods.iter().chain(&known.load_key_method);
-            assert!(methods.all(|(_, name)| known.secrets.contains(name)), "{}", known.name);
+            assert!(
+                methods.all(|(_, name)| known.secrets.contains(name)),
+                "{}",
+                known.name
+            );
         }
     }
 
@@ -189,7 +247,9 @@ mod tests {
     fn privileged_modes_belong_to_their_agent() {
         let denies = |agent: Option<&str>, mode: &str| {
             let known = agent.map(|agent| KNOWN.iter().find(|known| known.name == agent).unwrap());
-            DeniedModes::new(privileged_modes(known)).find(mode).is_some()
+            DeniedModes::new(privileged_modes(known))
+                .find(mode)
+                .is_some()
         };
         // The ids are those that the agents report.
         for (agent, mode, privileged) in [
@@ -214,18 +274,36 @@ mod tests {
             ("goose", "auto", true),
             ("goose", "smart_approve", false),
             ("vibe", "auto-approve", true),
-            ("copilot", "https://agentclientprotocol.com/protocol/session-modes#autopilot", true),
-            ("copilot", "https://agentclientprotocol.com/protocol/session-modes#agent", false),
+            (
+                "copilot",
+                "https://agentclientprotocol.com/protocol/session-modes#autopilot",
+                true,
+            ),
+            (
+                "copilot",
+                "https://agentclientprotocol.com/protocol/session-modes#agent",
+                false,
+            ),
             ("opencode", "build", false),
         ] {
             assert_eq!(denies(Some(agent), mode), privileged, "{agent} {mode}");
         }
-        assert!(denies(None, "yolo") && !denies(None, "auto"), "an agent that is not in the table");
+        assert!(
+            denies(None, "yolo") && !denies(None, "auto"),
+            "an agent that is not in the table"
+        );
     }
 
     #[test]
     fn commands_that_change_a_mode_are_known() {
-        for name in ["mode", "Mode", "permissions", "approvals", "approval-mode", "config"] {
+        for name in [
+            "mode",
+            "Mode",
+            "permissions",
+            "approvals",
+            "approval-mode",
+            "config",
+        ] {
             assert!(is_mode_command(name), "{name}");
         }
         for name in ["", "plan", "review", "model", "compact"] {

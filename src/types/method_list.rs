@@ -18,11 +18,26 @@ const ROUTES: [(&str, &str); 20] = [
     ("session/prompt", "POST /v1/sessions/{session}/prompts"),
     ("session/cancel", "POST /v1/sessions/{session}/cancel"),
     ("session/set_mode", "PUT /v1/sessions/{session}/mode"),
-    ("session/set_config_option", "PUT /v1/sessions/{session}/config/{option}"),
-    ("tool_call/cancel", "POST /v1/sessions/{session}/tool-calls/{toolCall}/cancel"),
-    ("terminal/cancel", "POST /v1/sessions/{session}/agent-terminals/{agentTerminal}/cancel"),
-    ("proxy/initialize", "the internal protocol of a chain of proxies"),
-    ("proxy/successor", "the internal protocol of a chain of proxies"),
+    (
+        "session/set_config_option",
+        "PUT /v1/sessions/{session}/config/{option}",
+    ),
+    (
+        "tool_call/cancel",
+        "POST /v1/sessions/{session}/tool-calls/{toolCall}/cancel",
+    ),
+    (
+        "terminal/cancel",
+        "POST /v1/sessions/{session}/agent-terminals/{agentTerminal}/cancel",
+    ),
+    (
+        "proxy/initialize",
+        "the internal protocol of a chain of proxies",
+    ),
+    (
+        "proxy/successor",
+        "the internal protocol of a chain of proxies",
+    ),
 ];
 
 /// Returns the route of a method that clients cannot call by name; `None` if an agent's entry may list the
@@ -31,7 +46,10 @@ pub fn route_of(method: &str) -> Option<&'static str> {
     if method.starts_with("$/") {
         return Some("the protocol's own notifications, which the gateway sends");
     }
-    ROUTES.iter().find(|(name, _)| *name == method).map(|(_, route)| *route)
+    ROUTES
+        .iter()
+        .find(|(name, _)| *name == method)
+        .map(|(_, route)| *route)
 }
 
 /// Returns true if the list contains the method, by its full name or by a prefix such as `_vendor/*`.
@@ -62,14 +80,25 @@ mod tests {
         ] {
             assert_eq!(is_listed(&list, method), listed, "{method}");
         }
-        assert!(!is_listed(&["*".to_owned()], "anything"), "a star alone matches no method");
+        assert!(
+            !is_listed(&["*".to_owned()], "anything"),
+            "a star alone matches no method"
+        );
     }
 
     #[test]
     fn route_of_returns_only_methods_with_a_route() {
-        assert_eq!(route_of("session/prompt"), Some("POST /v1/sessions/{session}/prompts"));
+        assert_eq!(
+            route_of("session/prompt"),
+            Some("POST /v1/sessions/{session}/prompts")
+        );
         assert!(route_of("$/cancel_request").is_some());
-        for unrouted in ["session/set_model", "providers/list", "_vendor/a", "auth/status"] {
+        for unrouted in [
+            "session/set_model",
+            "providers/list",
+            "_vendor/a",
+            "auth/status",
+        ] {
             assert_eq!(route_of(unrouted), None, "{unrouted}");
         }
     }

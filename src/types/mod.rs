@@ -87,5 +87,7 @@ pub use process_state::ProcessState;
 pub use proxy_variables::ProxyVariables;
 pub use public_url::{PublicPath, PublicUrl};
 pub use queued_line::QueuedLine;
-pub use states::{PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState, TurnOutcome};
+pub use states::{
+    PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState, TurnOutcome,
+};
 pub use user_range::UserRange;

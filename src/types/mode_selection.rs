@@ -23,11 +23,19 @@ pub struct ModeSelection {
 
 impl ModeSelection {
     pub fn mode(id: &str) -> Self {
-        Self { mode_id: Some(id.to_owned()), config_id: None, value: None }
+        Self {
+            mode_id: Some(id.to_owned()),
+            config_id: None,
+            value: None,
+        }
     }
 
     /// `value`: `None` for an option that is switched on.
     pub fn option(id: &str, value: Option<&str>) -> Self {
-        Self { mode_id: None, config_id: Some(id.to_owned()), value: value.map(str::to_owned) }
+        Self {
+            mode_id: None,
+            config_id: Some(id.to_owned()),
+            value: value.map(str::to_owned),
+        }
     }
 }

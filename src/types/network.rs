@@ -27,7 +27,9 @@ impl FromStr for Network {
     type Err = NetworkError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let range = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        let range = text
+            .parse()
+            .or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
         range.map(Self).map_err(|_| NetworkError)
     }
 }
@@ -35,7 +37,11 @@ impl FromStr for Network {
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let range = &self.0;
-        if range.prefix_len() == range.max_prefix_len() { range.addr().fmt(f) } else { range.fmt(f) }
+        if range.prefix_len() == range.max_prefix_len() {
+            range.addr().fmt(f)
+        } else {
+            range.fmt(f)
+        }
     }
 }
 
@@ -53,8 +59,14 @@ pub fn client_network(address: IpAddr) -> IpAddr {
 /// Whether the URL names this host by an address or the name `localhost`.
 pub fn is_loopback_url(url: &Uri) -> bool {
     let host = url.host().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
+    let address = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>();
+    address.map_or_else(
+        |_| host.eq_ignore_ascii_case("localhost"),
+        |address| address.is_loopback(),
+    )
 }
 
 #[cfg(test)]
@@ -63,8 +75,12 @@ mod tests {
 
     #[test]
     fn ranges_contain_addresses_with_their_prefix() {
-        let contains =
-            |range: &str, address: &str| range.parse::<Network>().unwrap().contains(address.parse().unwrap());
+        let contains = |range: &str, address: &str| {
+            range
+                .parse::<Network>()
+                .unwrap()
+                .contains(address.parse().unwrap())
+        };
         assert!(contains("10.0.0.1", "10.0.0.1"));
         assert!(contains("10.0.0.1", "::ffff:10.0.0.1"));
         assert!(!contains("10.0.0.1", "10.0.0.2"));
@@ -74,17 +90,35 @@ mod tests {
         assert!(!contains("0.0.0.0/0", "::1"));
         assert!(contains("::/0", "2001:db8::1"));
         assert!(contains("2001:db8::/32", "2001:db8:ffff::1"));
-        for wrong in ["", "10.0.0", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "proxy.example", "::/129"] {
+        for wrong in [
+            "",
+            "10.0.0",
+            "10.0.0.0/33",
+            "10.0.0.0/",
+            "10.0.0.0/-1",
+            "proxy.example",
+            "::/129",
+        ] {
             assert_eq!(wrong.parse::<Network>(), Err(NetworkError), "{wrong:?}");
         }
     }
 
     #[test]
     fn only_addresses_of_this_host_and_localhost_are_loopback() {
-        for url in ["http://127.0.0.1/", "http://127.1.2.3:80/", "ws://[::1]:8080/acp", "http://LocalHost"] {
+        for url in [
+            "http://127.0.0.1/",
+            "http://127.1.2.3:80/",
+            "ws://[::1]:8080/acp",
+            "http://LocalHost",
+        ] {
             assert!(is_loopback_url(&url.parse().unwrap()), "{url}");
         }
-        for url in ["http://localhost.example/", "http://10.0.0.1/", "http://[::ffff:1.2.3.4]/", "/acp"] {
+        for url in [
+            "http://localhost.example/",
+            "http://10.0.0.1/",
+            "http://[::ffff:1.2.3.4]/",
+            "/acp",
+        ] {
             assert!(!is_loopback_url(&url.parse().unwrap()), "{url}");
         }
     }

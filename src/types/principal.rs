@@ -34,7 +34,9 @@ impl fmt::Debug for Tenant {
 }
 
 /// An access right of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// Read sessions, events and transcripts.
@@ -54,8 +56,15 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub const ALL: [Self; 7] =
-        [Self::Read, Self::Prompt, Self::Approve, Self::Files, Self::Mcp, Self::Fleet, Self::Admin];
+    pub const ALL: [Self; 7] = [
+        Self::Read,
+        Self::Prompt,
+        Self::Approve,
+        Self::Files,
+        Self::Mcp,
+        Self::Fleet,
+        Self::Admin,
+    ];
 
     /// The name in configuration, commands and the API.
     pub const fn name(self) -> &'static str {
@@ -82,7 +91,11 @@ pub struct Scopes(u8);
 
 impl Scopes {
     pub fn contains(self, scope: Scope) -> bool {
-        let admin = if scope == Scope::Mcp { 0 } else { Scope::Admin.bit() };
+        let admin = if scope == Scope::Mcp {
+            0
+        } else {
+            Scope::Admin.bit()
+        };
         self.0 & (scope.bit() | admin) != 0
     }
 
@@ -92,7 +105,9 @@ impl Scopes {
     }
 
     pub fn iter(self) -> impl Iterator<Item = Scope> {
-        Scope::ALL.into_iter().filter(move |scope| self.0 & scope.bit() != 0)
+        Scope::ALL
+            .into_iter()
+            .filter(move |scope| self.0 & scope.bit() != 0)
     }
 }
 

@@ -25,8 +25,13 @@ pub enum PrincipalLimit {
 }
 
 impl PrincipalLimit {
-    pub const ALL: [Self; 5] =
-        [Self::Requests, Self::Prompts, Self::Streams, Self::LiveSessions, Self::QueuedPrompts];
+    pub const ALL: [Self; 5] = [
+        Self::Requests,
+        Self::Prompts,
+        Self::Streams,
+        Self::LiveSessions,
+        Self::QueuedPrompts,
+    ];
 
     /// The key in `[limits.per_key]`, the unit of a limit on concurrent objects (`None` for a limit per minute),
     /// and the message for a rejected request.
@@ -34,13 +39,21 @@ impl PrincipalLimit {
         match self {
             Self::Requests => ("max_requests_per_minute", None, "too many requests"),
             Self::Prompts => ("max_prompts_per_minute", None, "too many prompts"),
-            Self::Streams => ("max_streams", Some("concurrent-requests"), "too many open streams"),
-            Self::LiveSessions => {
-                ("max_live_sessions", Some("sessions"), "too many live sessions; close or delete one")
-            }
-            Self::QueuedPrompts => {
-                ("max_queued_prompts", Some("prompts"), "too many prompts wait for a process of this agent")
-            }
+            Self::Streams => (
+                "max_streams",
+                Some("concurrent-requests"),
+                "too many open streams",
+            ),
+            Self::LiveSessions => (
+                "max_live_sessions",
+                Some("sessions"),
+                "too many live sessions; close or delete one",
+            ),
+            Self::QueuedPrompts => (
+                "max_queued_prompts",
+                Some("prompts"),
+                "too many prompts wait for a process of this agent",
+            ),
         }
     }
 
@@ -106,7 +119,9 @@ impl KeyLimits {
     }
 
     pub fn iter(self) -> impl Iterator<Item = (PrincipalLimit, u32)> {
-        PrincipalLimit::ALL.into_iter().filter_map(move |limit| Some((limit, self.get(limit)?)))
+        PrincipalLimit::ALL
+            .into_iter()
+            .filter_map(move |limit| Some((limit, self.get(limit)?)))
     }
 }
 
@@ -118,7 +133,10 @@ impl From<BTreeMap<String, u32>> for KeyLimits {
 
 impl From<KeyLimits> for BTreeMap<String, u32> {
     fn from(limits: KeyLimits) -> Self {
-        limits.iter().map(|(limit, value)| (limit.key().to_owned(), value)).collect()
+        limits
+            .iter()
+            .map(|(limit, value)| (limit.key().to_owned(), value))
+            .collect()
     }
 }
 
@@ -131,7 +149,9 @@ pub struct EffectiveLimits {
 
 impl EffectiveLimits {
     pub fn get(&self, limit: PrincipalLimit) -> u32 {
-        self.key_limits.get(limit).unwrap_or(self.defaults[limit as usize])
+        self.key_limits
+            .get(limit)
+            .unwrap_or(self.defaults[limit as usize])
     }
 
     /// The limit as a number of objects.
@@ -141,7 +161,12 @@ impl EffectiveLimits {
 
     pub fn exceeded(&self, limit: PrincipalLimit, retry_after: Duration) -> LimitExceeded {
         let set_by_key = self.key_limits.get(limit).is_some();
-        LimitExceeded { limit, max: self.get(limit), set_by_key, retry_after }
+        LimitExceeded {
+            limit,
+            max: self.get(limit),
+            set_by_key,
+            retry_after,
+        }
     }
 }
 
@@ -171,7 +196,11 @@ impl LimitExceeded {
 
     /// The value of the `RateLimit` header: no quota remains until the retry.
     pub fn remaining(&self) -> String {
-        format!("\"{}\";r=0;t={}", self.limit.key(), self.retry_after_seconds())
+        format!(
+            "\"{}\";r=0;t={}",
+            self.limit.key(),
+            self.retry_after_seconds()
+        )
     }
 }
 
@@ -198,7 +227,10 @@ struct Inner {
 
 impl PrincipalLimits {
     pub fn new(limits: &Limits) -> Self {
-        let inner = Inner { defaults: defaults(limits), key_limits: HashMap::new() };
+        let inner = Inner {
+            defaults: defaults(limits),
+            key_limits: HashMap::new(),
+        };
         Self(Arc::new(RwLock::new(inner)))
     }
 
@@ -206,8 +238,13 @@ impl PrincipalLimits {
         let inner = self.read();
         // Most gateways have no limits of keys, and then this clones no key of the map.
         let set = !inner.key_limits.is_empty();
-        let key_limits = set.then(|| inner.key_limits.get(&principal.key()).copied()).flatten();
-        EffectiveLimits { defaults: inner.defaults, key_limits: key_limits.unwrap_or_default() }
+        let key_limits = set
+            .then(|| inner.key_limits.get(&principal.key()).copied())
+            .flatten();
+        EffectiveLimits {
+            defaults: inner.defaults,
+            key_limits: key_limits.unwrap_or_default(),
+        }
     }
 
     /// Replaces the defaults. Returns true if they changed.
@@ -248,33 +285,62 @@ mod tests {
 
     #[test]
     fn key_limits_override_defaults_for_one_principal() {
-        let limits = PrincipalLimits::new(&Limits { max_streams: 5, ..Limits::default() });
+        let limits = PrincipalLimits::new(&Limits {
+            max_streams: 5,
+            ..Limits::default()
+        });
         let of_alice = KeyLimits::default().with(&[(PrincipalLimit::Streams, Some(1))]);
-        limits.set_key_limits(HashMap::from([((Tenant::default(), "alice".into()), of_alice)]));
-        let streams = |id: &str| limits.effective(&principal(id)).get(PrincipalLimit::Streams);
+        limits.set_key_limits(HashMap::from([(
+            (Tenant::default(), "alice".into()),
+            of_alice,
+        )]));
+        let streams = |id: &str| {
+            limits
+                .effective(&principal(id))
+                .get(PrincipalLimit::Streams)
+        };
         assert_eq!((streams("alice"), streams("bob")), (1, 5));
-        assert!(limits.set_defaults(&Limits { max_streams: 9, ..Limits::default() }));
+        assert!(limits.set_defaults(&Limits {
+            max_streams: 9,
+            ..Limits::default()
+        }));
         assert_eq!((streams("alice"), streams("bob")), (1, 9));
         let exceeded = |id: &str| {
-            limits.effective(&principal(id)).exceeded(PrincipalLimit::Streams, Duration::from_millis(1200))
+            limits
+                .effective(&principal(id))
+                .exceeded(PrincipalLimit::Streams, Duration::from_millis(1200))
         };
         let (own, common) = (exceeded("alice"), exceeded("bob"));
         assert_eq!(
             own.to_string(),
             "too many open streams (limit 1, set with the key: `key update --max-streams`)"
         );
-        assert_eq!(common.to_string(), "too many open streams (limit 9, `limits.per_key.max_streams`)");
-        assert_eq!(common.policy(), "\"max_streams\";q=9;qu=\"concurrent-requests\"");
+        assert_eq!(
+            common.to_string(),
+            "too many open streams (limit 9, `limits.per_key.max_streams`)"
+        );
+        assert_eq!(
+            common.policy(),
+            "\"max_streams\";q=9;qu=\"concurrent-requests\""
+        );
         assert_eq!(common.remaining(), "\"max_streams\";r=0;t=2");
     }
 
     #[test]
     fn the_limits_of_a_key_are_stored_by_name() {
-        let limits = KeyLimits::default()
-            .with(&[(PrincipalLimit::Requests, Some(7)), (PrincipalLimit::QueuedPrompts, Some(1))]);
+        let limits = KeyLimits::default().with(&[
+            (PrincipalLimit::Requests, Some(7)),
+            (PrincipalLimit::QueuedPrompts, Some(1)),
+        ]);
         let stored = serde_json::to_string(&limits).unwrap();
-        assert_eq!(stored, r#"{"max_queued_prompts":1,"max_requests_per_minute":7}"#);
+        assert_eq!(
+            stored,
+            r#"{"max_queued_prompts":1,"max_requests_per_minute":7}"#
+        );
         assert_eq!(serde_json::from_str::<KeyLimits>(&stored).unwrap(), limits);
-        assert_eq!(serde_json::from_str::<KeyLimits>(r#"{"later":3}"#).unwrap(), KeyLimits::default());
+        assert_eq!(
+            serde_json::from_str::<KeyLimits>(r#"{"later":3}"#).unwrap(),
+            KeyLimits::default()
+        );
     }
 }

@@ -19,8 +19,12 @@ impl PublicUrl {
     pub fn new(origin: String, path: &str) -> Option<Self> {
         let path = path.strip_suffix('/').unwrap_or(path);
         let is_plain = path.is_empty()
-            || (path.len() <= MAX_PATH_BYTES && path.strip_prefix('/')?.split('/').all(is_plain_segment));
-        is_plain.then(|| Self { origin, path: PublicPath(path.into()) })
+            || (path.len() <= MAX_PATH_BYTES
+                && path.strip_prefix('/')?.split('/').all(is_plain_segment));
+        is_plain.then(|| Self {
+            origin,
+            path: PublicPath(path.into()),
+        })
     }
 
     pub fn origin(&self) -> &str {
@@ -48,7 +52,8 @@ impl PublicPath {
 
     /// The path of the gateway for a path of clients. `None` if the path is not below this one.
     pub fn strip<'a>(&self, path: &'a str) -> Option<&'a str> {
-        path.strip_prefix(&*self.0).filter(|rest| rest.starts_with('/'))
+        path.strip_prefix(&*self.0)
+            .filter(|rest| rest.starts_with('/'))
     }
 }
 
@@ -73,13 +78,20 @@ mod tests {
     fn path_is_plain_and_has_no_slash_at_the_end() {
         for root in ["", "/"] {
             let url = url(root).unwrap();
-            assert_eq!((url.to_string().as_str(), url.path()), ("https://a.example", None));
+            assert_eq!(
+                (url.to_string().as_str(), url.path()),
+                ("https://a.example", None)
+            );
         }
         for path in ["/tools/gateway", "/tools/gateway/"] {
-            assert_eq!(url(path).unwrap().to_string(), "https://a.example/tools/gateway");
+            assert_eq!(
+                url(path).unwrap().to_string(),
+                "https://a.example/tools/gateway"
+            );
         }
-        for wrong in ["tools", "//", "/a//b", "/a/../b", "/.", "/a b", "/a?b", "/a#b", "/%2f", "/ä", "/a/b//"]
-        {
+        for wrong in [
+            "tools", "//", "/a//b", "/a/../b", "/.", "/a b", "/a?b", "/a#b", "/%2f", "/ä", "/a/b//",
+        ] {
             assert_eq!(url(wrong), None, "{wrong:?}");
         }
         assert!(url(&format!("/{}", "a".repeat(MAX_PATH_BYTES))).is_none());

@@ -12,7 +12,10 @@ pub struct QueuedLine {
 
 impl From<Bytes> for QueuedLine {
     fn from(bytes: Bytes) -> Self {
-        Self { bytes, delivered: None }
+        Self {
+            bytes,
+            delivered: None,
+        }
     }
 }
 
@@ -20,7 +23,13 @@ impl QueuedLine {
     /// A line whose delivery is reported. The receiver fails if the writer ends before the delivery.
     pub fn reported(bytes: Bytes) -> (Self, oneshot::Receiver<()>) {
         let (delivered, receiver) = oneshot::channel();
-        (Self { bytes, delivered: Some(delivered) }, receiver)
+        (
+            Self {
+                bytes,
+                delivered: Some(delivered),
+            },
+            receiver,
+        )
     }
 
     pub fn bytes(&self) -> &Bytes {

@@ -103,8 +103,12 @@ pub struct SessionPolicy {
 impl SessionPolicy {
     /// The servers of the agent's files and terminals: the settings of the agent, restricted by this policy.
     pub fn served_by(&self, settings: &AgentSettings) -> (ServedBy, ServedBy) {
-        let restrict =
-            |allowed: ServedBy, requested: Option<ServedBy>| requested.unwrap_or(allowed).min(allowed);
-        (restrict(settings.files, self.files), restrict(settings.terminals, self.terminals))
+        let restrict = |allowed: ServedBy, requested: Option<ServedBy>| {
+            requested.unwrap_or(allowed).min(allowed)
+        };
+        (
+            restrict(settings.files, self.files),
+            restrict(settings.terminals, self.terminals),
+        )
     }
 }

@@ -17,8 +17,16 @@ pub struct UnsafeCharacter {
 
 /// Checks a title or name: one line without control characters and bidi controls.
 pub fn check_name(name: &str) -> Result<(), UnsafeCharacter> {
-    let found = name.chars().enumerate().find(|(_, character)| is_unsafe(*character));
-    found.map_or(Ok(()), |(index, character)| Err(UnsafeCharacter { character, position: index + 1 }))
+    let found = name
+        .chars()
+        .enumerate()
+        .find(|(_, character)| is_unsafe(*character));
+    found.map_or(Ok(()), |(index, character)| {
+        Err(UnsafeCharacter {
+            character,
+            position: index + 1,
+        })
+    })
 }
 
 /// Removes escape sequences as a whole, and all other control characters and bidi controls. Line feeds and
@@ -75,10 +83,11 @@ impl State {
         match (self, character) {
             // ESC and the characters of C1 begin a sequence anywhere, also within another sequence.
             (_, '\u{1b}') => Self::Escape,
-            (_, '\u{9b}') | (Self::Escape, '[') | (Self::ControlSequence, ' '..='?') => Self::ControlSequence,
-            (_, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}') | (Self::Escape, ']' | 'P' | 'X' | '^' | '_') => {
-                Self::ControlString
+            (_, '\u{9b}') | (Self::Escape, '[') | (Self::ControlSequence, ' '..='?') => {
+                Self::ControlSequence
             }
+            (_, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}')
+            | (Self::Escape, ']' | 'P' | 'X' | '^' | '_') => Self::ControlString,
             (Self::Escape | Self::EscapeIntermediate, ' '..='/') => Self::EscapeIntermediate,
             (Self::Escape | Self::EscapeIntermediate, '0'..='~')
             | (Self::ControlSequence, '@'..='~')
@@ -135,7 +144,10 @@ mod tests {
             ("\u{1b}[1;31mred\u{1b}[0m text", "red text"),
             ("\u{1b}[?25l\u{1b}[2J\u{1b}[Hclear", "clear"),
             ("\u{1b}]0;title\u{7}shown", "shown"),
-            ("\u{1b}]8;;https://x.example\u{1b}\\link\u{1b}]8;;\u{1b}\\", "link"),
+            (
+                "\u{1b}]8;;https://x.example\u{1b}\\link\u{1b}]8;;\u{1b}\\",
+                "link",
+            ),
             ("\u{1b}Pq#0;2\u{1b}\\sixel", "sixel"),
             ("\u{1b}(B\u{1b}=\u{1b}7charset", "charset"),
             ("\u{9b}31mred\u{9d}0;title\u{9c}end", "redend"),
@@ -155,11 +167,18 @@ mod tests {
     fn name_error_states_the_character_and_its_position() {
         let error = check_name("ab\u{1b}[2J").unwrap_err().to_string();
         assert!(error.starts_with("character 3 is U+001B: "), "{error}");
-        for name in ["a\nb", "a\tb", "\0", "\u{7f}", "\u{9b}", "\u{85}", "\u{2028}", "\u{202e}", "\u{200e}"] {
+        for name in [
+            "a\nb", "a\tb", "\0", "\u{7f}", "\u{9b}", "\u{85}", "\u{2028}", "\u{202e}", "\u{200e}",
+        ] {
             assert!(check_name(name).is_err(), "{name:?}");
         }
-        for name in ["", "Fix the tests", "Ünïcode 日本語 שלום", "👨\u{200d}👩\u{200d}👧", "a\u{a0}b"]
-        {
+        for name in [
+            "",
+            "Fix the tests",
+            "Ünïcode 日本語 שלום",
+            "👨\u{200d}👩\u{200d}👧",
+            "a\u{a0}b",
+        ] {
             assert_eq!(check_name(name), Ok(()), "{name:?}");
         }
     }

@@ -49,9 +49,15 @@ impl FromStr for UserRange {
         // `parse` accepts a sign.
         let id = |text: &str| {
             let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-            text.parse().ok().filter(|_| digits).ok_or(UserRangeError::Syntax)
+            text.parse()
+                .ok()
+                .filter(|_| digits)
+                .ok_or(UserRangeError::Syntax)
         };
-        let range = Self { first: id(first.trim())?, last: id(last.trim())? };
+        let range = Self {
+            first: id(first.trim())?,
+            last: id(last.trim())?,
+        };
         match range {
             Self { first, last } if first > last => Err(UserRangeError::Reversed),
             range if range.contains(0) => Err(UserRangeError::Root),

@@ -57,7 +57,10 @@ pub struct Attempt {
 /// The result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
-    Answered { status: u16, retry_after: Option<Duration> },
+    Answered {
+        status: u16,
+        retry_after: Option<Duration>,
+    },
     Failed(String),
 }
 
@@ -77,7 +80,9 @@ impl Delivery {
             session,
             created_at: now,
             body,
-            state: DeliveryState::Pending { next_attempt_at: now },
+            state: DeliveryState::Pending {
+                next_attempt_at: now,
+            },
             attempts: 0,
             last: None,
         }
@@ -90,18 +95,29 @@ impl Delivery {
     /// Records an attempt. `unit` is that of the delays. Returns true if the receiver ends the webhook.
     pub(super) fn attempted(&mut self, outcome: Outcome, now: Timestamp, unit: Duration) -> bool {
         let (status, retry_after, error) = match outcome {
-            Outcome::Answered { status, retry_after } => (Some(status), retry_after, None),
+            Outcome::Answered {
+                status,
+                retry_after,
+            } => (Some(status), retry_after, None),
             Outcome::Failed(error) => (None, None, Some(error)),
         };
         let failed_before = usize::try_from(self.attempts).unwrap_or(usize::MAX);
         self.attempts += 1;
-        self.last = Some(Attempt { at: now, status, error });
+        self.last = Some(Attempt {
+            at: now,
+            status,
+            error,
+        });
         let gone = status == Some(410);
         self.state = match DELAYS.get(failed_before) {
-            _ if status.is_some_and(|status| (200..300).contains(&status)) => DeliveryState::Delivered,
+            _ if status.is_some_and(|status| (200..300).contains(&status)) => {
+                DeliveryState::Delivered
+            }
             Some(units) if !gone => {
                 let asked = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
-                DeliveryState::Pending { next_attempt_at: now.after((unit * *units).max(asked)) }
+                DeliveryState::Pending {
+                    next_attempt_at: now.after((unit * *units).max(asked)),
+                }
             }
             _ => DeliveryState::Failed,
         };
@@ -111,7 +127,9 @@ impl Delivery {
     /// Begins again with the first attempt.
     pub(super) fn repeat(&mut self, now: Timestamp) {
         self.attempts = 0;
-        self.state = DeliveryState::Pending { next_attempt_at: now };
+        self.state = DeliveryState::Pending {
+            next_attempt_at: now,
+        };
     }
 }
 
@@ -128,7 +146,9 @@ mod tests {
             session: None,
             created_at: Timestamp::from_millis(0),
             body: "{}".to_owned(),
-            state: DeliveryState::Pending { next_attempt_at: Timestamp::from_millis(0) },
+            state: DeliveryState::Pending {
+                next_attempt_at: Timestamp::from_millis(0),
+            },
             attempts: 0,
             last: None,
         }
@@ -137,7 +157,10 @@ mod tests {
     const UNIT: Duration = Duration::from_secs(5);
 
     fn answered(status: u16) -> Outcome {
-        Outcome::Answered { status, retry_after: None }
+        Outcome::Answered {
+            status,
+            retry_after: None,
+        }
     }
 
     #[test]
@@ -147,20 +170,33 @@ mod tests {
         for units in DELAYS {
             assert!(!delivery.attempted(Outcome::Failed("no connection".to_owned()), now, UNIT));
             let next = now.after(UNIT * units);
-            assert_eq!(delivery.state, DeliveryState::Pending { next_attempt_at: next });
+            assert_eq!(
+                delivery.state,
+                DeliveryState::Pending {
+                    next_attempt_at: next
+                }
+            );
             now = next;
         }
         delivery.attempted(answered(500), now, UNIT);
-        assert_eq!((delivery.state, delivery.attempts), (DeliveryState::Failed, 13));
+        assert_eq!(
+            (delivery.state, delivery.attempts),
+            (DeliveryState::Failed, 13)
+        );
         delivery.repeat(now);
         delivery.attempted(answered(204), now, UNIT);
-        assert_eq!((delivery.state, delivery.attempts), (DeliveryState::Delivered, 1));
+        assert_eq!(
+            (delivery.state, delivery.attempts),
+            (DeliveryState::Delivered, 1)
+        );
     }
 
     #[test]
     fn statuses_decide() {
         let now = Timestamp::from_millis(1000);
-        let later = DeliveryState::Pending { next_attempt_at: now.after(UNIT) };
+        let later = DeliveryState::Pending {
+            next_attempt_at: now.after(UNIT),
+        };
         for (status, state, gone) in [
             (200, DeliveryState::Delivered, false),
             (299, DeliveryState::Delivered, false),
@@ -170,7 +206,11 @@ mod tests {
             (503, later, false),
         ] {
             let mut delivery = delivery();
-            assert_eq!(delivery.attempted(answered(status), now, UNIT), gone, "{status}");
+            assert_eq!(
+                delivery.attempted(answered(status), now, UNIT),
+                gone,
+                "{status}"
+            );
             assert_eq!(delivery.state, state, "{status}");
         }
     }
@@ -181,7 +221,14 @@ mod tests {
         for (asked, expected) in [(1, 5), (60, 60), (1 << 40, 24 * 3600)] {
             let mut delivery = delivery();
             let retry_after = Some(Duration::from_secs(asked));
-            delivery.attempted(Outcome::Answered { status: 429, retry_after }, now, UNIT);
+            delivery.attempted(
+                Outcome::Answered {
+                    status: 429,
+                    retry_after,
+                },
+                now,
+                UNIT,
+            );
             let next_attempt_at = now.after(Duration::from_secs(expected));
             assert_eq!(delivery.state, DeliveryState::Pending { next_attempt_at });
         }

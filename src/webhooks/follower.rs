@@ -81,7 +81,11 @@ impl<'a> Follower<'a> {
     /// Continues at the stored position, but not before the oldest webhook.
     async fn open(webhooks: &'a Webhooks, tenant: &'a Tenant) -> Result<Self, FollowError> {
         let (log, selected) = (webhooks.log(), webhooks.list(tenant));
-        let created = selected.iter().map(|webhook| webhook.after_pos).min().unwrap_or_default();
+        let created = selected
+            .iter()
+            .map(|webhook| webhook.after_pos)
+            .min()
+            .unwrap_or_default();
         // The event at a webhook's position can be committed and not yet published.
         let created = created.min(log.position().pos);
         let start = match records::get_position(log, tenant).await? {
@@ -90,9 +94,18 @@ impl<'a> Follower<'a> {
             Some(_) => Start::Tail,
             None => Start::After(created),
         };
-        let scope = GlobalScope { tenant: tenant.clone(), sessions: None };
+        let scope = GlobalScope {
+            tenant: tenant.clone(),
+            sessions: None,
+        };
         let reader = log.global_reader(scope, start).await?;
-        Ok(Self { webhooks, tenant, reader, selected, saved_pos: 0 })
+        Ok(Self {
+            webhooks,
+            tenant,
+            reader,
+            selected,
+            saved_pos: 0,
+        })
     }
 
     async fn handle(&mut self, item: Item) -> Result<(), FollowError> {
@@ -115,7 +128,11 @@ impl<'a> Follower<'a> {
         let (mut created, mut bytes) = (Vec::new(), 0);
         for event in run.events() {
             let pos = run.pos(event.seq());
-            for webhook in self.selected.iter().filter(|webhook| webhook.selects(event.kind(), pos)) {
+            for webhook in self
+                .selected
+                .iter()
+                .filter(|webhook| webhook.selects(event.kind(), pos))
+            {
                 let delivery = self.delivery(webhook, &event, run.session);
                 bytes += delivery.body.len();
                 created.push(delivery);
@@ -133,19 +150,29 @@ impl<'a> Follower<'a> {
 
     fn delivery(&self, webhook: &Webhook, event: &EventRef<'_>, session: SessionId) -> Delivery {
         let (ids, now) = (self.webhooks.ids(), self.webhooks.ids().now());
-        let message = (event.kind(), Some(session), message::of_event(event, session, now));
+        let message = (
+            event.kind(),
+            Some(session),
+            message::of_event(event, session, now),
+        );
         Delivery::new(ids.uuid(), (Some(webhook.id), &webhook.url), message, now)
     }
 
     async fn store(&mut self, deliveries: Vec<Delivery>, pos: u64) -> Result<(), FollowError> {
         self.webhooks.room().await;
         let records = self.position(pos);
-        Ok(self.webhooks.store_deliveries(self.tenant, &deliveries, records).await?)
+        Ok(self
+            .webhooks
+            .store_deliveries(self.tenant, &deliveries, records)
+            .await?)
     }
 
     fn position(&mut self, pos: u64) -> Records {
         self.saved_pos = pos;
-        let position = FollowerPosition { epoch: self.webhooks.log().epoch(), pos };
+        let position = FollowerPosition {
+            epoch: self.webhooks.log().epoch(),
+            pos,
+        };
         records::put_position(self.tenant, &position)
     }
 

@@ -42,7 +42,10 @@ pub enum OpenError {
     #[error("could not read the webhooks")]
     Records(#[from] ReadError),
     #[error("could not open the secret of webhooks: {}", .path.display())]
-    Secret { path: PathBuf, source: std::io::Error },
+    Secret {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("could not create the client of webhooks")]
     Tls(#[from] TlsError),
 }
@@ -163,16 +166,25 @@ impl Webhooks {
         log: EventLog,
         (ids, limits, shutdown): (Ids, &Limits, &Shutdown),
     ) -> Result<Self, OpenError> {
-        let outgoing =
-            if options.allowed_hosts.is_empty() { None } else { Some(outgoing(&options, limits)?) };
+        let outgoing = if options.allowed_hosts.is_empty() {
+            None
+        } else {
+            Some(outgoing(&options, limits)?)
+        };
         let mut state = State::default();
         let mut pages = TenantRecords::of(&log, Table::Webhook);
         while let Some(page) = pages.next::<Webhook>().await? {
-            state.webhooks.extend(page.into_iter().map(|(tenant, webhook)| ((tenant, webhook.id), webhook)));
+            state.webhooks.extend(
+                page.into_iter()
+                    .map(|(tenant, webhook)| ((tenant, webhook.id), webhook)),
+            );
         }
         let mut pages = TenantRecords::of(&log, Table::WebhookDelivery);
         while let Some(page) = pages.next::<Delivery>().await? {
-            state.pending.extend(page.iter().filter_map(|(tenant, delivery)| pending(tenant, delivery)));
+            state.pending.extend(
+                page.iter()
+                    .filter_map(|(tenant, delivery)| pending(tenant, delivery)),
+            );
         }
         Ok(Self(Arc::new(Inner {
             log,
@@ -219,9 +231,15 @@ impl Webhooks {
             if state.webhooks.keys().filter(|(of, _)| of == tenant).count() >= MAX_WEBHOOKS {
                 return Err(CreateError::TooMany);
             }
-            state.webhooks.insert((tenant.clone(), webhook.id), webhook.clone());
+            state
+                .webhooks
+                .insert((tenant.clone(), webhook.id), webhook.clone());
         }
-        let stored = self.0.log.write(records::put_webhook(Records::default(), tenant, &webhook)).await;
+        let stored = self
+            .0
+            .log
+            .write(records::put_webhook(Records::default(), tenant, &webhook))
+            .await;
         if let Err(error) = stored {
             self.state().webhooks.remove(&(tenant.clone(), webhook.id));
             return Err(error.into());
@@ -241,19 +259,33 @@ impl Webhooks {
 
     /// Commits the records of a task that has ended, together with the deliveries that report its end. It does not wait while
     /// many deliveries wait: a task adds few, and a receiver must not delay tasks.
-    pub async fn commit_task_end(&self, report: TaskReport<'_>, records: Records) -> Result<(), Closed> {
+    pub async fn commit_task_end(
+        &self,
+        report: TaskReport<'_>,
+        records: Records,
+    ) -> Result<(), Closed> {
         let deliveries = self.task_deliveries(&report);
-        self.store_deliveries(report.tenant, &deliveries, records).await
+        self.store_deliveries(report.tenant, &deliveries, records)
+            .await
     }
 
     fn task_deliveries(&self, report: &TaskReport<'_>) -> Vec<Delivery> {
-        let selected = self.list(report.tenant).into_iter().filter(Webhook::selects_tasks);
+        let selected = self
+            .list(report.tenant)
+            .into_iter()
+            .filter(Webhook::selects_tasks);
         let selected = selected.map(|webhook| (Some(webhook.id), webhook.url));
-        let callback =
-            report.callback.filter(|_| self.0.outgoing.is_some()).map(|url| (None, url.to_owned()));
+        let callback = report
+            .callback
+            .filter(|_| self.0.outgoing.is_some())
+            .map(|url| (None, url.to_owned()));
         let now = self.0.ids.now();
         let delivery = |(webhook, url): (Option<Uuid>, String)| {
-            let message = (TASK_ENDED, report.session, message::of_task(report.task, report.data, now));
+            let message = (
+                TASK_ENDED,
+                report.session,
+                message::of_task(report.task, report.data, now),
+            );
             Delivery::new(self.0.ids.uuid(), (webhook, &url), message, now)
         };
         selected.chain(callback).map(delivery).collect()
@@ -267,7 +299,10 @@ impl Webhooks {
             let waiting = state.pending.extract_if(.., |_, pending| {
                 pending.receiver == Receiver::Webhook(id) && pending.tenant == *tenant
             });
-            (known, waiting.map(|(delivery, _)| delivery).collect::<Vec<_>>())
+            (
+                known,
+                waiting.map(|(delivery, _)| delivery).collect::<Vec<_>>(),
+            )
         };
         if !known {
             return Ok(false);
@@ -276,7 +311,10 @@ impl Webhooks {
         self.0.version.send_modify(|version| *version += 1);
         let records = records::delete_webhook(Records::default(), tenant, id);
         let delete = |records, delivery| records::delete_delivery(records, tenant, delivery);
-        self.0.log.write(waiting.into_iter().fold(records, delete)).await?;
+        self.0
+            .log
+            .write(waiting.into_iter().fold(records, delete))
+            .await?;
         Ok(true)
     }
 
@@ -293,7 +331,10 @@ impl Webhooks {
 
     /// The text of the secret that signs the deliveries of a tenant. `None` if webhooks are disabled.
     pub fn signing_secret(&self, tenant: &Tenant) -> Option<String> {
-        self.0.outgoing.as_ref().map(|outgoing| outgoing.secret.of_tenant(tenant).text())
+        self.0
+            .outgoing
+            .as_ref()
+            .map(|outgoing| outgoing.secret.of_tenant(tenant).text())
     }
 
     /// Up to `limit` deliveries of a tenant that are older than `before`, newest first.
@@ -326,7 +367,8 @@ impl Webhooks {
             }
         }
         delivery.repeat(now);
-        self.store_deliveries(tenant, std::slice::from_ref(&delivery), Records::default()).await?;
+        self.store_deliveries(tenant, std::slice::from_ref(&delivery), Records::default())
+            .await?;
         Ok(delivery)
     }
 
@@ -337,8 +379,15 @@ impl Webhooks {
     /// The tenants that have webhooks and whose log is not read yet. They are followed from now on.
     pub(super) fn begin_followers(&self) -> Vec<Tenant> {
         let mut state = self.state();
-        let tenants: BTreeSet<_> = state.webhooks.keys().map(|(tenant, _)| tenant.clone()).collect();
-        tenants.into_iter().filter(|tenant| state.followed.insert(tenant.clone())).collect()
+        let tenants: BTreeSet<_> = state
+            .webhooks
+            .keys()
+            .map(|(tenant, _)| tenant.clone())
+            .collect();
+        tenants
+            .into_iter()
+            .filter(|tenant| state.followed.insert(tenant.clone()))
+            .collect()
     }
 
     /// Whether a follower continues. It ends with the last webhook of its tenant.
@@ -404,11 +453,18 @@ impl Webhooks {
         records: Records,
     ) -> Result<(), Closed> {
         let put = |records, delivery| records::put_delivery(records, tenant, delivery);
-        self.0.log.write(deliveries.iter().fold(records, put)).await?;
-        let added = deliveries.iter().filter_map(|delivery| pending(tenant, delivery));
+        self.0
+            .log
+            .write(deliveries.iter().fold(records, put))
+            .await?;
+        let added = deliveries
+            .iter()
+            .filter_map(|delivery| pending(tenant, delivery));
         let mut state = self.state();
         // A webhook that was deleted meanwhile gets no deliveries.
-        let added: Vec<_> = added.filter(|(_, pending)| state.accepts(tenant, pending.webhook())).collect();
+        let added: Vec<_> = added
+            .filter(|(_, pending)| state.accepts(tenant, pending.webhook()))
+            .collect();
         state.pending.extend(added);
         drop(state);
         self.0.pending_added.notify_one();
@@ -416,16 +472,26 @@ impl Webhooks {
     }
 
     /// Changes the waiting deliveries.
-    pub(super) fn with_pending<R>(&self, change: impl FnOnce(&mut BTreeMap<Uuid, Pending>) -> R) -> R {
+    pub(super) fn with_pending<R>(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<Uuid, Pending>) -> R,
+    ) -> R {
         change(&mut self.state().pending)
     }
 
     /// Stores the state of a delivery after an attempt. A deleted delivery is not stored again.
-    pub(super) async fn finish_attempt(&self, tenant: &Tenant, delivery: &Delivery) -> Result<(), Closed> {
+    pub(super) async fn finish_attempt(
+        &self,
+        tenant: &Tenant,
+        delivery: &Delivery,
+    ) -> Result<(), Closed> {
         if !self.with_pending(|pending| pending.contains_key(&delivery.id)) {
             return Ok(());
         }
-        self.0.log.write(records::put_delivery(Records::default(), tenant, delivery)).await?;
+        self.0
+            .log
+            .write(records::put_delivery(Records::default(), tenant, delivery))
+            .await?;
         self.with_pending(|all| match delivery.state {
             DeliveryState::Pending { next_attempt_at } => {
                 if let Some(waiting) = all.get_mut(&delivery.id) {
@@ -442,19 +508,27 @@ impl Webhooks {
     pub(super) async fn mark_gone(&self, tenant: &Tenant, id: Uuid) -> Result<(), Closed> {
         let webhook = {
             let mut state = self.state();
-            let Some(webhook) = state.webhooks.get_mut(&(tenant.clone(), id)) else { return Ok(()) };
+            let Some(webhook) = state.webhooks.get_mut(&(tenant.clone(), id)) else {
+                return Ok(());
+            };
             webhook.gone = true;
             webhook.clone()
         };
         self.0.version.send_modify(|version| *version += 1);
-        self.0.log.write(records::put_webhook(Records::default(), tenant, &webhook)).await
+        self.0
+            .log
+            .write(records::put_webhook(Records::default(), tenant, &webhook))
+            .await
     }
 }
 
 fn outgoing(options: &WebhookOptions, limits: &Limits) -> Result<Outgoing, OpenError> {
     let path = &options.secret_file;
     let secret = MasterSecret::open(path);
-    let secret = secret.map_err(|source| OpenError::Secret { path: path.clone(), source })?;
+    let secret = secret.map_err(|source| OpenError::Secret {
+        path: path.clone(),
+        source,
+    })?;
     let is_permitted = if limits.webhooks_to_loopback {
         |address| is_public(address) || address.is_loopback()
     } else {
@@ -470,9 +544,21 @@ fn outgoing(options: &WebhookOptions, limits: &Limits) -> Result<Outgoing, OpenE
 }
 
 fn pending(tenant: &Tenant, delivery: &Delivery) -> Option<(Uuid, Pending)> {
-    let DeliveryState::Pending { next_attempt_at } = delivery.state else { return None };
-    let receiver =
-        delivery.webhook.map_or_else(|| Receiver::Callback(target::host(&delivery.url)), Receiver::Webhook);
+    let DeliveryState::Pending { next_attempt_at } = delivery.state else {
+        return None;
+    };
+    let receiver = delivery.webhook.map_or_else(
+        || Receiver::Callback(target::host(&delivery.url)),
+        Receiver::Webhook,
+    );
     let tenant = tenant.clone();
-    Some((delivery.id, Pending { tenant, receiver, due: next_attempt_at, is_running: false }))
+    Some((
+        delivery.id,
+        Pending {
+            tenant,
+            receiver,
+            due: next_attempt_at,
+            is_running: false,
+        },
+    ))
 }

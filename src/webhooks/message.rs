@@ -12,7 +12,10 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 
 /// The body for an event of a session.
 pub(super) fn of_event(event: &EventRef<'_>, session: SessionId, now: Timestamp) -> String {
-    let (kind, time) = (event.kind(), event.head().and_then(|head| head.time()).unwrap_or(now));
+    let (kind, time) = (
+        event.kind(),
+        event.head().and_then(|head| head.time()).unwrap_or(now),
+    );
     let json = std::str::from_utf8(event.raw_json()).unwrap_or("null");
     let whole = format!("{{\"type\":\"{kind}\",\"timestamp\":\"{time}\",\"data\":{json}}}");
     if whole.len() <= MAX_BODY_BYTES {

@@ -5,7 +5,9 @@ use uuid::Uuid;
 
 use super::delivery::Delivery;
 use super::webhook::Webhook;
-use crate::eventlog::{EventLog, ReadError, Records, from_json, tenant_key, tenant_prefix, to_json};
+use crate::eventlog::{
+    EventLog, ReadError, Records, from_json, tenant_key, tenant_prefix, to_json,
+};
 use crate::store::Table;
 use crate::types::{Epoch, Tenant};
 
@@ -17,7 +19,11 @@ pub(super) struct FollowerPosition {
 }
 
 pub(super) fn put_webhook(records: Records, tenant: &Tenant, webhook: &Webhook) -> Records {
-    records.put(Table::Webhook, tenant_key(tenant, webhook.id.as_u128()), to_json(webhook))
+    records.put(
+        Table::Webhook,
+        tenant_key(tenant, webhook.id.as_u128()),
+        to_json(webhook),
+    )
 }
 
 pub(super) fn delete_webhook(records: Records, tenant: &Tenant, webhook: Uuid) -> Records {
@@ -30,7 +36,11 @@ fn delivery_key(tenant: &Tenant, delivery: Uuid) -> Vec<u8> {
 }
 
 pub(super) fn put_delivery(records: Records, tenant: &Tenant, delivery: &Delivery) -> Records {
-    records.put(Table::WebhookDelivery, delivery_key(tenant, delivery.id), to_json(delivery))
+    records.put(
+        Table::WebhookDelivery,
+        delivery_key(tenant, delivery.id),
+        to_json(delivery),
+    )
 }
 
 pub(super) fn delete_delivery(records: Records, tenant: &Tenant, delivery: Uuid) -> Records {
@@ -38,14 +48,21 @@ pub(super) fn delete_delivery(records: Records, tenant: &Tenant, delivery: Uuid)
 }
 
 pub(super) fn put_position(tenant: &Tenant, position: &FollowerPosition) -> Records {
-    Records::default().put(Table::WebhookPosition, tenant_prefix(tenant), to_json(position))
+    Records::default().put(
+        Table::WebhookPosition,
+        tenant_prefix(tenant),
+        to_json(position),
+    )
 }
 
 pub(super) async fn get_position(
     log: &EventLog,
     tenant: &Tenant,
 ) -> Result<Option<FollowerPosition>, ReadError> {
-    Ok(log.get(Table::WebhookPosition, tenant_prefix(tenant)).await?.and_then(|value| from_json(&value)))
+    Ok(log
+        .get(Table::WebhookPosition, tenant_prefix(tenant))
+        .await?
+        .and_then(|value| from_json(&value)))
 }
 
 pub(super) async fn get_delivery(
@@ -53,7 +70,9 @@ pub(super) async fn get_delivery(
     tenant: &Tenant,
     delivery: Uuid,
 ) -> Result<Option<Delivery>, ReadError> {
-    let value = log.get(Table::WebhookDelivery, delivery_key(tenant, delivery)).await?;
+    let value = log
+        .get(Table::WebhookDelivery, delivery_key(tenant, delivery))
+        .await?;
     Ok(value.and_then(|value| from_json(&value)))
 }
 
@@ -65,6 +84,11 @@ pub(super) async fn deliveries(
     limit: usize,
 ) -> Result<Vec<Delivery>, ReadError> {
     let after = before.map(|before| delivery_key(tenant, before));
-    let page = log.scan(Table::WebhookDelivery, tenant_prefix(tenant), after, limit).await?;
-    Ok(page.iter().filter_map(|(_, value)| from_json(value)).collect())
+    let page = log
+        .scan(Table::WebhookDelivery, tenant_prefix(tenant), after, limit)
+        .await?;
+    Ok(page
+        .iter()
+        .filter_map(|(_, value)| from_json(value))
+        .collect())
 }

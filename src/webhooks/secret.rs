@@ -42,8 +42,12 @@ impl MasterSecret {
         let mut secret = [0; BYTES];
         getrandom::fill(&mut secret).map_err(io::Error::other)?;
         let temporary = path.with_extension("new");
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)?;
         file.write_all(&secret)?;
         file.sync_all()?;
         fs::rename(&temporary, path)?;
@@ -51,7 +55,10 @@ impl MasterSecret {
     }
 
     pub(super) fn of_tenant(&self, tenant: &Tenant) -> SigningSecret {
-        SigningSecret(mac(&self.0, &[b"webhooks of the tenant ", tenant.as_str().as_bytes()]))
+        SigningSecret(mac(
+            &self.0,
+            &[b"webhooks of the tenant ", tenant.as_str().as_bytes()],
+        ))
     }
 }
 
@@ -63,7 +70,16 @@ impl SigningSecret {
 
     /// The value of the header `webhook-signature`. `timestamp` is in seconds since 1970.
     pub(super) fn sign(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
-        let signed = mac(&self.0, &[id.as_bytes(), b".", timestamp.to_string().as_bytes(), b".", body]);
+        let signed = mac(
+            &self.0,
+            &[
+                id.as_bytes(),
+                b".",
+                timestamp.to_string().as_bytes(),
+                b".",
+                body,
+            ],
+        );
         format!("v1,{}", STANDARD.encode(signed))
     }
 }
@@ -110,7 +126,8 @@ mod tests {
         let (a, b) = (Tenant::default(), Tenant::new("b"));
         assert_eq!(first.of_tenant(&a).text(), again.of_tenant(&a).text());
         assert_ne!(first.of_tenant(&a).text(), first.of_tenant(&b).text());
-        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
+        let mode =
+            std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600);
     }
 }

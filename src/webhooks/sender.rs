@@ -48,7 +48,11 @@ pub(super) async fn run(webhooks: Webhooks) {
             prune(&webhooks).await;
         }
         let (started, next) = begin_due(&webhooks);
-        running.extend(started.into_iter().map(|(id, tenant)| attempt(&webhooks, tenant, id)));
+        running.extend(
+            started
+                .into_iter()
+                .map(|(id, tenant)| attempt(&webhooks, tenant, id)),
+        );
         let next = next.min(prune_at);
         tokio::select! {
             () = webhooks.shutdown().drain_started() => break,
@@ -92,7 +96,9 @@ fn begin_due(webhooks: &Webhooks) -> (Vec<(Uuid, Tenant)>, Instant) {
 }
 
 fn wait(now: Timestamp, due: Timestamp) -> Duration {
-    Duration::from_millis(u64::try_from(due.as_millis().saturating_sub(now.as_millis())).unwrap_or_default())
+    Duration::from_millis(
+        u64::try_from(due.as_millis().saturating_sub(now.as_millis())).unwrap_or_default(),
+    )
 }
 
 /// Sends a delivery once and records the result.
@@ -112,8 +118,8 @@ async fn attempt(webhooks: &Webhooks, tenant: Tenant, id: Uuid) {
     };
     let outcome = timeout(ATTEMPT_TIMEOUT, send(webhooks, &tenant, &delivery)).await;
     let seconds = ATTEMPT_TIMEOUT.as_secs();
-    let outcome =
-        outcome.unwrap_or_else(|_| Outcome::Failed(format!("no response within {seconds} seconds")));
+    let outcome = outcome
+        .unwrap_or_else(|_| Outcome::Failed(format!("no response within {seconds} seconds")));
     let gone = delivery.attempted(outcome, webhooks.ids().now(), webhooks.retry_unit());
     if gone && let Some(webhook) = delivery.webhook {
         tracing::warn!(%webhook, "a receiver has answered 410; its webhook gets no more deliveries");
@@ -131,31 +137,48 @@ async fn send(webhooks: &Webhooks, tenant: &Tenant, delivery: &Delivery) -> Outc
         Ok(url) => url,
         Err(error) => return Outcome::Failed(format!("the URL {error}")),
     };
-    let (id, seconds) = (delivery.id.to_string(), webhooks.ids().now().as_millis() / 1000);
-    let signature = outgoing.secret.of_tenant(tenant).sign(&id, seconds, delivery.body.as_bytes());
+    let (id, seconds) = (
+        delivery.id.to_string(),
+        webhooks.ids().now().as_millis() / 1000,
+    );
+    let signature = outgoing
+        .secret
+        .of_tenant(tenant)
+        .sign(&id, seconds, delivery.body.as_bytes());
     let request = Request::post(url)
         .header(header::CONTENT_TYPE, "application/json")
-        .header(header::USER_AGENT, concat!("acp-gateway/", env!("CARGO_PKG_VERSION")))
+        .header(
+            header::USER_AGENT,
+            concat!("acp-gateway/", env!("CARGO_PKG_VERSION")),
+        )
         .header("webhook-id", id)
         .header("webhook-timestamp", seconds.to_string())
         .header("webhook-signature", signature)
         .body(Full::new(Bytes::from(delivery.body.clone())));
-    let Ok(request) = request else { return Outcome::Failed("the URL is not valid".to_owned()) };
+    let Ok(request) = request else {
+        return Outcome::Failed("the URL is not valid".to_owned());
+    };
     let response = match outgoing.client.send(request).await {
         Ok(response) => response,
         Err(error) => return Outcome::Failed(error.to_string()),
     };
     let status = response.status().as_u16();
-    let retry_after =
-        response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let retry_after = response
+        .headers()
+        .get(header::RETRY_AFTER)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
     // The status is the result. Reading the body permits another request on the connection.
     drop(read_body(response, MAX_RESPONSE_BYTES).await);
-    Outcome::Answered { status, retry_after: retry_after.map(Duration::from_secs) }
+    Outcome::Answered {
+        status,
+        retry_after: retry_after.map(Duration::from_secs),
+    }
 }
 
 /// Deletes finished deliveries that are old or too many.
 async fn prune(webhooks: &Webhooks) {
-    let old = webhooks.ids().now().as_millis() - i64::try_from(MAX_AGE.as_millis()).unwrap_or(i64::MAX);
+    let old =
+        webhooks.ids().now().as_millis() - i64::try_from(MAX_AGE.as_millis()).unwrap_or(i64::MAX);
     let mut kept: HashMap<Tenant, usize> = HashMap::new();
     let mut pages = TenantRecords::of(webhooks.log(), Table::WebhookDelivery);
     loop {

@@ -29,7 +29,10 @@ pub(super) fn check(text: &str, allowed: &[HostPattern]) -> Result<Uri, TargetEr
         Some(_) => return Err(TargetError::NotHttps),
         None => return Err(TargetError::Invalid),
     }
-    let host = url.host().filter(|host| !host.is_empty()).ok_or(TargetError::Invalid)?;
+    let host = url
+        .host()
+        .filter(|host| !host.is_empty())
+        .ok_or(TargetError::Invalid)?;
     if !allowed.iter().any(|pattern| pattern.matches(host)) {
         return Err(TargetError::HostNotAllowed);
     }
@@ -39,7 +42,9 @@ pub(super) fn check(text: &str, allowed: &[HostPattern]) -> Result<Uri, TargetEr
 /// The host of a URL that was checked, with its port.
 pub(super) fn host(url: &str) -> String {
     let parsed: Option<Uri> = url.parse().ok();
-    parsed.and_then(|url| Some(url.authority()?.to_string())).unwrap_or_default()
+    parsed
+        .and_then(|url| Some(url.authority()?.to_string()))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -49,7 +54,10 @@ mod tests {
     #[test]
     fn only_https_urls_of_permitted_hosts_are_accepted() {
         use TargetError::{HostNotAllowed, Invalid, NotHttps};
-        let allowed = ["hooks.example".parse().unwrap(), "*.team.example".parse().unwrap()];
+        let allowed = [
+            "hooks.example".parse().unwrap(),
+            "*.team.example".parse().unwrap(),
+        ];
         for (url, expected) in [
             ("https://hooks.example/a?b=c", Ok(())),
             ("https://hooks.example:8443/", Ok(())),

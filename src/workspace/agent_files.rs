@@ -25,14 +25,18 @@ pub fn serve_file_request(
     match method {
         method::FS_READ_TEXT_FILE => {
             let asked: acp::ReadTextFile<'_> = parse(params)?;
-            let window = LineRange { line: asked.line, limit: asked.limit };
+            let window = LineRange {
+                line: asked.line,
+                limit: asked.limit,
+            };
             let text = open().and_then(|found| found.read_text(&asked.path, window, max_bytes));
             let text = text.map_err(|error| FileRequestError::file(&asked.path, error))?;
             Ok(acp::read_text_file_result(&text))
         }
         method::FS_WRITE_TEXT_FILE => {
             let asked: acp::WriteTextFile<'_> = parse(params)?;
-            let saved = open().and_then(|found| found.write_text(&asked.path, &asked.content, max_bytes));
+            let saved =
+                open().and_then(|found| found.write_text(&asked.path, &asked.content, max_bytes));
             saved.map_err(|error| FileRequestError::file(&asked.path, error))?;
             Ok(acp::empty_result())
         }
@@ -56,21 +60,31 @@ fn parse<'a, T: serde::Deserialize<'a>>(params: &'a RawValue) -> Result<T, FileR
 
 impl FileRequestError {
     fn file(path: &str, error: FileError) -> Self {
-        Self::File { path: path.to_owned(), error }
+        Self::File {
+            path: path.to_owned(),
+            error,
+        }
     }
 
     /// Whether the path is outside of the folders of the agent.
     pub fn is_outside(&self) -> bool {
-        matches!(self, Self::File { error: FileError::OutsideRoots, .. })
+        matches!(
+            self,
+            Self::File {
+                error: FileError::OutsideRoots,
+                ..
+            }
+        )
     }
 
     /// The error for the agent.
     pub fn response(&self) -> Box<RawValue> {
         match self {
             Self::UnknownMethod(method) => acp::method_not_found(method),
-            Self::InvalidParams => {
-                acp::error(error_code::INVALID_PARAMS, "the params do not match this method")
-            }
+            Self::InvalidParams => acp::error(
+                error_code::INVALID_PARAMS,
+                "the params do not match this method",
+            ),
             Self::File { path, error } => file_error(path, error),
         }
     }

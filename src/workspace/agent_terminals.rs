@@ -60,7 +60,11 @@ impl TerminalRequest {
 
 impl<R> AgentTerminals<R> {
     pub fn new(events: mpsc::Sender<TerminalEvent>, budget: ScrollbackBudget) -> Self {
-        Self { events, budget, open: BTreeMap::new() }
+        Self {
+            events,
+            budget,
+            open: BTreeMap::new(),
+        }
     }
 
     /// The number of terminals that the agent has not released or whose commands run.
@@ -70,7 +74,8 @@ impl<R> AgentTerminals<R> {
 
     /// Whether a terminal has this id. A released terminal has it until its command ends.
     pub fn has(&self, id: &str) -> bool {
-        id.parse().is_ok_and(|id: TerminalId| self.open.contains_key(&id))
+        id.parse()
+            .is_ok_and(|id: TerminalId| self.open.contains_key(&id))
     }
 
     /// Whether a command runs.
@@ -80,7 +85,9 @@ impl<R> AgentTerminals<R> {
 
     /// Whether a command runs whose process is alive.
     pub fn is_alive(&self) -> bool {
-        self.open.values().any(|open| open.is_running() && open.terminal.is_alive())
+        self.open
+            .values()
+            .any(|open| open.is_running() && open.terminal.is_alive())
     }
 
     /// Opens a started terminal. `kept`: the number of bytes of output that the agent requests. `max_logged`: the number of
@@ -93,11 +100,18 @@ impl<R> AgentTerminals<R> {
         (limits, max_logged): (&Limits, u64),
     ) -> (&mut R, impl Future<Output = ()> + Send + use<R>) {
         let bytes = kept.map_or(limits.default_terminal_bytes, |requested| {
-            usize::try_from(requested).unwrap_or(usize::MAX).min(limits.max_terminal_bytes)
+            usize::try_from(requested)
+                .unwrap_or(usize::MAX)
+                .min(limits.max_terminal_bytes)
         });
         let scrollback = Scrollback::new(bytes, self.budget.clone());
         let (terminal, follower) = started.follow(id, scrollback, max_logged, self.events.clone());
-        let open = OpenTerminal { terminal, record, exit: watch::Sender::new(None), released: false };
+        let open = OpenTerminal {
+            terminal,
+            record,
+            exit: watch::Sender::new(None),
+            released: false,
+        };
         (&mut self.open.entry(id).or_insert(open).record, follower)
     }
 
@@ -136,7 +150,10 @@ impl<R> AgentTerminals<R> {
 
     /// The record of a terminal whose command runs.
     pub fn running(&self, id: TerminalId) -> Option<&R> {
-        self.open.get(&id).filter(|open| open.is_running()).map(|open| &open.record)
+        self.open
+            .get(&id)
+            .filter(|open| open.is_running())
+            .map(|open| &open.record)
     }
 
     /// Kills a command. The agent keeps its terminal.
@@ -162,7 +179,11 @@ impl<R> AgentTerminals<R> {
 
 impl<R: Clone> AgentTerminals<R> {
     /// Ends a terminal with an exit code or a signal, and notifies the requests that wait for it. Returns its record.
-    pub fn ended(&mut self, id: TerminalId, (code, signal): (Option<i32>, Option<String>)) -> Option<R> {
+    pub fn ended(
+        &mut self,
+        id: TerminalId,
+        (code, signal): (Option<i32>, Option<String>),
+    ) -> Option<R> {
         let exit = Exit { code, signal };
         let open = self.open.get_mut(&id).filter(|open| open.is_running())?;
         open.exit.send_replace(Some(exit));
@@ -176,13 +197,18 @@ impl<R: Clone> AgentTerminals<R> {
     /// Ends the next running terminal, because the process is released. Returns its record and its signal. Call it until it
     /// returns `None`; then no terminal is left.
     pub fn end_next(&mut self) -> Option<(R, String)> {
-        let running = self.open.iter().find(|(_, open)| open.is_running()).map(|(id, _)| *id);
+        let running = self
+            .open
+            .iter()
+            .find(|(_, open)| open.is_running())
+            .map(|(id, _)| *id);
         let Some(id) = running else {
             self.open.clear();
             return None;
         };
         let signal = KILL_SIGNAL.to_owned();
-        self.ended(id, (None, Some(signal.clone()))).map(|record| (record, signal))
+        self.ended(id, (None, Some(signal.clone())))
+            .map(|record| (record, signal))
     }
 }
 
@@ -194,11 +220,22 @@ impl<R> OpenTerminal<R> {
 
 fn output(scrollback: &Scrollback, exit: Option<&Exit>) -> Box<RawValue> {
     let (text, truncated) = scrollback.snapshot();
-    acp::terminal_output_result(&text, truncated, exit.map(|exit| (exit.code, exit.signal.as_deref())))
+    acp::terminal_output_result(
+        &text,
+        truncated,
+        exit.map(|exit| (exit.code, exit.signal.as_deref())),
+    )
 }
 
 /// Waits for the exit of a terminal. The owner always reports it.
 async fn wait_exit(mut exit: watch::Receiver<Option<Exit>>) -> Exit {
-    let exit = exit.wait_for(Option::is_some).await.ok().and_then(|exit| exit.clone());
-    exit.unwrap_or(Exit { code: None, signal: None })
+    let exit = exit
+        .wait_for(Option::is_some)
+        .await
+        .ok()
+        .and_then(|exit| exit.clone());
+    exit.unwrap_or(Exit {
+        code: None,
+        signal: None,
+    })
 }

@@ -23,15 +23,24 @@ pub struct FolderPage {
 impl Workspaces {
     /// Lists the folders in a folder by name. `after` is the last name of the previous page. Omits links, hidden folders,
     /// names that are not UTF-8, and the folders that the gateway created for sessions.
-    pub fn browse(&self, path: &str, after: Option<&str>, limit: usize) -> Result<FolderPage, FileError> {
+    pub fn browse(
+        &self,
+        path: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<FolderPage, FileError> {
         let path = self.resolve_directory(path)?;
         let has_sessions = self.is_first_root(&path);
         let (mut names, mut cut) = (BTreeSet::new(), false);
         for entry in self.open_folder(&path)?.entries()? {
             let entry = entry?;
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            let hidden = name.starts_with('.') || (has_sessions && name.parse::<SessionId>().is_ok());
-            if hidden || after.is_some_and(|after| &*name <= after) || !entry.file_type()?.is_dir() {
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            let hidden =
+                name.starts_with('.') || (has_sessions && name.parse::<SessionId>().is_ok());
+            if hidden || after.is_some_and(|after| &*name <= after) || !entry.file_type()?.is_dir()
+            {
                 continue;
             }
             names.insert(name);
@@ -42,11 +51,18 @@ impl Workspaces {
         }
         let names: Vec<String> = names.into_iter().collect();
         let next = names.last().filter(|_| cut).cloned();
-        Ok(FolderPage { parent: self.parent(&path), path, names, next })
+        Ok(FolderPage {
+            parent: self.parent(&path),
+            path,
+            names,
+            next,
+        })
     }
 
     fn parent(&self, path: &Path) -> Option<PathBuf> {
-        path.parent().filter(|parent| self.has(parent)).map(Path::to_owned)
+        path.parent()
+            .filter(|parent| self.has(parent))
+            .map(Path::to_owned)
     }
 }
 
@@ -59,9 +75,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let real = dir.path().canonicalize().unwrap();
         let session = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
-        for folder in
-            ["root/a/deep", "root/b", "root/c", "root/.hidden", "outside", &format!("root/{session}")]
-        {
+        for folder in [
+            "root/a/deep",
+            "root/b",
+            "root/c",
+            "root/.hidden",
+            "outside",
+            &format!("root/{session}"),
+        ] {
             std::fs::create_dir_all(real.join(folder)).unwrap();
         }
         std::fs::write(real.join("root/file"), "").unwrap();
@@ -75,16 +96,37 @@ mod tests {
             next: next.map(str::to_owned),
         };
         let text = root.to_str().unwrap();
-        assert_eq!(workspaces.browse(text, None, 10).unwrap(), page(&["a", "b", "c"], None));
-        assert_eq!(workspaces.browse(text, None, 2).unwrap(), page(&["a", "b"], Some("b")));
-        assert_eq!(workspaces.browse(text, Some("b"), 2).unwrap(), page(&["c"], None));
+        assert_eq!(
+            workspaces.browse(text, None, 10).unwrap(),
+            page(&["a", "b", "c"], None)
+        );
+        assert_eq!(
+            workspaces.browse(text, None, 2).unwrap(),
+            page(&["a", "b"], Some("b"))
+        );
+        assert_eq!(
+            workspaces.browse(text, Some("b"), 2).unwrap(),
+            page(&["c"], None)
+        );
         let deeper = workspaces.browse("a", None, 10).unwrap();
-        assert_eq!((deeper.parent, deeper.names), (Some(root.clone()), vec!["deep".to_owned()]));
+        assert_eq!(
+            (deeper.parent, deeper.names),
+            (Some(root.clone()), vec!["deep".to_owned()])
+        );
         for outside in ["/", "/etc", "link", "a/../../outside"] {
             let error = workspaces.browse(outside, None, 10).unwrap_err();
-            assert!(matches!(error, FileError::OutsideRoots | FileError::Malformed), "{outside}: {error}");
+            assert!(
+                matches!(error, FileError::OutsideRoots | FileError::Malformed),
+                "{outside}: {error}"
+            );
         }
-        assert!(matches!(workspaces.browse("missing", None, 10), Err(FileError::Missing)));
-        assert!(matches!(workspaces.browse("file", None, 10), Err(FileError::NotADirectory)));
+        assert!(matches!(
+            workspaces.browse("missing", None, 10),
+            Err(FileError::Missing)
+        ));
+        assert!(matches!(
+            workspaces.browse("file", None, 10),
+            Err(FileError::NotADirectory)
+        ));
     }
 }

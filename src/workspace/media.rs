@@ -7,5 +7,7 @@ pub fn media_type(name: &str) -> Option<&'static str> {
 
 /// The bytes as text, if they are UTF-8 without NUL.
 pub fn text(bytes: &[u8]) -> Option<&str> {
-    std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
+    std::str::from_utf8(bytes)
+        .ok()
+        .filter(|text| !text.contains('\0'))
 }

@@ -38,8 +38,8 @@ pub use agent_files::{FileRequestError, check_file_request, serve_file_request};
 pub use agent_terminals::{AgentTerminals, TerminalRequest};
 pub use browse::FolderPage;
 pub use changes::{
-    Capture, ChangeBounds, ChangeKind, ChangedFile, ChangedText, FolderChanges, compare, has_baseline,
-    own_bytes, revert, take_baseline, text_of,
+    Capture, ChangeBounds, ChangeKind, ChangedFile, ChangedText, FolderChanges, compare,
+    has_baseline, own_bytes, revert, take_baseline, text_of,
 };
 pub use error::FileError;
 pub use media::{media_type, text};
@@ -48,7 +48,9 @@ pub use read::{OpenFile, RealFile};
 pub use roots::{Workspace, Workspaces};
 pub use scrollback::{Scrollback, ScrollbackBudget};
 pub use stat::{EntityTags, EntryKind, FileStat, Precondition};
-pub use terminal::{OutputEvent, StartError, StartedTerminal, Terminal, TerminalEvent, start_terminal};
+pub use terminal::{
+    OutputEvent, StartError, StartedTerminal, Terminal, TerminalEvent, start_terminal,
+};
 pub use text::LineRange;
 pub use tree::{ListEntry, Page, PageLimits};
 pub use write::{Upload, WriteOutcome};

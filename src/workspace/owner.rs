@@ -15,7 +15,10 @@ pub(super) struct Owner {
 
 impl From<&Stat> for Owner {
     fn from(stat: &Stat) -> Self {
-        Self { user: Uid::from_raw(stat.st_uid), group: Gid::from_raw(stat.st_gid) }
+        Self {
+            user: Uid::from_raw(stat.st_uid),
+            group: Gid::from_raw(stat.st_gid),
+        }
     }
 }
 
@@ -28,7 +31,13 @@ impl Owner {
     /// needs it.
     pub(super) fn give(self, created: impl AsFd) -> io::Result<()> {
         if geteuid().is_root() {
-            chownat(created, "", Some(self.user), Some(self.group), AtFlags::EMPTY_PATH)?;
+            chownat(
+                created,
+                "",
+                Some(self.user),
+                Some(self.group),
+                AtFlags::EMPTY_PATH,
+            )?;
         }
         Ok(())
     }

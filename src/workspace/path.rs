@@ -15,7 +15,9 @@ pub(super) fn normalize(path: &str) -> Result<PathBuf, FileError> {
         .filter(|part| *part != Component::CurDir)
         .map(|part| match part {
             Component::RootDir | Component::Normal(_) => Ok(part),
-            Component::ParentDir | Component::CurDir | Component::Prefix(_) => Err(FileError::Malformed),
+            Component::ParentDir | Component::CurDir | Component::Prefix(_) => {
+                Err(FileError::Malformed)
+            }
         })
         .collect()
 }
@@ -41,7 +43,10 @@ mod tests {
             assert_eq!(normalize(path).unwrap(), Path::new(expected), "{path}");
         }
         for path in ["", "..", "a/..", "/..", "a/../b", "../a", "a\0b", "\0"] {
-            assert!(matches!(normalize(path), Err(FileError::Malformed)), "{path:?}");
+            assert!(
+                matches!(normalize(path), Err(FileError::Malformed)),
+                "{path:?}"
+            );
         }
     }
 

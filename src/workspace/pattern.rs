@@ -11,7 +11,10 @@ pub struct Pattern {
 
 impl Pattern {
     pub fn new(text: &str) -> Self {
-        Self { pattern: text.to_lowercase().chars().collect(), glob: text.contains(['*', '?']) }
+        Self {
+            pattern: text.to_lowercase().chars().collect(),
+            glob: text.contains(['*', '?']),
+        }
     }
 
     pub(super) fn matches(&self, path: &str) -> bool {
@@ -19,7 +22,10 @@ impl Pattern {
         if self.glob {
             matches_glob(&self.pattern, &path)
         } else {
-            self.pattern.is_empty() || path.windows(self.pattern.len()).any(|piece| piece == self.pattern)
+            self.pattern.is_empty()
+                || path
+                    .windows(self.pattern.len())
+                    .any(|piece| piece == self.pattern)
         }
     }
 }
@@ -39,7 +45,9 @@ fn matches_glob(pattern: &[char], path: &[char]) -> bool {
                 next += 1;
             }
             _ => {
-                let Some((after, matched)) = star else { return false };
+                let Some((after, matched)) = star else {
+                    return false;
+                };
                 star = Some((after, matched + 1));
                 at = after + 1;
                 next = matched + 1;
@@ -70,7 +78,11 @@ mod tests {
             ("*", "", true),
             ("É", "é", true),
         ] {
-            assert_eq!(Pattern::new(pattern).matches(path), fits, "{pattern} {path}");
+            assert_eq!(
+                Pattern::new(pattern).matches(path),
+                fits,
+                "{pattern} {path}"
+            );
         }
     }
 
@@ -79,7 +91,10 @@ mod tests {
         match (pattern.split_first(), path.split_first()) {
             (None, _) => path.is_empty(),
             (Some(('*', rest)), _) => {
-                slow(rest, path) || path.split_first().is_some_and(|(_, path)| slow(pattern, path))
+                slow(rest, path)
+                    || path
+                        .split_first()
+                        .is_some_and(|(_, path)| slow(pattern, path))
             }
             (Some((symbol, rest)), Some((next, path))) => {
                 (*symbol == '?' || symbol == next) && slow(rest, path)

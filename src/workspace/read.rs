@@ -38,7 +38,10 @@ impl OpenFile {
         let mut bytes = vec![0; max];
         let mut filled = 0;
         while filled < max {
-            match self.file.read_at(&mut bytes[filled..], offset + filled as u64) {
+            match self
+                .file
+                .read_at(&mut bytes[filled..], offset + filled as u64)
+            {
                 Ok(0) => break,
                 Ok(more) => filled += more,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -51,9 +54,16 @@ impl OpenFile {
 
     /// Reads the whole file, if it has at most `max` bytes.
     pub fn read(&self, max: u64) -> Result<Vec<u8>, FileError> {
-        let mut bytes = Vec::with_capacity(usize::try_from(self.stat.size.min(max)).unwrap_or_default());
-        (&self.file).take(max.saturating_add(1)).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > max { Err(FileError::TooLarge(max)) } else { Ok(bytes) }
+        let mut bytes =
+            Vec::with_capacity(usize::try_from(self.stat.size.min(max)).unwrap_or_default());
+        (&self.file)
+            .take(max.saturating_add(1))
+            .read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > max {
+            Err(FileError::TooLarge(max))
+        } else {
+            Ok(bytes)
+        }
     }
 }
 
@@ -66,15 +76,25 @@ impl Workspace {
     /// Opens a regular file and returns its real path.
     pub fn open_real(&self, path: &str) -> Result<RealFile, FileError> {
         let resolved = self.resolve(path)?;
-        let real = ResolvedPath { root: resolved.root, path: resolved.real()? };
-        Ok(RealFile { file: open(&real)?, path: real.root.path.join(&real.path) })
+        let real = ResolvedPath {
+            root: resolved.root,
+            path: resolved.real()?,
+        };
+        Ok(RealFile {
+            file: open(&real)?,
+            path: real.root.path.join(&real.path),
+        })
     }
 
     /// Reads lines of a text file of at most `max` bytes. The path must be absolute, as in ACP.
     pub fn read_text(&self, path: &str, window: LineRange, max: u64) -> Result<String, FileError> {
         let text = String::from_utf8(open(&self.resolve_absolute(path)?)?.read(max)?);
         let text = text.map_err(|_| FileError::NotText)?;
-        Ok(if window == LineRange::default() { text } else { window.slice(&text).to_owned() })
+        Ok(if window == LineRange::default() {
+            text
+        } else {
+            window.slice(&text).to_owned()
+        })
     }
 }
 
@@ -83,7 +103,11 @@ fn open(resolved: &ResolvedPath<'_>) -> Result<OpenFile, FileError> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(flags.bits().cast_signed());
-    let file = resolved.root.dir.open_with(&resolved.path, &options)?.into_std();
+    let file = resolved
+        .root
+        .dir
+        .open_with(&resolved.path, &options)?
+        .into_std();
     let stat = fstat(&file)?;
     let owner_permits = Owner::of(&resolved.root.dir)?.permits(&stat);
     let seen = FileStat::from(stat).require_regular()?;

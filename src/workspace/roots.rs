@@ -70,12 +70,18 @@ impl Workspaces {
     /// The same roots, and folders outside of them.
     #[must_use]
     pub fn with_granted(&self, granted: GrantedFolders) -> Self {
-        Self { granted, ..self.clone() }
+        Self {
+            granted,
+            ..self.clone()
+        }
     }
 
     /// The paths of the roots, then those of the granted folders.
     pub fn top_folders(&self) -> impl Iterator<Item = &Path> {
-        self.roots.iter().map(|root| &*root.path).chain(self.granted.iter().map(PathBuf::as_path))
+        self.roots
+            .iter()
+            .map(|root| &*root.path)
+            .chain(self.granted.iter().map(PathBuf::as_path))
     }
 
     /// Whether the gateway creates the directories of sessions in this one.
@@ -95,7 +101,9 @@ impl Workspaces {
 
     /// Makes a directory of [`Workspaces::create_directory`] usable for the agent with this home, and only for it.
     pub fn own_directory(&self, path: &Path, home: &Path) -> Result<(), UserError> {
-        self.users.as_ref().map_or(Ok(()), |users| users.own_folder(path, home))
+        self.users
+            .as_ref()
+            .map_or(Ok(()), |users| users.own_folder(path, home))
     }
 
     /// Creates a directory below the first root.
@@ -115,7 +123,11 @@ impl Workspaces {
 
     /// The real path of an existing directory below a root. A relative path starts at the first root.
     pub fn resolve_directory(&self, requested: &str) -> Result<PathBuf, FileError> {
-        if requested.contains('\0') || Path::new(requested).components().any(|c| c == Component::ParentDir) {
+        if requested.contains('\0')
+            || Path::new(requested)
+                .components()
+                .any(|c| c == Component::ParentDir)
+        {
             return Err(FileError::Malformed);
         }
         let path = self.roots[0].path.join(requested);
@@ -125,14 +137,20 @@ impl Workspaces {
             Err(_) if self.has(&path) => return Err(FileError::Missing),
             Ok(_) | Err(_) => return Err(FileError::OutsideRoots),
         };
-        if real.is_dir() { Ok(real) } else { Err(FileError::NotADirectory) }
+        if real.is_dir() {
+            Ok(real)
+        } else {
+            Err(FileError::NotADirectory)
+        }
     }
 
     /// Checks that the directories of a session still lie below the roots, and that no link has replaced them.
     pub fn check_directories(&self, directories: &[PathBuf]) -> Result<(), FolderError> {
         directories.iter().try_for_each(|path| {
             if !self.has(path) {
-                return Err(FolderError::OutsideRoots { folder: path.clone() });
+                return Err(FolderError::OutsideRoots {
+                    folder: path.clone(),
+                });
             }
             check_real_folder(path)
         })
@@ -142,13 +160,18 @@ impl Workspaces {
     /// [`Workspaces::create_directory`].
     pub fn open(&self, cwd: &Path, additional: &[PathBuf]) -> Result<Workspace, FileError> {
         let all = std::iter::once(cwd).chain(additional.iter().map(PathBuf::as_path));
-        all.map(|path| self.open_beneath(path)).collect::<Result<_, _>>().map(Workspace)
+        all.map(|path| self.open_beneath(path))
+            .collect::<Result<_, _>>()
+            .map(Workspace)
     }
 
     /// Walks down from a root's handle, name by name, or from `/` for a granted folder. The path was real when it was
     /// stored. Therefore a link in it was inserted later, and is not followed.
     fn open_beneath(&self, path: &Path) -> Result<Root, FileError> {
-        let inside = self.roots.iter().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
+        let inside = self
+            .roots
+            .iter()
+            .filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
         let nearest = inside.min_by_key(|(_, rest)| rest.components().count());
         let (mut dir, rest) = match nearest {
             Some((root, rest)) => (root.dir.try_clone()?, rest),
@@ -159,17 +182,27 @@ impl Workspaces {
             None => return Err(FileError::OutsideRoots),
         };
         for part in rest.components() {
-            let Component::Normal(name) = part else { return Err(FileError::Malformed) };
+            let Component::Normal(name) = part else {
+                return Err(FileError::Malformed);
+            };
             dir = open_child(&dir, name)?;
         }
-        Ok(Root { path: path.to_owned(), dir })
+        Ok(Root {
+            path: path.to_owned(),
+            dir,
+        })
     }
 }
 
 /// Opens a child directory that is not a link.
 pub(super) fn open_child(dir: &Dir, name: &OsStr) -> Result<Dir, FileError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(Dir::from_std_file(File::from(openat(dir, name, flags, Mode::empty())?)))
+    Ok(Dir::from_std_file(File::from(openat(
+        dir,
+        name,
+        flags,
+        Mode::empty(),
+    )?)))
 }
 
 impl Workspace {
@@ -182,19 +215,35 @@ impl Workspace {
     /// its working directory.
     pub(super) fn resolve(&self, path: &str) -> Result<ResolvedPath<'_>, FileError> {
         let path = normalize(path)?;
-        let inside = self.0.iter().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
+        let inside = self
+            .0
+            .iter()
+            .filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
         let (root, rest) = if path.is_absolute() {
-            inside.min_by_key(|(_, rest)| rest.components().count()).ok_or(FileError::OutsideRoots)?
+            inside
+                .min_by_key(|(_, rest)| rest.components().count())
+                .ok_or(FileError::OutsideRoots)?
         } else {
             (&self.0[0], path.as_path())
         };
-        let rest = if rest.as_os_str().is_empty() { Path::new(".") } else { rest };
-        Ok(ResolvedPath { root, path: rest.to_owned() })
+        let rest = if rest.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            rest
+        };
+        Ok(ResolvedPath {
+            root,
+            path: rest.to_owned(),
+        })
     }
 
     /// The same for an absolute path. A relative path is an error.
     pub(super) fn resolve_absolute(&self, path: &str) -> Result<ResolvedPath<'_>, FileError> {
-        if path.starts_with('/') { self.resolve(path) } else { Err(FileError::Relative) }
+        if path.starts_with('/') {
+            self.resolve(path)
+        } else {
+            Err(FileError::Relative)
+        }
     }
 
     /// Checks that another program that follows links finds an absolute path below the session's directories. The file may
@@ -256,9 +305,19 @@ mod tests {
         ] {
             symlink(target, project.join(name)).unwrap();
         }
-        let workspace = Workspaces::new(&base, &[]).unwrap().open(&project, &[]).unwrap();
+        let workspace = Workspaces::new(&base, &[])
+            .unwrap()
+            .open(&project, &[])
+            .unwrap();
         let check = |path: &str| workspace.check_absolute(&format!("{}/{path}", project.display()));
-        for path in ["file", "sub/new", "new/new", "inside", "dangling-inside", "."] {
+        for path in [
+            "file",
+            "sub/new",
+            "new/new",
+            "inside",
+            "dangling-inside",
+            ".",
+        ] {
             assert!(check(path).is_ok(), "{path}: {:?}", check(path));
         }
         for path in [
@@ -270,15 +329,24 @@ mod tests {
             "../other/secret",
         ] {
             assert!(
-                matches!(check(path), Err(FileError::OutsideRoots | FileError::Malformed)),
+                matches!(
+                    check(path),
+                    Err(FileError::OutsideRoots | FileError::Malformed)
+                ),
                 "{path}: {:?}",
                 check(path)
             );
         }
         for path in ["/etc/passwd", other.join("secret").to_str().unwrap()] {
-            assert!(matches!(workspace.check_absolute(path), Err(FileError::OutsideRoots)), "{path}");
+            assert!(
+                matches!(workspace.check_absolute(path), Err(FileError::OutsideRoots)),
+                "{path}"
+            );
         }
-        assert!(matches!(workspace.check_absolute("file"), Err(FileError::Relative)));
+        assert!(matches!(
+            workspace.check_absolute("file"),
+            Err(FileError::Relative)
+        ));
     }
 
     #[test]
@@ -293,8 +361,14 @@ mod tests {
         let with = plain.with_granted(GrantedFolders::default().with(granted.clone()));
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         for path in [&granted, &granted.join("below")] {
-            assert!(matches!(plain.resolve_directory(&text(path)), Err(FileError::OutsideRoots)));
-            assert!(matches!(plain.open(path, &[]), Err(FileError::OutsideRoots)));
+            assert!(matches!(
+                plain.resolve_directory(&text(path)),
+                Err(FileError::OutsideRoots)
+            ));
+            assert!(matches!(
+                plain.open(path, &[]),
+                Err(FileError::OutsideRoots)
+            ));
             assert!(plain.check_directories(std::slice::from_ref(path)).is_err());
             assert_eq!(with.resolve_directory(&text(path)).unwrap(), *path);
             assert!(with.open(path, std::slice::from_ref(&root)).is_ok());
@@ -302,7 +376,11 @@ mod tests {
         }
         symlink(&other, granted.join("link")).unwrap();
         for path in [&other, &base, &granted.join("link")] {
-            assert!(with.resolve_directory(&text(path)).is_err(), "{}", path.display());
+            assert!(
+                with.resolve_directory(&text(path)).is_err(),
+                "{}",
+                path.display()
+            );
             assert!(with.open(path, &[]).is_err(), "{}", path.display());
         }
         // A link that replaces the folder later is not followed.

@@ -17,13 +17,17 @@ pub struct ScrollbackBudget {
 
 impl ScrollbackBudget {
     pub fn new(bytes: usize) -> Self {
-        Self { free: Arc::new(AtomicUsize::new(bytes)) }
+        Self {
+            free: Arc::new(AtomicUsize::new(bytes)),
+        }
     }
 
     /// Reserves up to `wanted` bytes. Returns the reserved number.
     fn reserve(&self, bytes: usize) -> usize {
         let took = |free: usize| Some(free - bytes.min(free));
-        let before = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, took);
+        let before = self
+            .free
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, took);
         before.map_or(0, |free| bytes.min(free))
     }
 }
@@ -46,7 +50,13 @@ struct Buffer {
 impl Scrollback {
     /// Keeps the last `limit` bytes, from the start of a character, as far as the budget allows.
     pub fn new(limit: usize, budget: ScrollbackBudget) -> Self {
-        let kept = Buffer { text: VecDeque::new(), total: 0, limit, reserved: 0, budget };
+        let kept = Buffer {
+            text: VecDeque::new(),
+            total: 0,
+            limit,
+            reserved: 0,
+            budget,
+        };
         Self(Arc::new(Mutex::new(kept)))
     }
 

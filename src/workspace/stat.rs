@@ -40,12 +40,16 @@ impl From<Stat> for FileStat {
         let size = u64::try_from(stat.st_size).unwrap_or_default();
         let millis = i64::try_from(stat.st_mtime_nsec).unwrap_or_default() / 1_000_000;
         let time = |seconds: i64, nanos| format!("{seconds:x}.{nanos:x}");
-        let (modified, changed) =
-            (time(stat.st_mtime, stat.st_mtime_nsec), time(stat.st_ctime, stat.st_ctime_nsec));
+        let (modified, changed) = (
+            time(stat.st_mtime, stat.st_mtime_nsec),
+            time(stat.st_ctime, stat.st_ctime_nsec),
+        );
         Self {
             kind,
             size,
-            modified_at: Timestamp::from_millis(stat.st_mtime.saturating_mul(1000).saturating_add(millis)),
+            modified_at: Timestamp::from_millis(
+                stat.st_mtime.saturating_mul(1000).saturating_add(millis),
+            ),
             etag: format!("\"{:x}-{size:x}-{modified}-{changed}\"", stat.st_ino),
             mode: stat.st_mode,
             owner: Owner::from(&stat),
@@ -55,7 +59,11 @@ impl From<Stat> for FileStat {
 
 impl FileStat {
     pub(super) fn require_regular(self) -> Result<Self, FileError> {
-        if self.kind == EntryKind::File { Ok(self) } else { Err(FileError::NotAFile) }
+        if self.kind == EntryKind::File {
+            Ok(self)
+        } else {
+            Err(FileError::NotAFile)
+        }
     }
 }
 
@@ -88,9 +96,19 @@ pub struct Precondition {
 
 impl Precondition {
     pub(super) fn check(&self, etag: Option<&str>) -> Result<(), FileError> {
-        let other = self.if_match.as_ref().is_some_and(|tags| !tags.matches(etag));
-        let known = self.if_none_match.as_ref().is_some_and(|tags| tags.matches(etag));
-        if other || known { Err(FileError::Changed) } else { Ok(()) }
+        let other = self
+            .if_match
+            .as_ref()
+            .is_some_and(|tags| !tags.matches(etag));
+        let known = self
+            .if_none_match
+            .as_ref()
+            .is_some_and(|tags| tags.matches(etag));
+        if other || known {
+            Err(FileError::Changed)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -100,8 +118,11 @@ mod tests {
 
     #[test]
     fn preconditions_are_those_of_http() {
-        let listed =
-            |tags: &[&str]| Some(EntityTags::Listed(tags.iter().map(|&tag| tag.to_owned()).collect()));
+        let listed = |tags: &[&str]| {
+            Some(EntityTags::Listed(
+                tags.iter().map(|&tag| tag.to_owned()).collect(),
+            ))
+        };
         let (some, none) = (Some("\"a\""), None);
         for (if_match, if_none_match, etag, holds) in [
             (None, None, some, true),
@@ -117,7 +138,10 @@ mod tests {
             (None, listed(&["\"a\""]), some, false),
             (None, listed(&["\"b\""]), some, true),
         ] {
-            let expected = Precondition { if_match, if_none_match };
+            let expected = Precondition {
+                if_match,
+                if_none_match,
+            };
             assert_eq!(expected.check(etag).is_ok(), holds, "{expected:?} {etag:?}");
         }
     }

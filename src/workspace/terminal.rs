@@ -54,7 +54,10 @@ impl StartError {
         match self {
             Self::InvalidSpec(detail) => acp::error(error_code::INVALID_PARAMS, detail),
             Self::Failed(_) => {
-                tracing::warn!(error = self as &dyn std::error::Error, "could not start a terminal");
+                tracing::warn!(
+                    error = self as &dyn std::error::Error,
+                    "could not start a terminal"
+                );
                 acp::error(error_code::INTERNAL, &self.to_string())
             }
         }
@@ -74,13 +77,23 @@ pub async fn start_terminal(
     asked: &acp::CreateTerminal,
     cwd: PathBuf,
 ) -> Result<StartedTerminal, StartError> {
-    let env = asked.env.iter().map(|variable| (variable.name.clone(), variable.value.clone())).collect();
-    let spec = TerminalSpec { command: asked.command.clone(), args: asked.args.clone(), env, cwd };
+    let env = asked
+        .env
+        .iter()
+        .map(|variable| (variable.name.clone(), variable.value.clone()))
+        .collect();
+    let spec = TerminalSpec {
+        command: asked.command.clone(),
+        args: asked.args.clone(),
+        env,
+        cwd,
+    };
     check(&spec).map_err(|detail| StartError::InvalidSpec(detail.to_owned()))?;
     match terminals.spawn(spec).await {
         Ok((child, output)) => Ok(StartedTerminal { child, output }),
         Err(error @ (SpawnError::Program { .. } | SpawnError::Directory { .. })) => {
-            let cause = std::error::Error::source(&error).map_or(String::new(), |cause| format!(": {cause}"));
+            let cause = std::error::Error::source(&error)
+                .map_or(String::new(), |cause| format!(": {cause}"));
             Err(StartError::InvalidSpec(format!("{error}{cause}")))
         }
         Err(error) => Err(StartError::Failed(error)),
@@ -97,7 +110,11 @@ fn check(spec: &TerminalSpec) -> Result<(), &'static str> {
     if texts().chain(variables()).any(|text| text.contains('\0')) {
         return Err("command, args and env must not contain NUL");
     }
-    if spec.env.iter().any(|(name, _)| name.is_empty() || name.contains('=')) {
+    if spec
+        .env
+        .iter()
+        .any(|(name, _)| name.is_empty() || name.contains('='))
+    {
         return Err("the name of a variable must not be empty or contain `=`");
     }
     if texts().chain(variables()).map(String::len).sum::<usize>() > COMMAND_BYTES {
@@ -153,7 +170,13 @@ impl StartedTerminal {
             log_bytes,
             chunk: OutputChunk::default(),
         };
-        (Terminal { child: Some(child), scrollback }, follower.run(exited))
+        (
+            Terminal {
+                child: Some(child),
+                scrollback,
+            },
+            follower.run(exited),
+        )
     }
 }
 
@@ -230,7 +253,12 @@ impl Follower {
 
     /// Adds output to the scrollback and to the chunk. `None` is the end of the output.
     fn accept(&mut self, bytes: Option<&[u8]>) {
-        let Self { decoder, chunk, log_bytes, .. } = self;
+        let Self {
+            decoder,
+            chunk,
+            log_bytes,
+            ..
+        } = self;
         let text = match bytes {
             Some(bytes) => decoder.push(bytes),
             None => decoder.finish(),
@@ -244,14 +272,21 @@ impl Follower {
             chunk.due.get_or_insert_with(|| Instant::now() + CHUNK_WAIT);
         } else if chunk.text.len() > CHUNK_BYTES {
             // The log limit is reached, so only the last part is kept for the end.
-            let over = chunk.text.ceil_char_boundary(chunk.text.len() - CHUNK_BYTES);
+            let over = chunk
+                .text
+                .ceil_char_boundary(chunk.text.len() - CHUNK_BYTES);
             chunk.text.drain(..over);
             chunk.offset += over as u64;
         }
     }
 
     fn is_due(&self) -> bool {
-        let OutputChunk { text, logged_bytes, due, .. } = &self.chunk;
+        let OutputChunk {
+            text,
+            logged_bytes,
+            due,
+            ..
+        } = &self.chunk;
         let ripe = text.len() >= CHUNK_BYTES || due.is_some_and(|due| due <= Instant::now());
         ripe && *logged_bytes < self.log_bytes
     }
@@ -266,6 +301,12 @@ impl Follower {
     }
 
     async fn send(&self, event: OutputEvent) -> bool {
-        self.events.send(TerminalEvent { terminal: self.terminal, event }).await.is_ok()
+        self.events
+            .send(TerminalEvent {
+                terminal: self.terminal,
+                event,
+            })
+            .await
+            .is_ok()
     }
 }

@@ -61,13 +61,24 @@ impl Workspace {
         let resolved = self.resolve(path)?;
         let folder = resolved.open_directory()?;
         let base = self.path_prefix(&resolved);
-        let (names, cut) = read_names(&folder, after.map_or(Bound::Unbounded, Bound::Excluded), limit)?;
+        let (names, cut) = read_names(
+            &folder,
+            after.map_or(Bound::Unbounded, Bound::Excluded),
+            limit,
+        )?;
         let next = names.back().filter(|_| cut).cloned();
         let found = |name: String| {
             let seen = stat_entry(&folder, &name)?;
-            Some(ListEntry { path: join(&base, &name), name, stat: seen })
+            Some(ListEntry {
+                path: join(&base, &name),
+                name,
+                stat: seen,
+            })
         };
-        Ok(Page { entries: names.into_iter().filter_map(found).collect(), next })
+        Ok(Page {
+            entries: names.into_iter().filter_map(found).collect(),
+            next,
+        })
     }
 
     /// Searches all entries below a directory whose path from there matches. `after` is the cursor of the
@@ -82,7 +93,12 @@ impl Workspace {
         let resolved = self.resolve(path)?;
         let base = self.path_prefix(&resolved);
         let mut left = extent.max_names;
-        let mut levels = vec![SearchLevel::open(resolved.open_directory()?, String::new(), after, left)?];
+        let mut levels = vec![SearchLevel::open(
+            resolved.open_directory()?,
+            String::new(),
+            after,
+            left,
+        )?];
         let mut page = Page::default();
         let mut last = after.map(str::to_owned);
         while let Some(level) = levels.last_mut() {
@@ -96,7 +112,9 @@ impl Workspace {
                 continue;
             };
             left -= 1;
-            let Some(seen) = stat_entry(&level.directory, &name) else { continue };
+            let Some(seen) = stat_entry(&level.directory, &name) else {
+                continue;
+            };
             let path = join(&level.path, &name);
             // The previous page ended here or below. The search visits this entry again and does not show it.
             let rest = after.and_then(|after| after.strip_prefix(&*path));
@@ -113,8 +131,9 @@ impl Workspace {
             }
             let deeper = seen.kind == EntryKind::Directory && levels.len() < DEPTH;
             if deeper
-                && let Some(level) =
-                    levels.last().and_then(|level| level.open_child(&name, path, after, left))
+                && let Some(level) = levels
+                    .last()
+                    .and_then(|level| level.open_child(&name, path, after, left))
             {
                 trim_levels(&mut levels, left.saturating_sub(level.names.len()));
                 levels.push(level);
@@ -125,7 +144,11 @@ impl Workspace {
 
     /// The prefix of the paths below a place.
     fn path_prefix(&self, resolved: &ResolvedPath<'_>) -> String {
-        let path = resolved.path.to_str().filter(|path| *path != ".").unwrap_or_default();
+        let path = resolved
+            .path
+            .to_str()
+            .filter(|path| *path != ".")
+            .unwrap_or_default();
         if self.is_cwd(resolved.root) {
             return path.to_owned();
         }
@@ -148,18 +171,37 @@ impl SearchLevel {
         // Start in the directory in which the previous page ended. Otherwise everything is new.
         let rest = match after {
             Some(after) if path.is_empty() => Some(after),
-            Some(after) => after.strip_prefix(&*path).and_then(|rest| rest.strip_prefix('/')),
+            Some(after) => after
+                .strip_prefix(&*path)
+                .and_then(|rest| rest.strip_prefix('/')),
             None => None,
         };
         let first = rest.and_then(|rest| rest.split('/').next());
         let from = first.map_or(Bound::Unbounded, Bound::Included);
         let (names, cut) = read_names(&folder, from, max)?;
-        Ok(Self { directory: folder, path, names, truncated: cut })
+        Ok(Self {
+            directory: folder,
+            path,
+            names,
+            truncated: cut,
+        })
     }
 
     /// Opens a child directory. Returns `None` if it cannot be read or is not a directory any more.
-    fn open_child(&self, name: &str, path: String, after: Option<&str>, max: usize) -> Option<Self> {
-        Self::open(open_child(&self.directory, OsStr::new(name)).ok()?, path, after, max).ok()
+    fn open_child(
+        &self,
+        name: &str,
+        path: String,
+        after: Option<&str>,
+        max: usize,
+    ) -> Option<Self> {
+        Self::open(
+            open_child(&self.directory, OsStr::new(name)).ok()?,
+            path,
+            after,
+            max,
+        )
+        .ok()
     }
 }
 
@@ -176,10 +218,16 @@ fn trim_levels(levels: &mut [SearchLevel], mut room: usize) {
 }
 
 /// The first `max` names of a directory in order, and whether there are more. Skips names that are not UTF-8.
-fn read_names(folder: &Dir, from: Bound<&str>, max: usize) -> Result<(VecDeque<String>, bool), FileError> {
+fn read_names(
+    folder: &Dir,
+    from: Bound<&str>,
+    max: usize,
+) -> Result<(VecDeque<String>, bool), FileError> {
     let (mut kept, mut cut) = (BTreeSet::new(), false);
     for entry in folder.entries()? {
-        let Ok(name) = entry?.file_name().into_string() else { continue };
+        let Ok(name) = entry?.file_name().into_string() else {
+            continue;
+        };
         if RangeBounds::<str>::contains(&(from, Bound::Unbounded), &*name)
             && kept.insert(name)
             && kept.len() > max
@@ -192,7 +240,9 @@ fn read_names(folder: &Dir, from: Bound<&str>, max: usize) -> Result<(VecDeque<S
 }
 
 fn stat_entry(folder: &Dir, name: &str) -> Option<FileStat> {
-    statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(FileStat::from)
+    statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+        .ok()
+        .map(FileStat::from)
 }
 
 fn join(folder: &str, name: &str) -> String {
@@ -217,13 +267,22 @@ mod tests {
         for folder in ["w/a/deep", "w/b", "more"] {
             std::fs::create_dir_all(dir.path().join(folder)).unwrap();
         }
-        for file in ["w/a/deep/x.rs", "w/a/x.rs", "w/a.rs", "w/b/y.rs", "w/z", "more/x.rs"] {
+        for file in [
+            "w/a/deep/x.rs",
+            "w/a/x.rs",
+            "w/a.rs",
+            "w/b/y.rs",
+            "w/z",
+            "more/x.rs",
+        ] {
             std::fs::write(dir.path().join(file), file).unwrap();
         }
         std::os::unix::fs::symlink("a", dir.path().join("w/link")).unwrap();
         let root = dir.path().canonicalize().unwrap();
         let workspaces = Workspaces::new(&root, &[]).unwrap();
-        let workspace = workspaces.open(&root.join("w"), &[root.join("more")]).unwrap();
+        let workspace = workspaces
+            .open(&root.join("w"), &[root.join("more")])
+            .unwrap();
         (dir, workspace)
     }
 
@@ -233,32 +292,65 @@ mod tests {
         let first = workspace.list(".", None, 3).unwrap();
         assert_eq!(paths(&first), ["a", "a.rs", "b"]);
         let kinds: Vec<EntryKind> = first.entries.iter().map(|found| found.stat.kind).collect();
-        assert_eq!(kinds, [EntryKind::Directory, EntryKind::File, EntryKind::Directory]);
+        assert_eq!(
+            kinds,
+            [EntryKind::Directory, EntryKind::File, EntryKind::Directory]
+        );
         assert_eq!(first.entries[1].stat.size, 6);
         let second = workspace.list(".", first.next.as_deref(), 3).unwrap();
         assert_eq!(paths(&second), ["link", "z"]);
-        assert_eq!((second.entries[0].stat.kind, second.next), (EntryKind::Link, None));
-        assert_eq!(paths(&workspace.list("link", None, 9).unwrap()), ["link/deep", "link/x.rs"]);
+        assert_eq!(
+            (second.entries[0].stat.kind, second.next),
+            (EntryKind::Link, None)
+        );
+        assert_eq!(
+            paths(&workspace.list("link", None, 9).unwrap()),
+            ["link/deep", "link/x.rs"]
+        );
         let more = dir.path().canonicalize().unwrap().join("more");
         let listed = workspace.list(more.to_str().unwrap(), None, 9).unwrap();
         assert_eq!(listed.entries[0].path, format!("{}/x.rs", more.display()));
-        assert!(workspace.open_file(&listed.entries[0].path).is_ok(), "a listed path can be opened");
-        assert!(matches!(workspace.list("z", None, 9), Err(FileError::NotADirectory)));
-        assert!(matches!(workspace.list("none", None, 9), Err(FileError::Missing)));
+        assert!(
+            workspace.open_file(&listed.entries[0].path).is_ok(),
+            "a listed path can be opened"
+        );
+        assert!(matches!(
+            workspace.list("z", None, 9),
+            Err(FileError::NotADirectory)
+        ));
+        assert!(matches!(
+            workspace.list("none", None, 9),
+            Err(FileError::Missing)
+        ));
     }
 
     #[test]
     fn search_resumes_at_any_page_size() {
         let (_dir, workspace) = fixture();
-        let everything = ["a", "a/deep", "a/deep/x.rs", "a/x.rs", "a.rs", "b", "b/y.rs", "link", "z"];
+        let everything = [
+            "a",
+            "a/deep",
+            "a/deep/x.rs",
+            "a/x.rs",
+            "a.rs",
+            "b",
+            "b/y.rs",
+            "link",
+            "z",
+        ];
         let files = ["a/deep/x.rs", "a/x.rs", "a.rs", "b/y.rs"];
         for (text, expected) in [("", &everything[..]), ("*.rs", &files[..])] {
             let pattern = Pattern::new(text);
             for (limit, names) in [(1, 100), (2, 100), (100, 100), (100, 4), (1, 5)] {
                 let (mut all, mut after) = (Vec::new(), None);
                 for _ in 0..50 {
-                    let extent = PageLimits { max_entries: limit, max_names: names };
-                    let page = workspace.find(".", &pattern, after.as_deref(), extent).unwrap();
+                    let extent = PageLimits {
+                        max_entries: limit,
+                        max_names: names,
+                    };
+                    let page = workspace
+                        .find(".", &pattern, after.as_deref(), extent)
+                        .unwrap();
                     assert!(page.entries.len() <= limit);
                     all.extend(page.entries.into_iter().map(|found| found.path));
                     after = page.next;
@@ -271,7 +363,15 @@ mod tests {
             }
         }
         let below = workspace
-            .find("a", &Pattern::new("x"), None, PageLimits { max_entries: 9, max_names: 9 })
+            .find(
+                "a",
+                &Pattern::new("x"),
+                None,
+                PageLimits {
+                    max_entries: 9,
+                    max_names: 9,
+                },
+            )
             .unwrap();
         assert_eq!(paths(&below), ["a/deep/x.rs", "a/x.rs"]);
     }
@@ -280,8 +380,13 @@ mod tests {
     fn search_does_not_follow_a_link_loop() {
         let (dir, workspace) = fixture();
         std::os::unix::fs::symlink("..", dir.path().join("w/b/up")).unwrap();
-        let extent = PageLimits { max_entries: 1000, max_names: 1000 };
-        let page = workspace.find(".", &Pattern::new("up"), None, extent).unwrap();
+        let extent = PageLimits {
+            max_entries: 1000,
+            max_names: 1000,
+        };
+        let page = workspace
+            .find(".", &Pattern::new("up"), None, extent)
+            .unwrap();
         assert_eq!(paths(&page), ["b/up"]);
     }
 }

@@ -11,7 +11,11 @@ impl Decoder {
     /// The complete characters after `bytes`.
     pub(super) fn push(&mut self, bytes: &[u8]) -> String {
         self.pending.extend_from_slice(bytes);
-        let end = self.pending.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+        let end = self
+            .pending
+            .utf8_chunks()
+            .last()
+            .map_or(&[][..], |chunk| chunk.invalid());
         let incomplete = std::str::from_utf8(end).is_err_and(|error| error.error_len().is_none());
         let kept = if incomplete { end.len() } else { 0 };
         let rest = self.pending.split_off(self.pending.len() - kept);

@@ -65,7 +65,14 @@ impl Workspace {
         let owner = seen.map_or_else(|| Owner::of(&target.parent), |seen| Ok(seen.owner))?;
         let (temp_name, file) = create_temp_file(&target.parent, mode)?;
         owner.give(&file)?;
-        Ok(Upload { target, temp_name, file, precondition: expected, remaining_bytes: max, max })
+        Ok(Upload {
+            target,
+            temp_name,
+            file,
+            precondition: expected,
+            remaining_bytes: max,
+            max,
+        })
     }
 
     /// Writes a text file. The path must be absolute, as in ACP.
@@ -82,10 +89,17 @@ impl Workspace {
     /// Deletes a file, an empty directory, or a link (not its target).
     pub fn delete(&self, path: &str, expected: &Precondition) -> Result<(), FileError> {
         let resolved = self.resolve(path)?;
-        let ParentAndName { parent: folder, name } = ParentAndName::split(&resolved)?;
+        let ParentAndName {
+            parent: folder,
+            name,
+        } = ParentAndName::split(&resolved)?;
         let _alone = lock_name(&folder, &name)?;
         let found = FileStat::from(statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW)?);
-        let known = if found.kind == EntryKind::Link { resolved.target_etag() } else { Some(found.etag) };
+        let known = if found.kind == EntryKind::Link {
+            resolved.target_etag()
+        } else {
+            Some(found.etag)
+        };
         expected.check(known.as_deref())?;
         match found.kind {
             EntryKind::Directory => folder.remove_dir(&name)?,
@@ -98,7 +112,10 @@ impl Workspace {
 impl ResolvedPath<'_> {
     /// The entity tag of the target of a link, if it is a file.
     fn target_etag(&self) -> Option<String> {
-        let real = ResolvedPath { root: self.root, path: self.real().ok()? };
+        let real = ResolvedPath {
+            root: self.root,
+            path: self.real().ok()?,
+        };
         Some(ParentAndName::split(&real).ok()?.stat().ok()??.etag)
     }
 }
@@ -107,16 +124,23 @@ impl ParentAndName {
     /// The file after the resolution of all links. Creates the parent directories of a new file.
     fn resolve(resolved: &ResolvedPath<'_>, expected: &Precondition) -> Result<Self, FileError> {
         match resolved.real() {
-            Ok(real) => Self::split(&ResolvedPath { root: resolved.root, path: real }),
+            Ok(real) => Self::split(&ResolvedPath {
+                root: resolved.root,
+                path: real,
+            }),
             Err(FileError::Missing) => {
                 expected.check(None)?;
-                if let Some(parent) = resolved.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                    create_folders(&resolved.root.dir, parent).map_err(
-                        |error| match Errno::from_io_error(&error) {
+                if let Some(parent) = resolved
+                    .path
+                    .parent()
+                    .filter(|parent| !parent.as_os_str().is_empty())
+                {
+                    create_folders(&resolved.root.dir, parent).map_err(|error| {
+                        match Errno::from_io_error(&error) {
                             Some(Errno::EXIST | Errno::NOTDIR) => FileError::NotADirectory,
                             _ => error.into(),
-                        },
-                    )?;
+                        }
+                    })?;
                 }
                 Self::split(resolved)
             }
@@ -125,10 +149,23 @@ impl ParentAndName {
     }
 
     fn split(resolved: &ResolvedPath<'_>) -> Result<Self, FileError> {
-        let name = resolved.path.file_name().ok_or(FileError::NotAFile)?.to_owned();
-        let parent = resolved.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let folder = resolved.root.dir.open_dir(parent.unwrap_or(Path::new(".")))?;
-        Ok(Self { parent: folder, name })
+        let name = resolved
+            .path
+            .file_name()
+            .ok_or(FileError::NotAFile)?
+            .to_owned();
+        let parent = resolved
+            .path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        let folder = resolved
+            .root
+            .dir
+            .open_dir(parent.unwrap_or(Path::new(".")))?;
+        Ok(Self {
+            parent: folder,
+            name,
+        })
     }
 
     /// The metadata of the current file with this name.
@@ -144,32 +181,44 @@ impl ParentAndName {
 
 impl Upload {
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), FileError> {
-        self.remaining_bytes =
-            self.remaining_bytes.checked_sub(bytes.len() as u64).ok_or(FileError::TooLarge(self.max))?;
+        self.remaining_bytes = self
+            .remaining_bytes
+            .checked_sub(bytes.len() as u64)
+            .ok_or(FileError::TooLarge(self.max))?;
         Ok(self.file.write_all(bytes)?)
     }
 
     /// Replaces the target, if it still matches the precondition.
     pub fn finish(self) -> Result<WriteOutcome, FileError> {
-        let ParentAndName { parent: folder, name } = &self.target;
+        let ParentAndName {
+            parent: folder,
+            name,
+        } = &self.target;
         let _alone = lock_name(folder, name)?;
         let seen = self.target.stat()?;
-        self.precondition.check(seen.as_ref().map(|seen| &*seen.etag))?;
+        self.precondition
+            .check(seen.as_ref().map(|seen| &*seen.etag))?;
         if let Some(seen) = &seen {
-            self.file.set_permissions(Permissions::from_mode(seen.mode & 0o777))?;
+            self.file
+                .set_permissions(Permissions::from_mode(seen.mode & 0o777))?;
         }
         if self.precondition.if_none_match == Some(EntityTags::Any) {
             // Unlike a rename, this fails if the file was created meanwhile.
-            folder.hard_link(&self.temp_name, folder, name).map_err(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => FileError::Changed,
-                _ => error.into(),
-            })?;
+            folder
+                .hard_link(&self.temp_name, folder, name)
+                .map_err(|error| match error.kind() {
+                    io::ErrorKind::AlreadyExists => FileError::Changed,
+                    _ => error.into(),
+                })?;
             folder.remove_file(&self.temp_name)?;
         } else {
             folder.rename(&self.temp_name, folder, name)?;
         }
         let etag = FileStat::from(fstat(&self.file)?).etag;
-        Ok(WriteOutcome { created: seen.is_none(), etag })
+        Ok(WriteOutcome {
+            created: seen.is_none(),
+            etag,
+        })
     }
 }
 
@@ -195,7 +244,11 @@ fn create_folders(root: &Dir, path: &Path) -> io::Result<()> {
         }
         parent.push(part);
     }
-    if root.metadata(path).is_ok_and(|found| found.is_dir()) { Ok(()) } else { Err(Errno::NOTDIR.into()) }
+    if root.metadata(path).is_ok_and(|found| found.is_dir()) {
+        Ok(())
+    } else {
+        Err(Errno::NOTDIR.into())
+    }
 }
 
 /// Creates a temporary file in the directory.

@@ -56,7 +56,11 @@ fn main() -> ExitCode {
     if command == "serve" {
         let code = acp_gateway::cli::main();
         let stats = ALLOCATOR.stats();
-        let counted = [stats.allocations + stats.reallocations, stats.bytes_allocated].map(|n| n.to_string());
+        let counted = [
+            stats.allocations + stats.reallocations,
+            stats.bytes_allocated,
+        ]
+        .map(|n| n.to_string());
         // `--data` is the last argument. If the file cannot be written, the test fails.
         let folder = std::env::args_os().last().unwrap_or_default();
         return if fs::write(Path::new(&folder).join("counts"), counted.join(" ")).is_ok() {
@@ -79,7 +83,9 @@ fn check() -> Outcome<()> {
     let events = f64::from(LONG - SHORT);
     let allocations = (long.allocations - short.allocations) / events;
     let bytes = (long.bytes - short.bytes) / (long.read - short.read);
-    println!("{allocations:.3} allocations for an event, {bytes:.2} bytes allocated for a byte of it");
+    println!(
+        "{allocations:.3} allocations for an event, {bytes:.2} bytes allocated for a byte of it"
+    );
     if allocations > MOST_ALLOCATIONS || bytes > MOST_BYTES {
         return Err(format!(
             "more than {MOST_ALLOCATIONS} allocations or {MOST_BYTES} bytes: {short:?}, {long:?}"
@@ -93,10 +99,15 @@ fn check() -> Outcome<()> {
 fn life(events: u32) -> Outcome<Counts> {
     let folder = tempfile::tempdir()?;
     let (mut child, address) = start(folder.path())?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let read = runtime.block_on(async { tokio::time::timeout(DEADLINE, turn(&address, events)).await });
-    let pid =
-        i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("the gateway process has no pid")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let read =
+        runtime.block_on(async { tokio::time::timeout(DEADLINE, turn(&address, events)).await });
+    let pid = i32::try_from(child.id())
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or("the gateway process has no pid")?;
     kill_process(pid, Signal::TERM)?;
     let end = Instant::now() + DEADLINE;
     while child.try_wait()?.is_none() {
@@ -109,15 +120,27 @@ fn life(events: u32) -> Outcome<Counts> {
     }
     let read = read??;
     let counts = fs::read_to_string(folder.path().join("counts"))?;
-    let (allocations, bytes) = counts.split_once(' ').ok_or("the gateway did not write two counts")?;
-    Ok(Counts { allocations: allocations.parse()?, bytes: bytes.parse()?, read })
+    let (allocations, bytes) = counts
+        .split_once(' ')
+        .ok_or("the gateway did not write two counts")?;
+    Ok(Counts {
+        allocations: allocations.parse()?,
+        bytes: bytes.parse()?,
+        read,
+    })
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test starts the gateway like an operator")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test starts the gateway like an operator"
+)]
 fn start(folder: &Path) -> Outcome<(Child, String)> {
     fs::write(folder.join("key"), KEY)?;
     let agent = env!("CARGO_BIN_EXE_fake-agent");
-    fs::write(folder.join("gateway.toml"), format!("[agents.fake]\ncommand = {}\n", json!(agent)))?;
+    fs::write(
+        folder.join("gateway.toml"),
+        format!("[agents.fake]\ncommand = {}\n", json!(agent)),
+    )?;
     let mut child = Command::new(std::env::current_exe()?)
         .args(["serve", "--listen", "127.0.0.1:0", "--config"])
         .arg(folder.join("gateway.toml"))
@@ -135,8 +158,11 @@ fn start(folder: &Path) -> Outcome<(Child, String)> {
         .spawn()?;
     let mut link = String::new();
     BufReader::new(child.stdout.take().ok_or("the gateway has no stdout")?).read_line(&mut link)?;
-    let address =
-        link.trim().strip_prefix("http://").and_then(|rest| rest.split('/').next()).map(str::to_owned);
+    let address = link
+        .trim()
+        .strip_prefix("http://")
+        .and_then(|rest| rest.split('/').next())
+        .map(str::to_owned);
     let Some(address) = address else {
         child.kill()?;
         child.wait()?;
@@ -149,12 +175,20 @@ fn start(folder: &Path) -> Outcome<(Child, String)> {
 async fn turn(address: &str, events: u32) -> Outcome<f64> {
     let client = reqwest::Client::builder().no_proxy().build()?;
     let post = async |path: String, body: Value| -> Outcome<Value> {
-        let request = client.post(format!("http://{address}{path}")).bearer_auth(KEY).json(&body);
+        let request = client
+            .post(format!("http://{address}{path}"))
+            .bearer_auth(KEY)
+            .json(&body);
         Ok(request.send().await?.error_for_status()?.json().await?)
     };
     let session = post("/v1/sessions".to_owned(), json!({ "agent": "fake" })).await?;
-    let session = session["sessionId"].as_str().ok_or("the session has no id")?.to_owned();
-    let stream = client.get(format!("http://{address}/v1/sessions/{session}/events?after=tail"));
+    let session = session["sessionId"]
+        .as_str()
+        .ok_or("the session has no id")?
+        .to_owned();
+    let stream = client.get(format!(
+        "http://{address}/v1/sessions/{session}/events?after=tail"
+    ));
     let mut stream = stream
         .bearer_auth(KEY)
         .header("accept", "text/event-stream")
@@ -163,7 +197,11 @@ async fn turn(address: &str, events: u32) -> Outcome<f64> {
         .error_for_status()?
         .bytes_stream();
     let prompt = format!("flood n={events} size=64");
-    post(format!("/v1/sessions/{session}/prompts"), json!({ "prompt": prompt })).await?;
+    post(
+        format!("/v1/sessions/{session}/prompts"),
+        json!({ "prompt": prompt }),
+    )
+    .await?;
     let mut text = Vec::new();
     let end = b"\nevent: prompt.completed\n";
     while memmem::find(&text[text.len().saturating_sub(4096)..], end).is_none() {

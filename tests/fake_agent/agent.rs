@@ -67,7 +67,13 @@ impl Agent {
         }
         let sessions = Arc::new(Sessions::new(flags.state.clone()));
         let auth = Auth::new(flags.auth_file.clone());
-        Self { flags, wire, sessions, made: 0, auth }
+        Self {
+            flags,
+            wire,
+            sessions,
+            made: 0,
+            auth,
+        }
     }
 
     pub(crate) fn receive(&mut self, line: &[u8]) {
@@ -77,8 +83,10 @@ impl Agent {
         let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(line) else {
             return self.wire.fail("null", -32700, "Parse error", None);
         };
-        let mut params: Params<'_> =
-            envelope.params.and_then(|params| serde_json::from_str(params.get()).ok()).unwrap_or_default();
+        let mut params: Params<'_> = envelope
+            .params
+            .and_then(|params| serde_json::from_str(params.get()).ok())
+            .unwrap_or_default();
         params.all = envelope.params;
         match (envelope.id, envelope.method) {
             (Some(id), Some(method)) => self.request(id.get(), &method, &params),
@@ -94,7 +102,10 @@ impl Agent {
             (id, None) => {
                 let id = id.map_or("null", RawValue::get);
                 let result = envelope.result.map_or("null", RawValue::get).to_owned();
-                self.wire.resolve(id, envelope.error.map_or(Ok(result), |error| Err(error.code)));
+                self.wire.resolve(
+                    id,
+                    envelope.error.map_or(Ok(result), |error| Err(error.code)),
+                );
             }
             _ => {}
         }
@@ -110,12 +121,23 @@ impl Agent {
             "initialize" if self.flags.hang_initialize => {}
             "initialize" if params.protocol_version > 1 && self.flags.refuse_version.is_some() => {
                 let code = self.flags.refuse_version.unwrap_or_default();
-                self.wire.fail(id, code, "another version", Some(r#"{"supported":[1]}"#.to_owned()));
+                self.wire.fail(
+                    id,
+                    code,
+                    "another version",
+                    Some(r#"{"supported":[1]}"#.to_owned()),
+                );
             }
             "initialize" => {
-                self.flags.exclusive_start.into_iter().for_each(super::process::set_up_home);
+                self.flags
+                    .exclusive_start
+                    .into_iter()
+                    .for_each(super::process::set_up_home);
                 self.wire.answer(id, self.initialize());
-                self.flags.short_life.into_iter().for_each(super::process::exit_after);
+                self.flags
+                    .short_life
+                    .into_iter()
+                    .for_each(super::process::exit_after);
             }
             "authenticate" if self.flags.auth_once && self.was_called_before("authenticate") => {}
             "authenticate" => {
@@ -128,8 +150,13 @@ impl Agent {
                 self.wire.answer(id, "{}");
             }
             "auth/status" if self.flags.auth_status => {
-                let state = if self.auth.is_signed_in() { "authenticated" } else { "unauthenticated" };
-                self.wire.answer(id, format_args!(r#"{{"state":"{state}","accounts":[]}}"#));
+                let state = if self.auth.is_signed_in() {
+                    "authenticated"
+                } else {
+                    "unauthenticated"
+                };
+                self.wire
+                    .answer(id, format_args!(r#"{{"state":"{state}","accounts":[]}}"#));
             }
             _ if method.starts_with("_vendor/") => auth::vendor(&self.wire, id, method, params.all),
             "session/new" => self.create(id, &params.cwd),
@@ -142,7 +169,9 @@ impl Agent {
                 self.wire.fail(id, -32000, "Authentication required", None);
             }
             "session/load" if !self.flags.no_load => self.load(id, params),
-            "session/resume" if self.flags.resume || self.flags.resume_any => self.resume(id, params),
+            "session/resume" if self.flags.resume || self.flags.resume_any => {
+                self.resume(id, params)
+            }
             "session/fork" if self.flags.fork => self.fork(id, params),
             "session/set_model" if self.flags.models => self.wire.answer(id, "{}"),
             "session/list" if self.flags.list => self.list(id),
@@ -157,7 +186,9 @@ impl Agent {
             "session/prompt" | "session/set_mode" | "session/set_config_option" => {
                 match self.sessions.get(&params.session_id) {
                     None => self.unknown_session_in_prompt(id, &params.session_id),
-                    Some(session) if method == "session/prompt" => self.prompt(id, &session, &params.prompt),
+                    Some(session) if method == "session/prompt" => {
+                        self.prompt(id, &session, &params.prompt)
+                    }
                     Some(session) => self.set(id, &session, params),
                 }
             }
@@ -167,8 +198,15 @@ impl Agent {
 
     /// Whether the log contains this method more than once, from any process.
     fn was_called_before(&self, method: &str) -> bool {
-        let log = self.flags.log.as_ref().and_then(|log| std::fs::read_to_string(log).ok());
-        log.unwrap_or_default().matches(&format!(r#""method":"{method}""#)).count() > 1
+        let log = self
+            .flags
+            .log
+            .as_ref()
+            .and_then(|log| std::fs::read_to_string(log).ok());
+        log.unwrap_or_default()
+            .matches(&format!(r#""method":"{method}""#))
+            .count()
+            > 1
     }
 
     fn initialize(&self) -> String {
@@ -178,18 +216,30 @@ impl Agent {
         }
         let media = self.flags.media;
         let offered = [
-            (self.flags.resume || self.flags.resume_any || self.flags.fail_resume, "resume"),
+            (
+                self.flags.resume || self.flags.resume_any || self.flags.fail_resume,
+                "resume",
+            ),
             (self.flags.close, "close"),
             (self.flags.list, "list"),
             (self.flags.delete, "delete"),
             (self.flags.fork, "fork"),
             (self.flags.directories, "additionalDirectories"),
         ];
-        let auth = [(self.flags.logout, "logout"), (self.flags.auth_status, "status")];
-        let auth: Vec<String> =
-            auth.iter().filter(|offer| offer.0).map(|offer| format!(r#""{}":{{}}"#, offer.1)).collect();
-        let offered: Vec<String> =
-            offered.iter().filter(|offer| offer.0).map(|offer| format!(r#""{}":{{}}"#, offer.1)).collect();
+        let auth = [
+            (self.flags.logout, "logout"),
+            (self.flags.auth_status, "status"),
+        ];
+        let auth: Vec<String> = auth
+            .iter()
+            .filter(|offer| offer.0)
+            .map(|offer| format!(r#""{}":{{}}"#, offer.1))
+            .collect();
+        let offered: Vec<String> = offered
+            .iter()
+            .filter(|offer| offer.0)
+            .map(|offer| format!(r#""{}":{{}}"#, offer.1))
+            .collect();
         let methods = if let Some(methods) = &self.flags.auth_methods {
             methods
         } else if self.flags.auth_required {
@@ -238,15 +288,26 @@ impl Agent {
     }
 
     fn load_needs_sign_in(&self) -> bool {
-        !self.auth.is_signed_in() && self.flags.auth_at_load.as_deref().is_some_and(handover::should_refuse)
+        !self.auth.is_signed_in()
+            && self
+                .flags
+                .auth_at_load
+                .as_deref()
+                .is_some_and(handover::should_refuse)
     }
 
     fn load(&self, id: &str, params: &Params<'_>) {
         if self.flags.hang_load {
             return;
         }
-        let history = if self.flags.fail_load { None } else { self.sessions.history(&params.session_id) };
-        let Some(history) = history else { return self.unknown_session(id, &params.session_id) };
+        let history = if self.flags.fail_load {
+            None
+        } else {
+            self.sessions.history(&params.session_id)
+        };
+        let Some(history) = history else {
+            return self.unknown_session(id, &params.session_id);
+        };
         let session = self.sessions.open(&params.session_id);
         if self.flags.late_history {
             let result = format!("{{{}}}", self.setup(&session));
@@ -261,13 +322,18 @@ impl Agent {
                 return;
             }
         }
-        self.wire.answer(id, format_args!("{{{}}}", self.setup(&session)));
+        self.wire
+            .answer(id, format_args!("{{{}}}", self.setup(&session)));
     }
 
     /// The members of every response that sets a session up.
     fn setup(&self, session: &Session) -> String {
         let models = r#","models":{"currentModelId":"small","availableModels":[]}"#;
-        format!("{}{}", session.setup(), if self.flags.models { models } else { "" })
+        format!(
+            "{}{}",
+            session.setup(),
+            if self.flags.models { models } else { "" }
+        )
     }
 
     /// Creates a session with the history of another one.
@@ -283,7 +349,8 @@ impl Agent {
             self.sessions.record(&name, &update);
         }
         let (name, setup) = (string(&name), self.setup(&session));
-        self.wire.answer(id, format_args!(r#"{{"sessionId":{name},{setup}}}"#));
+        self.wire
+            .answer(id, format_args!(r#"{{"sessionId":{name},{setup}}}"#));
     }
 
     fn resume(&self, id: &str, params: &Params<'_>) {
@@ -291,7 +358,8 @@ impl Agent {
             return self.unknown_session(id, &params.session_id);
         }
         let session = self.sessions.open(&params.session_id);
-        self.wire.answer(id, format_args!("{{{}}}", self.setup(&session)));
+        self.wire
+            .answer(id, format_args!("{{{}}}", self.setup(&session)));
     }
 
     fn list(&self, id: &str) {
@@ -304,7 +372,10 @@ impl Agent {
                 format!(r#"{{"sessionId":{session},"cwd":{cwd},"title":"Fake","_meta":{{"x":1.10}},"agentSessionId":0}}"#)
             })
             .collect();
-        self.wire.answer(id, format_args!(r#"{{"sessions":[{}]}}"#, sessions.join(",")));
+        self.wire.answer(
+            id,
+            format_args!(r#"{{"sessions":[{}]}}"#, sessions.join(",")),
+        );
     }
 
     fn set(&self, id: &str, session: &Session, params: &Params<'_>) {
@@ -326,7 +397,10 @@ impl Agent {
         match (params.config_id.as_str(), params.value.as_str()) {
             ("model", Some(model @ ("small" | "large"))) => {
                 value(&session.model, model);
-                self.wire.answer(id, format_args!(r#"{{"configOptions":{}}}"#, session.options()));
+                self.wire.answer(
+                    id,
+                    format_args!(r#"{{"configOptions":{}}}"#, session.options()),
+                );
             }
             _ => self.wire.fail(id, -32602, "no such option or value", None),
         }
@@ -341,11 +415,19 @@ impl Agent {
             return self.wire.fail(id, -32600, "a turn is running", None);
         };
         for block in blocks {
-            let update = format!(r#"{{"sessionUpdate":"user_message_chunk","content":{}}}"#, block.get());
+            let update = format!(
+                r#"{{"sessionUpdate":"user_message_chunk","content":{}}}"#,
+                block.get()
+            );
             self.sessions.record(&session.id, &update);
         }
-        let turn =
-            Turn::new(Arc::clone(&self.wire), Arc::clone(session), Arc::clone(&self.sessions), cancel, id);
+        let turn = Turn::new(
+            Arc::clone(&self.wire),
+            Arc::clone(session),
+            Arc::clone(&self.sessions),
+            cancel,
+            id,
+        );
         let next = script::session_id(self.flags.collide_ids, self.made);
         let text = script::text(blocks);
         std::thread::Builder::new()

@@ -39,7 +39,10 @@ fn keep(file: &Path) {
     std::fs::write(file, "signed in").expect("the file of the test is writable");
 }
 
-#[expect(clippy::disallowed_methods, reason = "the variable of the method must be set")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the variable of the method must be set"
+)]
 fn is_asked() -> bool {
     std::io::stdin().is_terminal() && std::env::var_os("SIGN_IN").is_some()
 }
@@ -58,7 +61,8 @@ pub(crate) fn terminal(file: Option<&Path>) -> ExitCode {
                 return ExitCode::SUCCESS;
             }
             Ok("size") => {
-                let size = rustix::termios::tcgetwinsize(rustix::stdio::stdin()).expect("a terminal");
+                let size =
+                    rustix::termios::tcgetwinsize(rustix::stdio::stdin()).expect("a terminal");
                 stderr(format!("{}x{}\r\n", size.ws_col, size.ws_row).as_bytes());
             }
             Ok("flood") => loop {
@@ -95,15 +99,22 @@ pub(crate) fn vendor(wire: &Arc<Wire>, id: &str, method: &str, params: Option<&R
 
 fn ask(wire: &Wire, id: &str) {
     let asked = [
-        ("elicitation/create", r#"{"mode":"form","message":"?","requestedSchema":{"type":"object"}}"#),
-        ("session/request_permission", r#"{"sessionId":"s","toolCall":{"toolCallId":"t"},"options":[]}"#),
+        (
+            "elicitation/create",
+            r#"{"mode":"form","message":"?","requestedSchema":{"type":"object"}}"#,
+        ),
+        (
+            "session/request_permission",
+            r#"{"sessionId":"s","toolCall":{"toolCallId":"t"},"options":[]}"#,
+        ),
         ("_vendor/thing", "{}"),
     ];
     let answers = asked.map(|(method, params)| {
         let (_, answer) = wire.request(method, params);
-        answer
-            .recv()
-            .map_or_else(|_| "null".to_owned(), |reply| reply.unwrap_or_else(|code| code.to_string()))
+        answer.recv().map_or_else(
+            |_| "null".to_owned(),
+            |reply| reply.unwrap_or_else(|code| code.to_string()),
+        )
     });
     wire.answer(id, format_args!("[{}]", answers.join(",")));
 }

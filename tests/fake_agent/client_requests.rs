@@ -27,7 +27,9 @@ fn ask(turn: &Turn, command: &Command<'_>) -> Step {
         turn.cancel.wait_for_ever();
     }
     let params = command.text("params", r#"{"sessionId":$SESSION}"#);
-    let params = params.replace("$SESSION", &string(&turn.session.id)).replace("$PROMPT", &turn.id);
+    let params = params
+        .replace("$SESSION", &string(&turn.session.id))
+        .replace("$PROMPT", &turn.id);
     let asked: Vec<(String, Receiver<Reply>)> = (0..command.number("n", 1))
         .map(|_| match command.text("id", "") {
             "" => turn.wire.request(method, &params),
@@ -48,7 +50,9 @@ fn ask(turn: &Turn, command: &Command<'_>) -> Step {
     }
     for (_, answer) in &asked {
         let reply = if turn.cancel.is_cancelled() {
-            answer.recv_timeout(Duration::from_secs(10)).map_err(|_| End::cancelled())?
+            answer
+                .recv_timeout(Duration::from_secs(10))
+                .map_err(|_| End::cancelled())?
         } else {
             turn.reply(answer, false)?
         };
@@ -58,7 +62,11 @@ fn ask(turn: &Turn, command: &Command<'_>) -> Step {
         };
         turn.say(&text);
     }
-    if turn.cancel.is_cancelled() { Err(End::cancelled()) } else { Ok(()) }
+    if turn.cancel.is_cancelled() {
+        Err(End::cancelled())
+    } else {
+        Ok(())
+    }
 }
 
 /// A request during the set-up of a session, before its id is known. Waits so that the answer can arrive.

@@ -11,7 +11,11 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>, next: &str) -> Option<Ste
             let update = update_line(&turn.session.id, chunk("\"in a batch\""));
             turn.wire.line(format_args!("[{update}]"));
         }
-        "bad-flood" => turn.wire.write("this is not JSON\n".repeat(command.number("n", 5000)).as_bytes()),
+        "bad-flood" => turn.wire.write(
+            "this is not JSON\n"
+                .repeat(command.number("n", 5000))
+                .as_bytes(),
+        ),
         "bad-utf8" => bad_utf8(turn),
         "split-utf8" => split_utf8(turn),
         "surrogate" => turn.say_raw(r#""a lone \ud83d surrogate""#),
@@ -24,7 +28,8 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>, next: &str) -> Option<Ste
         "dup-keys" => dup_keys(turn, command.text("session", "other")),
         "unknown-response" => unknown_response(turn),
         "spoof" => {
-            turn.wire.update(command.text("session", "not-mine"), chunk("\"not mine\""));
+            turn.wire
+                .update(command.text("session", "not-mine"), chunk("\"not mine\""));
             turn.say("mine");
         }
         "early" => early_updates(&turn.wire, next, command.number("n", 3)),
@@ -45,11 +50,17 @@ pub(crate) fn early_updates(wire: &Wire, session: &str, count: usize) {
 }
 
 fn garbage(turn: &Turn, count: usize) {
-    for (number, line) in ["npm WARN deprecated", "{\"jsonrpc\":", "\"a string\"", "{}", "]"]
-        .iter()
-        .cycle()
-        .take(count)
-        .enumerate()
+    for (number, line) in [
+        "npm WARN deprecated",
+        "{\"jsonrpc\":",
+        "\"a string\"",
+        "{}",
+        "]",
+    ]
+    .iter()
+    .cycle()
+    .take(count)
+    .enumerate()
     {
         turn.say(&format!("chunk {number} "));
         turn.wire.line(line);
@@ -60,7 +71,10 @@ fn garbage(turn: &Turn, count: usize) {
 fn bad_utf8(turn: &Turn) {
     turn.say("before ");
     let line = update_line(&turn.session.id, chunk("\"bad @ byte\""));
-    let mut line: Vec<u8> = line.bytes().map(|byte| if byte == b'@' { 0xff } else { byte }).collect();
+    let mut line: Vec<u8> = line
+        .bytes()
+        .map(|byte| if byte == b'@' { 0xff } else { byte })
+        .collect();
     line.push(b'\n');
     turn.wire.write(&line);
     turn.say("after");

@@ -6,7 +6,10 @@ use std::time::Duration;
 use super::raw::Answers;
 
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a separate flag on the command line")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a separate flag on the command line"
+)]
 pub(crate) struct Flags {
     pub(crate) no_load: bool,
     pub(crate) resume: bool,
@@ -82,7 +85,9 @@ impl Flags {
                 "--exclusive-start" => {
                     flags.exclusive_start = Some(Duration::from_millis(number(&value()?)?));
                 }
-                "--short-life" => flags.short_life = Some(Duration::from_millis(number(&value()?)?)),
+                "--short-life" => {
+                    flags.short_life = Some(Duration::from_millis(number(&value()?)?))
+                }
                 "--slow-auth" => flags.slow_auth = Duration::from_millis(number(&value()?)?),
                 "--protocol" => flags.protocol = Some(number(&value()?)?),
                 "--auth-methods" => flags.auth_methods = Some(value()?),
@@ -94,7 +99,11 @@ impl Flags {
                 "--journal" => flags.journal = Some(value()?.into()),
                 "--answers" => flags.answers = Answers::read(value()?.as_ref())?,
                 "--state" => flags.state = Some(value()?.into()),
-                other => *flags.switch(other).ok_or_else(|| format!("unknown flag {other}"))? = true,
+                other => {
+                    *flags
+                        .switch(other)
+                        .ok_or_else(|| format!("unknown flag {other}"))? = true
+                }
             }
         }
         Ok(flags)
@@ -146,5 +155,6 @@ impl Flags {
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("{text} is not a number that fits"))
+    text.parse()
+        .map_err(|_| format!("{text} is not a number that fits"))
 }

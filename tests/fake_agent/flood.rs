@@ -15,7 +15,11 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Step {
     let flood = command.name == "flood";
     let count: u64 = command.number("n", if flood { 100_000 } else { 10 });
     let rate: u64 = command.number("rate", 0);
-    let batch = if rate > 0 || !flood { 1 } else { command.number("batch", 65536) };
+    let batch = if rate > 0 || !flood {
+        1
+    } else {
+        command.number("batch", 65536)
+    };
     let mut line = Template::new(
         command.text("session", &turn.session.id),
         command.number("size", 64),
@@ -76,7 +80,11 @@ impl Template {
             at
         });
         text.push_str("}}\n");
-        Self { bytes: text.into_bytes(), number, marker }
+        Self {
+            bytes: text.into_bytes(),
+            number,
+            marker,
+        }
     }
 
     fn numbered(&mut self, number: u64) -> &[u8] {

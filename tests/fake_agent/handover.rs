@@ -12,7 +12,10 @@ use super::wire::{Wire, string};
 const LATE_HISTORY_PAUSE: Duration = Duration::from_millis(40);
 
 fn state_sibling(state: Option<&Path>, ending: &str) -> PathBuf {
-    let mut name = state.expect("this flag needs --state").as_os_str().to_owned();
+    let mut name = state
+        .expect("this flag needs --state")
+        .as_os_str()
+        .to_owned();
     name.push(ending);
     name.into()
 }
@@ -22,11 +25,16 @@ fn lock(flags: &Flags, session: &str) -> Result<(), u32> {
     let folder = state_sibling(flags.state.as_deref(), ".locks");
     std::fs::create_dir_all(&folder).expect("the directory of the test is writable");
     let file = folder.join(session);
-    let holder = std::fs::read_to_string(&file).ok().and_then(|text| text.parse::<u32>().ok());
+    let holder = std::fs::read_to_string(&file)
+        .ok()
+        .and_then(|text| text.parse::<u32>().ok());
     match holder {
-        Some(pid) if pid != std::process::id() && Path::new(&format!("/proc/{pid}")).exists() => Err(pid),
+        Some(pid) if pid != std::process::id() && Path::new(&format!("/proc/{pid}")).exists() => {
+            Err(pid)
+        }
         _ => {
-            std::fs::write(file, std::process::id().to_string()).expect("the directory is writable");
+            std::fs::write(file, std::process::id().to_string())
+                .expect("the directory is writable");
             Ok(())
         }
     }
@@ -34,8 +42,12 @@ fn lock(flags: &Flags, session: &str) -> Result<(), u32> {
 
 /// Decrements the number in the file of `--refuse-restore` or `--auth-at-load`. Returns true if it was not 0.
 pub(crate) fn should_refuse(file: &Path) -> bool {
-    let left = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u32>().ok());
-    let Some(left) = left.filter(|left| *left > 0) else { return false };
+    let left = std::fs::read_to_string(file)
+        .ok()
+        .and_then(|text| text.trim().parse::<u32>().ok());
+    let Some(left) = left.filter(|left| *left > 0) else {
+        return false;
+    };
     std::fs::write(file, (left - 1).to_string()).expect("the file of the test is writable");
     true
 }
@@ -51,8 +63,10 @@ pub(crate) fn answer_by_flag(wire: &Wire, flags: &Flags, id: &str, session: &str
         && let Err(pid) = lock(flags, session)
     {
         let message = "Invalid request: This session is in use by another client.";
-        let data =
-            format!(r#"{{"reason":"thread_active_writer","threadId":{},"pid":{pid}}}"#, string(session));
+        let data = format!(
+            r#"{{"reason":"thread_active_writer","threadId":{},"pid":{pid}}}"#,
+            string(session)
+        );
         wire.fail(id, -32600, message, Some(data));
     } else {
         return false;
@@ -68,7 +82,13 @@ pub(crate) fn session_created(flags: &Flags, session: &str) {
 }
 
 /// Answers `session/load` after the first update and sends the others later.
-pub(crate) fn load_late(wire: &Arc<Wire>, id: &str, session: &str, history: Vec<String>, result: &str) {
+pub(crate) fn load_late(
+    wire: &Arc<Wire>,
+    id: &str,
+    session: &str,
+    history: Vec<String>,
+    result: &str,
+) {
     let mut history = history.into_iter();
     for update in history.by_ref().take(1) {
         wire.update(session, update);

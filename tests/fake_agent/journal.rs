@@ -22,10 +22,19 @@ pub(crate) fn open(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     // The 22nd field. The fields before the third may contain blanks.
-    let ticks = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(19)).unwrap_or("0");
+    let ticks = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.split(' ').nth(19))
+        .unwrap_or("0");
     let name = format!("{}.{ticks}", std::process::id());
-    let file = OpenOptions::new().create(true).append(true).open(folder.join(name))?;
-    drop(JOURNAL.set(Mutex::new(Journal { file, begun: Vec::new() })));
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(folder.join(name))?;
+    drop(JOURNAL.set(Mutex::new(Journal {
+        file,
+        begun: Vec::new(),
+    })));
     Ok(())
 }
 
@@ -37,7 +46,10 @@ pub(crate) fn received(line: &[u8]) {
 pub(crate) fn sent(pieces: &[&[u8]]) {
     keep(|journal| {
         let mut lines = Vec::new();
-        for part in pieces.iter().flat_map(|piece| piece.split_inclusive(|byte| *byte == b'\n')) {
+        for part in pieces
+            .iter()
+            .flat_map(|piece| piece.split_inclusive(|byte| *byte == b'\n'))
+        {
             journal.begun.extend_from_slice(part);
             if part.ends_with(b"\n") {
                 lines.extend_from_slice(b"> ");

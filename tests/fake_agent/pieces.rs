@@ -27,7 +27,11 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Option<Step> {
             std::process::exit(command.number("code", 0))
         }
         "twice" => {
-            twice(turn, command.text("first", "end_turn"), command.text("second", "refusal"));
+            twice(
+                turn,
+                command.text("first", "end_turn"),
+                command.text("second", "refusal"),
+            );
             Err(End::NoAnswer)
         }
         _ => return None,
@@ -36,7 +40,10 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Option<Step> {
 
 /// Sends one chunk, one byte per write.
 fn drip(turn: &Turn, millis: u64) {
-    let line = format!("{}\n", update_line(&turn.session.id, chunk("\"é漢😀 drop by drop\"")));
+    let line = format!(
+        "{}\n",
+        update_line(&turn.session.id, chunk("\"é漢😀 drop by drop\""))
+    );
     for byte in line.bytes() {
         turn.wire.write(&[byte]);
         std::thread::sleep(Duration::from_millis(millis));
@@ -63,8 +70,11 @@ fn unfinished(turn: &Turn, at: &str) {
             let character = line.find('漢').expect("it was put there");
             line.as_bytes()[..=character].to_vec()
         }
-        _ => format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"stopReason":"end_turn"}}}}"#, turn.id)
-            .into_bytes(),
+        _ => format!(
+            r#"{{"jsonrpc":"2.0","id":{},"result":{{"stopReason":"end_turn"}}}}"#,
+            turn.id
+        )
+        .into_bytes(),
     };
     turn.wire.write(&line);
 }
@@ -76,5 +86,6 @@ fn twice(turn: &Turn, first: &str, second: &str) {
         let (id, reason) = (&turn.id, string(reason));
         format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"stopReason\":{reason}}}}}\n")
     };
-    turn.wire.write(format!("{}{}", answer(first), answer(second)).as_bytes());
+    turn.wire
+        .write(format!("{}{}", answer(first), answer(second)).as_bytes());
 }

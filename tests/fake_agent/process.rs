@@ -18,8 +18,10 @@ pub(crate) fn stderr(bytes: &[u8]) {
 
 /// Replaces the default action by a handler that does nothing.
 pub(crate) fn ignore_term() {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a small runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a small runtime");
     let _entered = runtime.enter();
     drop(signal(SignalKind::terminate()).expect("TERM can be handled"));
 }
@@ -29,7 +31,9 @@ pub(crate) fn exit_after(time: Duration) {
         std::thread::sleep(time);
         std::process::exit(7);
     };
-    std::thread::Builder::new().spawn(end).expect("the machine has room for a thread");
+    std::thread::Builder::new()
+        .spawn(end)
+        .expect("the machine has room for a thread");
 }
 
 /// Sets up a new HOME, which takes `time`. Fails if another instance does the same at the same time.
@@ -68,7 +72,10 @@ impl Read for PausableStdin {
         }
         let read = rustix::io::read(rustix::stdio::stdin(), &mut *buffer)?;
         self.shut = STDIN_STOPPED.load(Ordering::Relaxed);
-        let line = buffer[..read].iter().position(|byte| *byte == b'\n').filter(|_| self.shut);
+        let line = buffer[..read]
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .filter(|_| self.shut);
         Ok(line.map_or(read, |end| end + 1))
     }
 }
@@ -77,18 +84,32 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Option<Step> {
     match command.name {
         "crash" => crash(turn, command),
         "fork" => {
-            let pid = fork(command.number("seconds", 300), command.text("stdout", "no") == "yes");
-            turn.say(&pid.map_or_else(|error| format!("fork: {error}"), |pid| format!("pid={pid}")));
+            let pid = fork(
+                command.number("seconds", 300),
+                command.text("stdout", "no") == "yes",
+            );
+            turn.say(
+                &pid.map_or_else(|error| format!("fork: {error}"), |pid| format!("pid={pid}")),
+            );
         }
         "stderr" => match command.text("text", "") {
-            "" => stderr("a line of stderr\n".repeat(1 + command.number("bytes", 100_000) / 17).as_bytes()),
+            "" => stderr(
+                "a line of stderr\n"
+                    .repeat(1 + command.number("bytes", 100_000) / 17)
+                    .as_bytes(),
+            ),
             text => stderr(format!("{text}\n").as_bytes()),
         },
         "deaf" => STDIN_STOPPED.store(true, Ordering::Relaxed),
         "freeze" => kill_process(getpid(), Signal::STOP).expect("a process may stop itself"),
         "close-stdout" => return Some(close_stdout(turn)),
         "pid" => turn.say(&format!("pid={}", std::process::id())),
-        "cwd" => turn.say(&std::env::current_dir().unwrap_or_default().display().to_string()),
+        "cwd" => turn.say(
+            &std::env::current_dir()
+                .unwrap_or_default()
+                .display()
+                .to_string(),
+        ),
         "env" => {
             let mut lines: Vec<String> = std::env::vars_os()
                 .map(|(name, value)| format!("{}={}\n", name.display(), value.display()))
@@ -127,8 +148,11 @@ fn crash(turn: &Turn, command: &Command<'_>) {
     reason = "an agent starts its tools itself, and the test checks that the gateway finds them"
 )]
 fn fork(seconds: u32, holds_stdout: bool) -> std::io::Result<String> {
-    let (kept, stdout) =
-        if holds_stdout { ("2>&1", Stdio::inherit()) } else { (">/dev/null 2>&1", Stdio::null()) };
+    let (kept, stdout) = if holds_stdout {
+        ("2>&1", Stdio::inherit())
+    } else {
+        (">/dev/null 2>&1", Stdio::null())
+    };
     let script = format!(
         r#"setsid sh -c 'trap "" TERM HUP INT; echo $$ >&2; exec sleep {seconds} </dev/null {kept}' &"#
     );
@@ -148,7 +172,8 @@ fn fork(seconds: u32, holds_stdout: bool) -> std::io::Result<String> {
 
 fn close_stdout(turn: &Turn) -> Step {
     turn.say("bye");
-    let null = std::fs::File::create("/dev/null").map_err(|error| End::Error(-32603, error.to_string()))?;
+    let null = std::fs::File::create("/dev/null")
+        .map_err(|error| End::Error(-32603, error.to_string()))?;
     rustix::stdio::dup2_stdout(&null).map_err(|error| End::Error(-32603, error.to_string()))?;
     turn.cancel.wait_for_ever();
     Err(End::NoAnswer)

@@ -23,15 +23,18 @@ pub(crate) fn play(turn: &Turn, text: &str) -> Step {
         _method: &'a RawValue,
     }
     for line in text.lines() {
-        let line = line.replace(SESSION, &turn.session.id).replace(PROMPT, &turn.id);
+        let line = line
+            .replace(SESSION, &turn.session.id)
+            .replace(PROMPT, &turn.id);
         if let Some(result) = line.strip_prefix("end ") {
             return Err(End::Result(result.to_owned()));
         }
         if let Some(error) = line.strip_prefix("fail ") {
             return Err(End::Failure(error.to_owned()));
         }
-        let answer =
-            serde_json::from_str::<Request<'_>>(&line).ok().map(|request| turn.wire.expect(request.id.get()));
+        let answer = serde_json::from_str::<Request<'_>>(&line)
+            .ok()
+            .map(|request| turn.wire.expect(request.id.get()));
         turn.wire.line(&line);
         if let Some(answer) = answer {
             drop(turn.reply(&answer, false)?);
@@ -48,10 +51,16 @@ impl Answers {
     pub(crate) fn read(file: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
         let answers = text.lines().filter_map(|line| line.split_once(' '));
-        Ok(Self(answers.map(|(method, result)| (method.to_owned(), result.to_owned())).collect()))
+        Ok(Self(
+            answers
+                .map(|(method, result)| (method.to_owned(), result.to_owned()))
+                .collect(),
+        ))
     }
 
     pub(crate) fn to(&self, method: &str, session: &str) -> Option<String> {
-        self.0.get(method).map(|result| result.replace(SESSION, session))
+        self.0
+            .get(method)
+            .map(|result| result.replace(SESSION, session))
     }
 }

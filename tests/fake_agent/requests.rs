@@ -71,16 +71,28 @@ fn cancel_notify(turn: &Turn, millis: u64) -> Step {
     ));
     let came = answer.recv_timeout(Duration::from_secs(2));
     tool_end(turn, 1, "withdrawn");
-    turn.say(&format!("cancel-notify: {}", came.map_or_else(|_| "none".to_owned(), |reply| outcome(&reply))));
+    turn.say(&format!(
+        "cancel-notify: {}",
+        came.map_or_else(|_| "none".to_owned(), |reply| outcome(&reply))
+    ));
     Ok(())
 }
 
 fn unserved(turn: &Turn) -> Step {
     let session = string(&turn.session.id);
     let requests = [
-        ("_vendor/thing", format!(r#"{{"sessionId":{session},"thing":1}}"#)),
-        ("fs/read_text_file", format!(r#"{{"sessionId":{session},"path":"/etc/passwd"}}"#)),
-        ("terminal/create", format!(r#"{{"sessionId":{session},"command":"id"}}"#)),
+        (
+            "_vendor/thing",
+            format!(r#"{{"sessionId":{session},"thing":1}}"#),
+        ),
+        (
+            "fs/read_text_file",
+            format!(r#"{{"sessionId":{session},"path":"/etc/passwd"}}"#),
+        ),
+        (
+            "terminal/create",
+            format!(r#"{{"sessionId":{session},"command":"id"}}"#),
+        ),
     ];
     for (method, params) in requests {
         let (_, answer) = turn.wire.request(method, params);
@@ -99,7 +111,11 @@ fn tool_call(turn: &Turn, number: usize) {
 }
 
 fn tool_end(turn: &Turn, number: usize, chosen: &str) {
-    let status = if chosen.starts_with("allow") { "completed" } else { "failed" };
+    let status = if chosen.starts_with("allow") {
+        "completed"
+    } else {
+        "failed"
+    };
     turn.update(&format!(
         r#"{{"sessionUpdate":"tool_call_update","toolCallId":"call_{number}","status":"{status}"}}"#
     ));

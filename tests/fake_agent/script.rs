@@ -17,21 +17,35 @@ impl<'a> Command<'a> {
     pub(crate) fn parse(text: &'a str) -> Self {
         let mut words = text.split_whitespace();
         let name = words.next().unwrap_or_default();
-        Self { name, words: words.filter_map(|word| word.split_once('=')).collect() }
+        Self {
+            name,
+            words: words.filter_map(|word| word.split_once('=')).collect(),
+        }
     }
 
     pub(crate) fn text(&self, key: &str, default: &'a str) -> &'a str {
-        self.words.iter().find(|word| word.0 == key).map_or(default, |word| word.1)
+        self.words
+            .iter()
+            .find(|word| word.0 == key)
+            .map_or(default, |word| word.1)
     }
 
     pub(crate) fn number<T: std::str::FromStr>(&self, key: &str, default: T) -> T {
-        self.words.iter().find(|word| word.0 == key).and_then(|word| word.1.parse().ok()).unwrap_or(default)
+        self.words
+            .iter()
+            .find(|word| word.0 == key)
+            .and_then(|word| word.1.parse().ok())
+            .unwrap_or(default)
     }
 }
 
 /// The id of the session after `made` other sessions.
 pub(crate) fn session_id(collide: bool, made: u32) -> String {
-    if collide { made.to_string() } else { format!("fake-{}-{made}", std::process::id()) }
+    if collide {
+        made.to_string()
+    } else {
+        format!("fake-{}-{made}", std::process::id())
+    }
 }
 
 /// The text of the first text block, as the original JSON string.
@@ -41,7 +55,9 @@ pub(crate) fn text(blocks: &[&RawValue]) -> String {
         #[serde(borrow)]
         text: &'a RawValue,
     }
-    let text = blocks.iter().find_map(|block| serde_json::from_str::<Text<'_>>(block.get()).ok());
+    let text = blocks
+        .iter()
+        .find_map(|block| serde_json::from_str::<Text<'_>>(block.get()).ok());
     text.map_or_else(|| "\"\"".to_owned(), |text| text.text.get().to_owned())
 }
 
@@ -55,8 +71,16 @@ pub(crate) fn play(mut turn: Turn, spelled: &str, next: &str) {
         turn.say_raw(spelled);
         Ok(())
     };
-    turn.end(&end.err().unwrap_or_else(|| End::Stop("end_turn".to_owned())));
-    for command in text.as_deref().unwrap_or_default().split(';').map(Command::parse) {
+    turn.end(
+        &end.err()
+            .unwrap_or_else(|| End::Stop("end_turn".to_owned())),
+    );
+    for command in text
+        .as_deref()
+        .unwrap_or_default()
+        .split(';')
+        .map(Command::parse)
+    {
         match command.name {
             "late" => late(&turn, &command),
             "unknown-response" => turn.wire.answer(&turn.id, r#"{"stopReason":"refusal"}"#),
@@ -107,9 +131,10 @@ fn plain(turn: &mut Turn, command: &Command<'_>) -> Option<Step> {
             std::thread::sleep(std::time::Duration::from_millis(command.number("ms", 100)));
             turn.update(&chunk("\"still here \""));
         },
-        "error" => {
-            Err(End::Error(command.number("code", -32603), command.text("message", "failed").to_owned()))
-        }
+        "error" => Err(End::Error(
+            command.number("code", -32603),
+            command.text("message", "failed").to_owned(),
+        )),
         "recall" => {
             turn.say(&turn.recall());
             Ok(())
@@ -180,7 +205,10 @@ fn late(turn: &Turn, command: &Command<'_>) {
 }
 
 fn title(text: &str) -> String {
-    format!(r#"{{"sessionUpdate":"session_info_update","title":{}}}"#, string(text))
+    format!(
+        r#"{{"sessionUpdate":"session_info_update","title":{}}}"#,
+        string(text)
+    )
 }
 
 fn usage(used: u64) -> String {

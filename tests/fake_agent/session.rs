@@ -34,7 +34,8 @@ impl Session {
     /// Begins a turn. Returns `None` while another one runs.
     pub(crate) fn begin(&self) -> Option<Arc<Cancel>> {
         let mut turn = lock(&self.turn);
-        turn.is_none().then(|| Arc::clone(turn.insert(Arc::default())))
+        turn.is_none()
+            .then(|| Arc::clone(turn.insert(Arc::default())))
     }
 
     pub(crate) fn end(&self) {
@@ -86,10 +87,17 @@ impl Cancel {
         let end = Instant::now() + time;
         let mut cancelled = lock(&self.cancelled);
         while !*cancelled {
-            let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
+            let Some(left) = end
+                .checked_duration_since(Instant::now())
+                .filter(|left| !left.is_zero())
+            else {
                 break;
             };
-            cancelled = self.changed.wait_timeout(cancelled, left).unwrap_or_else(PoisonError::into_inner).0;
+            cancelled = self
+                .changed
+                .wait_timeout(cancelled, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         *cancelled
     }
@@ -123,12 +131,21 @@ struct Entry {
 
 impl Sessions {
     pub(crate) fn new(file: Option<PathBuf>) -> Self {
-        Self { file, open: Mutex::default(), history: Mutex::default() }
+        Self {
+            file,
+            open: Mutex::default(),
+            history: Mutex::default(),
+        }
     }
 
     pub(crate) fn create(&self, id: &str, cwd: &str) -> Arc<Session> {
         let cwd = Some(cwd.to_owned());
-        self.keep(Entry { session_id: id.to_owned(), cwd, update: None, deleted: false });
+        self.keep(Entry {
+            session_id: id.to_owned(),
+            cwd,
+            update: None,
+            deleted: false,
+        });
         self.open(id)
     }
 
@@ -150,23 +167,39 @@ impl Sessions {
 
     pub(crate) fn delete(&self, id: &str) {
         self.close(id);
-        self.keep(Entry { session_id: id.to_owned(), cwd: None, update: None, deleted: true });
+        self.keep(Entry {
+            session_id: id.to_owned(),
+            cwd: None,
+            update: None,
+            deleted: true,
+        });
     }
 
     pub(crate) fn record(&self, id: &str, update: &str) {
         if let Ok(update) = RawValue::from_string(update.to_owned()) {
-            self.keep(Entry { session_id: id.to_owned(), cwd: None, update: Some(update), deleted: false });
+            self.keep(Entry {
+                session_id: id.to_owned(),
+                cwd: None,
+                update: Some(update),
+                deleted: false,
+            });
         }
     }
 
     /// The updates of a session. `None` if the session does not exist or was deleted.
     pub(crate) fn history(&self, id: &str) -> Option<Vec<String>> {
         let mut history = None;
-        for entry in self.entries().into_iter().filter(|entry| entry.session_id == id) {
+        for entry in self
+            .entries()
+            .into_iter()
+            .filter(|entry| entry.session_id == id)
+        {
             if entry.deleted {
                 history = None;
             } else {
-                history.get_or_insert_with(Vec::new).extend(entry.update.map(|raw| raw.get().to_owned()));
+                history
+                    .get_or_insert_with(Vec::new)
+                    .extend(entry.update.map(|raw| raw.get().to_owned()));
             }
         }
         history
@@ -183,13 +216,19 @@ impl Sessions {
     }
 
     fn entries(&self) -> Vec<Entry> {
-        let Some(file) = &self.file else { return lock(&self.history).clone() };
+        let Some(file) = &self.file else {
+            return lock(&self.history).clone();
+        };
         let text = std::fs::read_to_string(file).unwrap_or_default();
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        text.lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
     }
 
     fn keep(&self, entry: Entry) {
-        let Some(file) = &self.file else { return lock(&self.history).push(entry) };
+        let Some(file) = &self.file else {
+            return lock(&self.history).push(entry);
+        };
         let mut line = serde_json::to_string(&entry).expect("an entry is plain data");
         line.push('\n');
         append(file, line.as_bytes());
@@ -202,5 +241,6 @@ pub(crate) fn append(file: &std::path::Path, bytes: &[u8]) {
         .append(true)
         .open(file)
         .expect("the file of the test is writable");
-    file.write_all(bytes).expect("the file of the test is writable");
+    file.write_all(bytes)
+        .expect("the file of the test is writable");
 }

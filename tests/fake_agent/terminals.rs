@@ -21,13 +21,25 @@ struct Player<'a> {
 /// Runs the steps. Sends the result of each step: its word, and the raw result or `error CODE`.
 pub(crate) fn play(turn: &Turn, steps: &str) -> Step {
     let Ok(steps) = serde_json::from_str::<Vec<Value>>(steps) else {
-        return Err(End::Error(-32602, "terminal: expected a JSON array of steps".to_owned()));
+        return Err(End::Error(
+            -32602,
+            "terminal: expected a JSON array of steps".to_owned(),
+        ));
     };
-    let mut player = Player { turn, terminal: Value::Null, waiting: Vec::new() };
+    let mut player = Player {
+        turn,
+        terminal: Value::Null,
+        waiting: Vec::new(),
+    };
     steps.iter().try_for_each(|step| match step {
         Value::String(word) => player.step(word, &Value::Null),
-        Value::Object(one) => one.iter().try_for_each(|(word, value)| player.step(word, value)),
-        _ => Err(End::Error(-32602, "terminal: a step is a word or an object".to_owned())),
+        Value::Object(one) => one
+            .iter()
+            .try_for_each(|(word, value)| player.step(word, value)),
+        _ => Err(End::Error(
+            -32602,
+            "terminal: a step is a word or an object".to_owned(),
+        )),
     })
 }
 
@@ -41,11 +53,13 @@ impl Player<'_> {
                 self.waiting.push(answer);
                 Ok(())
             }
-            "waited" => std::mem::take(&mut self.waiting).iter().try_for_each(|answer| {
-                let reply = self.turn.reply(answer, false)?;
-                self.say(word, &reply);
-                Ok(())
-            }),
+            "waited" => std::mem::take(&mut self.waiting)
+                .iter()
+                .try_for_each(|answer| {
+                    let reply = self.turn.reply(answer, false)?;
+                    self.say(word, &reply);
+                    Ok(())
+                }),
             _ => {
                 let (_, answer) = self.ask(word, value);
                 let reply = self.turn.reply(&answer, false)?;
@@ -66,18 +80,30 @@ impl Player<'_> {
             params.insert("terminalId".to_owned(), self.terminal.clone());
         }
         params.extend(value.as_object().cloned().unwrap_or_default());
-        let method = if word == "wait" { "wait_for_exit" } else { word };
-        self.turn.wire.request(&format!("terminal/{method}"), Value::Object(params))
+        let method = if word == "wait" {
+            "wait_for_exit"
+        } else {
+            word
+        };
+        self.turn
+            .wire
+            .request(&format!("terminal/{method}"), Value::Object(params))
     }
 
     fn poll(&self, text: &str) -> Step {
         loop {
             let (_, answer) = self.ask("output", &Value::Null);
             let Ok(result) = self.turn.reply(&answer, false)? else {
-                return Err(End::Error(-32603, "the output could not be read".to_owned()));
+                return Err(End::Error(
+                    -32603,
+                    "the output could not be read".to_owned(),
+                ));
             };
             let result: Value = serde_json::from_str(&result).unwrap_or_default();
-            if result["output"].as_str().is_some_and(|output| output.contains(text)) {
+            if result["output"]
+                .as_str()
+                .is_some_and(|output| output.contains(text))
+            {
                 return Ok(());
             }
             self.turn.pause(5)?;

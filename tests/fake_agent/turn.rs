@@ -50,7 +50,14 @@ impl Turn {
         cancel: Arc<Cancel>,
         id: &str,
     ) -> Self {
-        Self { wire, session, sessions, cancel, id: id.to_owned(), id_last: false }
+        Self {
+            wire,
+            session,
+            sessions,
+            cancel,
+            id: id.to_owned(),
+            id_last: false,
+        }
     }
 
     /// Sends text, and stores it for `session/load`.
@@ -83,7 +90,11 @@ impl Turn {
 
     /// Waits, unless the turn is cancelled.
     pub(crate) fn pause(&self, millis: u64) -> Step {
-        if self.cancel.wait(Duration::from_millis(millis)) { Err(End::cancelled()) } else { Ok(()) }
+        if self.cancel.wait(Duration::from_millis(millis)) {
+            Err(End::cancelled())
+        } else {
+            Ok(())
+        }
     }
 
     /// Waits for the client's answer. Fails if the turn is cancelled. With `wait`, checks for the cancel only
@@ -112,7 +123,10 @@ impl Turn {
             End::Error(code, message) => self.wire.fail(&self.id, *code, message, None),
             End::Result(result) => self.wire.answer(&self.id, result),
             End::Failure(error) => {
-                self.wire.line(format_args!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, self.id));
+                self.wire.line(format_args!(
+                    r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
+                    self.id
+                ));
             }
             End::Stop(reason) if self.id_last => {
                 let (id, reason) = (&self.id, string(reason));
@@ -121,7 +135,10 @@ impl Turn {
                 ));
             }
             End::Stop(reason) => {
-                self.wire.answer(&self.id, format_args!(r#"{{"stopReason":{}}}"#, string(reason)));
+                self.wire.answer(
+                    &self.id,
+                    format_args!(r#"{{"stopReason":{}}}"#, string(reason)),
+                );
             }
         }
     }

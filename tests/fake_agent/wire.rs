@@ -19,7 +19,12 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) fn new(first: u64, strings: bool) -> Self {
-        Self { stdout: Mutex::default(), waiting: Mutex::default(), next: AtomicU64::new(first), strings }
+        Self {
+            stdout: Mutex::default(),
+            waiting: Mutex::default(),
+            next: AtomicU64::new(first),
+            strings,
+        }
     }
 
     /// Writes to the file descriptor directly: one call is one write to the pipe.
@@ -53,7 +58,9 @@ impl Wire {
     }
 
     pub(crate) fn answer(&self, id: &str, result: impl Display) {
-        self.line(format_args!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
+        self.line(format_args!(
+            r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#
+        ));
     }
 
     pub(crate) fn fail(&self, id: &str, code: i64, message: &str, data: Option<String>) {
@@ -67,28 +74,46 @@ impl Wire {
     /// Sends a request. Returns its raw id and the receiver of its answer.
     pub(crate) fn request(&self, method: &str, params: impl Display) -> (String, Receiver<Reply>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let id = if self.strings { format!("\"req-{number}\"") } else { number.to_string() };
+        let id = if self.strings {
+            format!("\"req-{number}\"")
+        } else {
+            number.to_string()
+        };
         let answer = self.request_as(&id, method, params);
         (id, answer)
     }
 
     /// The same with an id of the caller. An earlier receiver for this id gets no answer.
-    pub(crate) fn request_as(&self, id: &str, method: &str, params: impl Display) -> Receiver<Reply> {
+    pub(crate) fn request_as(
+        &self,
+        id: &str,
+        method: &str,
+        params: impl Display,
+    ) -> Receiver<Reply> {
         let receiver = self.expect(id);
-        self.line(format_args!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#));
+        self.line(format_args!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
+        ));
         receiver
     }
 
     /// Registers a receiver for the answer to a request with this id.
     pub(crate) fn expect(&self, id: &str) -> Receiver<Reply> {
         let (sender, receiver) = sync_channel(1);
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), sender);
+        self.waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id.to_owned(), sender);
         receiver
     }
 
     /// Handles an answer of the client. Ignores an unknown id.
     pub(crate) fn resolve(&self, id: &str, reply: Reply) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        let waiting = self
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(id);
         if let Some(sender) = waiting {
             drop(sender.try_send(reply));
         }

@@ -33,7 +33,9 @@ async fn asking(setup: Setup, text: &str) -> (Gateway, String, Value) {
 
 /// Makes the agent send a request and returns its event. A client follows the session before.
 async fn asked(gateway: &Gateway, session: &str, text: &str) -> Value {
-    let mut stream = gateway.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
+    let mut stream = gateway
+        .events(&format!("/v1/sessions/{session}/events?after=tail"))
+        .await;
     gateway.prompt(session, text).await;
     loop {
         let event = stream.next().await.expect("the stream goes on");
@@ -46,7 +48,12 @@ async fn asked(gateway: &Gateway, session: &str, text: &str) -> Value {
 /// Answers with exactly these bytes.
 async fn answer(gateway: &Gateway, session: &str, path: &str, body: &str) -> Answer {
     let request = gateway.request(Method::POST, &format!("/v1/sessions/{session}/{path}"));
-    Answer::of(request.header("Content-Type", "application/json").body(body.to_owned())).await
+    Answer::of(
+        request
+            .header("Content-Type", "application/json")
+            .body(body.to_owned()),
+    )
+    .await
 }
 
 async fn answer_accepted(gateway: &Gateway, session: &str, path: &str, body: &str) {
@@ -56,7 +63,9 @@ async fn answer_accepted(gateway: &Gateway, session: &str, path: &str, body: &st
 
 /// Waits for the end of the only turn. Returns the log.
 async fn end(gateway: &Gateway, session: &str) -> Vec<Value> {
-    gateway.log_until(session, |event| event["type"] == "prompt.completed").await;
+    gateway
+        .log_until(session, |event| event["type"] == "prompt.completed")
+        .await;
     gateway.lawful(session).await
 }
 
@@ -70,5 +79,8 @@ async fn final_text(gateway: &Gateway, session: &str) -> String {
 fn pointers(answer: Answer) -> Vec<String> {
     let problem = answer.problem(422, "invalid");
     let errors = problem["errors"].as_array().expect("errors").clone();
-    errors.iter().map(|error| error["pointer"].as_str().expect("a pointer").to_owned()).collect()
+    errors
+        .iter()
+        .map(|error| error["pointer"].as_str().expect("a pointer").to_owned())
+        .collect()
 }

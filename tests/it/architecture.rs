@@ -18,8 +18,16 @@ use self::rules::{FIELDS, LAYERS, LINES, WIDE_STRUCTS, violations};
 use self::structs::structs;
 
 /// The kinds of files with the limit of lines. Data files (`.json`, `.toml`, `.txt`) have none.
-const CODE_AND_PAGES: [&str; 10] = ["rs", "md", "py", "c", "sh", "mjs", "mts", "ts", "tsx", "css"];
-const PAGES: [&str; 5] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"];
+const CODE_AND_PAGES: [&str; 10] = [
+    "rs", "md", "py", "c", "sh", "mjs", "mts", "ts", "tsx", "css",
+];
+const PAGES: [&str; 5] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -35,20 +43,36 @@ pub(crate) fn files_below(folder: &str, extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![root().join(folder)];
     while let Some(next) = open.pop() {
-        let Ok(entries) = std::fs::read_dir(&next) else { continue };
+        let Ok(entries) = std::fs::read_dir(&next) else {
+            continue;
+        };
         for entry in entries {
-            let path = entry.expect("a folder of the repository can be listed").path();
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let path = entry
+                .expect("a folder of the repository can be listed")
+                .path();
+            let name = path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default();
             // git ignores the output of `scripts/clients` and of the builds of the packages.
-            let outputs = ["tests/clients/generated", "packages/client/dist", "packages/react/dist"];
-            let is_output = name == "node_modules" || outputs.iter().any(|output| path.ends_with(output));
+            let outputs = [
+                "tests/clients/generated",
+                "packages/client/dist",
+                "packages/react/dist",
+            ];
+            let is_output =
+                name == "node_modules" || outputs.iter().any(|output| path.ends_with(output));
             if path.is_dir() && !name.starts_with('.') && !is_output {
                 open.push(path);
             } else if path
                 .extension()
                 .is_some_and(|found| extensions.iter().any(|extension| found == *extension))
             {
-                found.push(path.strip_prefix(root()).expect("it lies below the root").to_path_buf());
+                found.push(
+                    path.strip_prefix(root())
+                        .expect("it lies below the root")
+                        .to_path_buf(),
+                );
             }
         }
     }
@@ -73,14 +97,24 @@ fn modules_import_only_listed_modules() {
                 .map(|(line, what)| format!("{}:{line}: {what}", file.display()))
         })
         .collect();
-    assert!(broken.is_empty(), "the layers are broken:\n{}", broken.join("\n"));
+    assert!(
+        broken.is_empty(),
+        "the layers are broken:\n{}",
+        broken.join("\n")
+    );
 }
 
 #[test]
 fn files_do_not_import_each_other_in_cycles() {
-    let sources: Vec<(String, String)> =
-        rust_files("src").iter().map(|file| (file.display().to_string(), read(file))).collect();
-    let graph = Graph::of(sources.iter().map(|(file, source)| (file.as_str(), source.as_str())));
+    let sources: Vec<(String, String)> = rust_files("src")
+        .iter()
+        .map(|file| (file.display().to_string(), read(file)))
+        .collect();
+    let graph = Graph::of(
+        sources
+            .iter()
+            .map(|(file, source)| (file.as_str(), source.as_str())),
+    );
     if let Some(cycle) = graph.shortest_cycle() {
         panic!("files import each other in a cycle:\n{cycle}");
     }
@@ -94,42 +128,74 @@ fn structs_have_few_fields() {
         if WIDE_STRUCTS.iter().any(|start| path.starts_with(start)) {
             continue;
         }
-        for found in structs(&read(&file)).iter().filter(|found| found.fields > FIELDS) {
-            wide.push(format!("{path}:{}: {} has {} fields", found.line, found.name, found.fields));
+        for found in structs(&read(&file))
+            .iter()
+            .filter(|found| found.fields > FIELDS)
+        {
+            wide.push(format!(
+                "{path}:{}: {} has {} fields",
+                found.line, found.name, found.fields
+            ));
         }
     }
-    assert!(wide.is_empty(), "structs with more than {FIELDS} fields:\n{}", wide.join("\n"));
+    assert!(
+        wide.is_empty(),
+        "structs with more than {FIELDS} fields:\n{}",
+        wide.join("\n")
+    );
 }
 
 #[test]
 fn only_the_module_event_reads_event_bytes() {
     let read_bytes = |file: &PathBuf| {
         let found = event_bytes::violations(file, &read(file)).into_iter();
-        found.map(|(line, what)| format!("{}:{line}: {what}", file.display())).collect::<Vec<_>>()
+        found
+            .map(|(line, what)| format!("{}:{line}: {what}", file.display()))
+            .collect::<Vec<_>>()
     };
     let broken: Vec<String> = rust_files("src").iter().flat_map(read_bytes).collect();
-    assert!(broken.is_empty(), "other modules know the bytes of events:\n{}", broken.join("\n"));
+    assert!(
+        broken.is_empty(),
+        "other modules know the bytes of events:\n{}",
+        broken.join("\n")
+    );
 }
 
 #[test]
 fn no_file_is_too_long() {
     let scripts = std::fs::read_dir(root().join("scripts")).expect("scripts/ can be listed");
-    let scripts = scripts.map(|entry| Path::new("scripts").join(entry.expect("a script").file_name()));
-    let long: Vec<String> =
-        ["src", "tests", "benches", "fuzz", "docs", "web/packages", "web/src", "web/tests"]
-            .into_iter()
-            .flat_map(|folder| files_below(folder, &CODE_AND_PAGES))
-            // Generated from the OpenAPI document.
-            .filter(|file| !file.ends_with("packages/client/src/schema.ts"))
-            .chain(PAGES.map(PathBuf::from))
-            .chain(scripts.filter(|script| root().join(script).is_file()))
-            .filter_map(|file| {
-                let lines = read(&file).lines().count();
-                (lines > LINES).then(|| format!("{}: {lines} lines", file.display()))
-            })
-            .collect();
-    assert!(long.is_empty(), "more than {LINES} lines:\n{}", long.join("\n"));
-    assert!(read(Path::new("src/main.rs")).lines().count() <= 60, "src/main.rs only calls the command line");
+    let scripts =
+        scripts.map(|entry| Path::new("scripts").join(entry.expect("a script").file_name()));
+    let long: Vec<String> = [
+        "src",
+        "tests",
+        "benches",
+        "fuzz",
+        "docs",
+        "web/packages",
+        "web/src",
+        "web/tests",
+    ]
+    .into_iter()
+    .flat_map(|folder| files_below(folder, &CODE_AND_PAGES))
+    // Generated from the OpenAPI document.
+    .filter(|file| !file.ends_with("packages/client/src/schema.ts"))
+    .chain(PAGES.map(PathBuf::from))
+    .chain(scripts.filter(|script| root().join(script).is_file()))
+    .filter_map(|file| {
+        let lines = read(&file).lines().count();
+        (lines > LINES).then(|| format!("{}: {lines} lines", file.display()))
+    })
+    .collect();
+    assert!(
+        long.is_empty(),
+        "more than {LINES} lines:\n{}",
+        long.join("\n")
+    );
+    assert!(
+        read(Path::new("src/main.rs")).lines().count() <= 60,
+        "src/main.rs only calls the command line"
+    );
 }
 
 #[test]
@@ -137,10 +203,18 @@ fn the_table_names_the_modules_that_exist_and_looks_only_down() {
     let mut modules: BTreeSet<String> = BTreeSet::new();
     for entry in std::fs::read_dir(root().join("src")).expect("src/ can be listed") {
         let path = entry.expect("an entry of src/ can be read").path();
-        modules.insert(path.file_stem().expect("it has a name").to_string_lossy().into_owned());
+        modules.insert(
+            path.file_stem()
+                .expect("it has a name")
+                .to_string_lossy()
+                .into_owned(),
+        );
     }
     modules.retain(|module| module != "lib");
-    let listed: BTreeSet<String> = LAYERS.iter().map(|(module, _)| (*module).to_owned()).collect();
+    let listed: BTreeSet<String> = LAYERS
+        .iter()
+        .map(|(module, _)| (*module).to_owned())
+        .collect();
     assert_eq!(modules, listed, "left: modules in src/, right: the table");
     for (index, (module, imports)) in LAYERS.iter().enumerate() {
         for import in *imports {
@@ -157,7 +231,10 @@ fn architecture_md_shows_the_same_table() {
     let law: Vec<(String, BTreeSet<String>)> = LAYERS
         .iter()
         .map(|(module, imports)| {
-            ((*module).to_owned(), imports.iter().map(|&name| name.to_owned()).collect())
+            (
+                (*module).to_owned(),
+                imports.iter().map(|&name| name.to_owned()).collect(),
+            )
         })
         .collect();
     assert_eq!(shown, law, "left: ARCHITECTURE.md, right: the law");
@@ -168,8 +245,14 @@ fn architecture_md_names_only_existing_paths() {
     let text = read(Path::new("ARCHITECTURE.md"));
     let named = named_paths(&text);
     assert!(named.len() > 15, "only {named:?} were taken for paths");
-    let ghosts: Vec<&String> = named.iter().filter(|path| !root().join(path).exists()).collect();
-    assert!(ghosts.is_empty(), "ARCHITECTURE.md names missing items: {ghosts:?}");
+    let ghosts: Vec<&String> = named
+        .iter()
+        .filter(|path| !root().join(path).exists())
+        .collect();
+    assert!(
+        ghosts.is_empty(),
+        "ARCHITECTURE.md names missing items: {ghosts:?}"
+    );
 }
 
 #[test]
@@ -177,10 +260,16 @@ fn architecture_md_lists_functions_in_the_order_of_their_files() {
     let text = read(Path::new("ARCHITECTURE.md"));
     let tables = path_tables(&text);
     let steps: usize = tables.iter().map(Vec::len).sum();
-    assert!(tables.len() > 5 && steps > 60, "only {tables:?} were read as steps of the two paths");
+    assert!(
+        tables.len() > 5 && steps > 60,
+        "only {tables:?} were read as steps of the two paths"
+    );
     for table in tables {
         let wrong = first_step_out_of_order(&table, |file| read(Path::new(file)));
-        assert_eq!(wrong, None, "ARCHITECTURE.md lists a function that its file does not have at this place");
+        assert_eq!(
+            wrong, None,
+            "ARCHITECTURE.md lists a function that its file does not have at this place"
+        );
     }
 }
 
@@ -206,10 +295,15 @@ fn path_tables(text: &str) -> Vec<Vec<PathStep>> {
     let mut tables = Vec::new();
     let mut lines = text.lines();
     while lines.any(|line| line == "| step | file | function |") {
-        let rows = lines.by_ref().skip(1).take_while(|line| line.starts_with('|'));
+        let rows = lines
+            .by_ref()
+            .skip(1)
+            .take_while(|line| line.starts_with('|'));
         let steps = rows.map(|row| {
             let names: Vec<&str> = quoted(row).collect();
-            let [.., file, function] = names[..] else { panic!("no file and function: {row}") };
+            let [.., file, function] = names[..] else {
+                panic!("no file and function: {row}")
+            };
             (file.to_owned(), function.to_owned())
         });
         tables.push(steps.collect());
@@ -230,7 +324,10 @@ fn steps_out_of_order_are_found() {
     assert_eq!(wrong("fn f() {} fn g<T>() {} fn h() {}"), None);
     assert_eq!(wrong("fn h() {} fn f() {} fn g() {}"), Some("h".to_owned()));
     assert_eq!(wrong("fn h() {} fn f() {} fn g() {} fn h() {}"), None);
-    assert_eq!(wrong("fn f() {} fn great() {} fn h() {}"), Some("g".to_owned()));
+    assert_eq!(
+        wrong("fn f() {} fn great() {} fn h() {}"),
+        Some("g".to_owned())
+    );
 }
 
 /// Test modules that call the library. All others use a running gateway only, for example the tests of prompts and streams.
@@ -267,12 +364,22 @@ fn tests_of_prompts_and_streams_use_a_running_gateway_only() {
     for file in rust_files("tests/it") {
         if read(&file).contains("acp_gateway::") || read(&file).contains("acp_gateway_models::") {
             let below = file.strip_prefix("tests/it").expect("it was listed there");
-            let module = below.components().next().expect("it has a name").as_os_str().to_string_lossy();
+            let module = below
+                .components()
+                .next()
+                .expect("it has a name")
+                .as_os_str()
+                .to_string_lossy();
             found.insert(module.trim_end_matches(".rs").to_owned());
         }
     }
-    assert_eq!(found, USE_THE_LIBRARY.map(str::to_owned).into(), "left: modules that call the library");
-    let allocations = read(Path::new("tests/allocations/main.rs")).replace("acp_gateway::cli::main()", "");
+    assert_eq!(
+        found,
+        USE_THE_LIBRARY.map(str::to_owned).into(),
+        "left: modules that call the library"
+    );
+    let allocations =
+        read(Path::new("tests/allocations/main.rs")).replace("acp_gateway::cli::main()", "");
     assert!(
         !allocations.contains("acp_gateway::"),
         "the test of allocations starts the gateway and calls nothing"
@@ -292,8 +399,12 @@ fn shown_table(text: &str) -> Vec<(String, BTreeSet<String>)> {
         .take_while(|line| line.starts_with('|'))
         .map(|line| {
             let cells: Vec<&str> = line.trim_matches('|').split('|').collect();
-            let module = quoted(cells[0]).next().expect("a row names its module in backticks");
-            let imports = quoted(cells.last().expect("a row has cells")).map(str::to_owned).collect();
+            let module = quoted(cells[0])
+                .next()
+                .expect("a row names its module in backticks");
+            let imports = quoted(cells.last().expect("a row has cells"))
+                .map(str::to_owned)
+                .collect();
             (module.trim_end_matches('/').to_owned(), imports)
         })
         .collect()
@@ -301,8 +412,9 @@ fn shown_table(text: &str) -> Vec<(String, BTreeSet<String>)> {
 
 /// The paths of the repository in a text: in backticks, below a known folder or with a known ending.
 fn named_paths(text: &str) -> BTreeSet<String> {
-    const FOLDERS: [&str; 9] =
-        ["src/", "tests/", "web/", "docs/", "scripts/", "openapi/", "benches/", ".ci/", ".github/"];
+    const FOLDERS: [&str; 9] = [
+        "src/", "tests/", "web/", "docs/", "scripts/", "openapi/", "benches/", ".ci/", ".github/",
+    ];
     const ENDINGS: [&str; 6] = [".md", ".toml", ".rs", ".yaml", ".json", "Dockerfile"];
     quoted(text)
         .filter(|piece| !piece.contains(char::is_whitespace) && !piece.starts_with('/'))
@@ -320,7 +432,10 @@ fn a_table_and_paths_are_read_from_markdown() {
         | module | owns | may import |\n|---|---|---|\n| `a/` | x | nothing |\n| `b` | y | `a`, `c` |\n\nend";
     let table: Vec<(String, BTreeSet<String>)> = vec![
         ("a".to_owned(), BTreeSet::new()),
-        ("b".to_owned(), BTreeSet::from(["a".to_owned(), "c".to_owned()])),
+        (
+            "b".to_owned(),
+            BTreeSet::from(["a".to_owned(), "c".to_owned()]),
+        ),
     ];
     assert_eq!(shown_table(text), table);
     let paths = BTreeSet::from(["src/app.rs".to_owned(), "deny.toml".to_owned()]);

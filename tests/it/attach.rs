@@ -27,9 +27,18 @@ const STREAM: usize = 2000;
 /// The texts of the agent in the log of a session.
 async fn logged(gateway: &Gateway, session: &str) -> Vec<String> {
     let events = gateway.all_events(session).await;
-    let updates = events.iter().filter(|event| event["type"] == "session.update");
+    let updates = events
+        .iter()
+        .filter(|event| event["type"] == "session.update");
     let chunks = updates.filter(|event| event["update"]["sessionUpdate"] == "agent_message_chunk");
-    chunks.map(|event| event["update"]["content"]["text"].as_str().expect("a text").to_owned()).collect()
+    chunks
+        .map(|event| {
+            event["update"]["content"]["text"]
+                .as_str()
+                .expect("a text")
+                .to_owned()
+        })
+        .collect()
 }
 
 /// A gateway with a fake agent that keeps its sessions.
@@ -56,7 +65,8 @@ pub(crate) fn set_public_url(gateway: &mut Gateway, url: &str) {
     assert_eq!(gateway.stop(), Some(0));
     let file = gateway.path("config.toml");
     let config = std::fs::read_to_string(&file).expect("the file is ours");
-    std::fs::write(&file, format!("server.public_url = {url:?}\n{config}")).expect("the folder is ours");
+    std::fs::write(&file, format!("server.public_url = {url:?}\n{config}"))
+        .expect("the folder is ours");
     gateway.start();
 }
 
@@ -66,10 +76,14 @@ async fn attach_runs_a_turn_with_a_permission() {
     let mut editor = Editor::start(&gateway.url, &[]);
     let session = editor.new_session("").await;
     editor.prompt(2, &session, "permission").await;
-    let request = editor.until(|line| line["method"] == "session/request_permission").await;
+    let request = editor
+        .until(|line| line["method"] == "session/request_permission")
+        .await;
     assert_eq!(request["params"]["sessionId"], json!(session));
     let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "allow" } });
-    editor.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": outcome })).await;
+    editor
+        .send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": outcome }))
+        .await;
     assert_eq!(editor.response(2).await["result"]["stopReason"], "end_turn");
     assert_eq!(editor.texts(), ["permission: allow"]);
     assert_eq!(editor.end().await, (Some(0), String::new()));
@@ -79,17 +93,34 @@ async fn attach_runs_a_turn_with_a_permission() {
 async fn attach_answers_invalid_lines_and_unknown_methods() {
     let gateway = Setup::fake(&[]).start();
     let mut editor = Editor::start(&gateway.url, &[]);
-    editor.send(&json!({ "jsonrpc": "2.0", "id": 9, "method": "session/list" })).await;
-    assert_eq!(editor.response(9).await["error"]["code"], -32600, "initialize is the first request");
+    editor
+        .send(&json!({ "jsonrpc": "2.0", "id": 9, "method": "session/list" }))
+        .await;
+    assert_eq!(
+        editor.response(9).await["error"]["code"],
+        -32600,
+        "initialize is the first request"
+    );
     editor.initialize().await;
-    for (line, code) in [("hello", -32700), ("[]", -32600), ("{\"id\":1", -32700), ("{}", -32600)] {
+    for (line, code) in [
+        ("hello", -32700),
+        ("[]", -32600),
+        ("{\"id\":1", -32700),
+        ("{}", -32600),
+    ] {
         editor.write(line).await;
         let answer = editor.until(|line| line["id"].is_null()).await;
         assert_eq!(answer["error"]["code"], code, "{line}");
     }
     for (id, method) in [(10, "session/unknown"), (11, "_vendor/unknown")] {
-        editor.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": {} })).await;
-        assert_eq!(editor.response(id).await["error"]["code"], -32601, "{method}");
+        editor
+            .send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": {} }))
+            .await;
+        assert_eq!(
+            editor.response(id).await["error"]["code"],
+            -32601,
+            "{method}"
+        );
     }
     assert_eq!(editor.end().await.0, Some(0));
 }
@@ -102,7 +133,9 @@ async fn attach_survives_a_kill_of_the_gateway_in_a_turn() {
     let session = editor.new_session("").await;
     editor.prompt(2, &session, "slow chunks=20 ms=200").await;
     editor.prompt(3, &session, "slow chunks=4 ms=20").await;
-    editor.until(|line| line["method"] == "session/update").await;
+    editor
+        .until(|line| line["method"] == "session/update")
+        .await;
     gateway.kill();
     // The bridge notices the kill before the restart.
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -125,11 +158,16 @@ async fn attach_survives_drains_of_the_gateway() {
     let session = editor.new_session("").await;
     for id in [2, 3] {
         editor.prompt(id, &session, "slow chunks=20 ms=200").await;
-        editor.until(|line| line["method"] == "session/update").await;
+        editor
+            .until(|line| line["method"] == "session/update")
+            .await;
         assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
         gateway.start();
         let ended = editor.response(id).await;
-        assert!(ended["result"]["stopReason"] == "cancelled" || ended["error"].is_object(), "{ended}");
+        assert!(
+            ended["result"]["stopReason"] == "cancelled" || ended["error"].is_object(),
+            "{ended}"
+        );
     }
     editor.prompt(4, &session, "echo after").await;
     assert_eq!(editor.response(4).await["result"]["stopReason"], "end_turn");
@@ -142,7 +180,9 @@ async fn attach_delivers_every_update_once_through_cuts_of_the_network() {
     let (_gateway, proxy) = behind_a_proxy().await;
     let mut editor = Editor::start(&format!("http://{}", proxy.address), &[]);
     let session = editor.new_session("").await;
-    editor.prompt(2, &session, &format!("stream n={STREAM} rate=500")).await;
+    editor
+        .prompt(2, &session, &format!("stream n={STREAM} rate=500"))
+        .await;
     let mut cuts = 0;
     for at in (100..STREAM).step_by(450) {
         editor.until_texts(at).await;
@@ -154,8 +194,15 @@ async fn attach_delivers_every_update_once_through_cuts_of_the_network() {
     }
     assert_eq!(editor.response(2).await["result"]["stopReason"], "end_turn");
     let texts = editor.texts();
-    let numbers: Vec<usize> = texts.iter().map(|text| text[..8].parse().expect("a number")).collect();
-    assert_eq!(numbers, (0..STREAM).collect::<Vec<_>>(), "once, and in order");
+    let numbers: Vec<usize> = texts
+        .iter()
+        .map(|text| text[..8].parse().expect("a number"))
+        .collect();
+    assert_eq!(
+        numbers,
+        (0..STREAM).collect::<Vec<_>>(),
+        "once, and in order"
+    );
     editor.assert_answered_once();
     figure(&format!("{STREAM} updates through {cuts} cuts"));
 }
@@ -167,16 +214,23 @@ async fn attach_keeps_a_permission_request_through_a_cut() {
     let mut editor = Editor::start(&format!("http://{}", proxy.address), &[]);
     let session = editor.new_session("").await;
     editor.prompt(2, &session, "permission").await;
-    let request = editor.until(|line| line["method"] == "session/request_permission").await;
+    let request = editor
+        .until(|line| line["method"] == "session/request_permission")
+        .await;
     proxy.refuse(true);
     proxy.cut();
     let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "reject" } });
-    editor.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": outcome })).await;
+    editor
+        .send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": outcome }))
+        .await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     proxy.refuse(false);
     assert_eq!(editor.response(2).await["result"]["stopReason"], "end_turn");
     assert_eq!(editor.texts(), ["permission: reject"]);
-    let requests = editor.seen().iter().filter(|line| line["method"] == "session/request_permission");
+    let requests = editor
+        .seen()
+        .iter()
+        .filter(|line| line["method"] == "session/request_permission");
     assert_eq!(requests.count(), 1);
 }
 
@@ -197,7 +251,10 @@ async fn attach_opens_the_session_of_the_command_line() {
     let user: Vec<_> = editor.updates("user_message_chunk");
     assert_eq!(user, ["echo before", "echo theirs"]);
 
-    let mut editor = Editor::start(&gateway.url, &["--session", "00000000-0000-7000-8000-000000000000"]);
+    let mut editor = Editor::start(
+        &gateway.url,
+        &["--session", "00000000-0000-7000-8000-000000000000"],
+    );
     editor.initialize().await;
     editor
         .send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "session/new", "params": { "cwd": "/" } }))
@@ -218,14 +275,35 @@ async fn attach_maps_folders() {
     let found = gateway.get(&format!("/v1/sessions/{session}")).await;
     assert_eq!(found["cwd"], json!(remote));
     let params = json!({ "cwd": "/home/me/other", "mcpServers": [] });
-    editor.send(&json!({ "jsonrpc": "2.0", "id": 3, "method": "session/new", "params": params })).await;
+    editor
+        .send(&json!({ "jsonrpc": "2.0", "id": 3, "method": "session/new", "params": params }))
+        .await;
     let error = editor.response(3).await["error"].clone();
     assert_eq!(error["code"], -32602);
-    assert!(error["message"].as_str().expect("a text").contains("--map /home/me/other="), "{error}");
-    editor.prompt(4, &session, &format!("read path={}", remote.join("a.txt").display())).await;
-    let read = editor.until(|line| line["method"] == "fs/read_text_file").await;
-    assert_eq!(read["params"], json!({ "sessionId": session, "path": "/home/me/project/a.txt" }));
-    editor.send(&json!({ "jsonrpc": "2.0", "id": read["id"], "result": { "content": "unsaved" } })).await;
+    assert!(
+        error["message"]
+            .as_str()
+            .expect("a text")
+            .contains("--map /home/me/other="),
+        "{error}"
+    );
+    editor
+        .prompt(
+            4,
+            &session,
+            &format!("read path={}", remote.join("a.txt").display()),
+        )
+        .await;
+    let read = editor
+        .until(|line| line["method"] == "fs/read_text_file")
+        .await;
+    assert_eq!(
+        read["params"],
+        json!({ "sessionId": session, "path": "/home/me/project/a.txt" })
+    );
+    editor
+        .send(&json!({ "jsonrpc": "2.0", "id": read["id"], "result": { "content": "unsaved" } }))
+        .await;
     assert_eq!(editor.response(4).await["result"]["stopReason"], "end_turn");
     assert_eq!(editor.texts(), ["[unsaved]"]);
 }
@@ -234,14 +312,19 @@ async fn attach_maps_folders() {
 async fn attach_ends_with_an_error_if_the_key_is_wrong() {
     let gateway = Setup::fake(&[]).start();
     let mut command = attach();
-    command.args(["--url", &gateway.url]).env("ACP_GATEWAY_KEY", "acpg_wrong_key_of_nobody");
+    command
+        .args(["--url", &gateway.url])
+        .env("ACP_GATEWAY_KEY", "acpg_wrong_key_of_nobody");
     let mut editor = Editor::of(command);
     editor.send(&initialize()).await;
     let error = editor.response(0).await["error"].clone();
     assert_eq!(error["code"], -32000, "{error}");
     let (code, log) = editor.ended().await;
     assert_eq!(code, Some(1));
-    assert!(log.contains("ACP_GATEWAY_KEY") && !log.contains("acpg_"), "{log}");
+    assert!(
+        log.contains("ACP_GATEWAY_KEY") && !log.contains("acpg_"),
+        "{log}"
+    );
 }
 
 #[tokio::test]
@@ -249,17 +332,24 @@ async fn attach_rejects_a_key_that_ends_in_a_turn() {
     let gateway = Setup::fake(&[]).start();
     let data = gateway.path("data");
     let mut create = attach_command("key", &data);
-    let created = create.args(["create", "someone"]).output().expect("the binary was built");
+    let created = create
+        .args(["create", "someone"])
+        .output()
+        .expect("the binary was built");
     let key = String::from_utf8(created.stdout).expect("text");
     tokio::time::sleep(Duration::from_millis(1500)).await;
     let mut command = attach();
     let file = gateway.path("key");
     std::fs::write(&file, &key).expect("the folder is ours");
-    command.args(["--url", &gateway.url, "--key-file"]).arg(&file);
+    command
+        .args(["--url", &gateway.url, "--key-file"])
+        .arg(&file);
     let mut editor = Editor::of(command);
     let session = editor.new_session("").await;
     editor.prompt(2, &session, "hang").await;
-    let revoked = attach_command("key", &data).args(["revoke", "someone"]).output();
+    let revoked = attach_command("key", &data)
+        .args(["revoke", "someone"])
+        .output();
     assert!(revoked.expect("the binary was built").status.success());
     assert_eq!(editor.response(2).await["error"]["code"], -32000);
     let (code, log) = editor.ended().await;
@@ -270,7 +360,12 @@ async fn attach_rejects_a_key_that_ends_in_a_turn() {
 /// A subcommand beside the gateway of this data folder.
 fn attach_command(name: &str, data: &std::path::Path) -> std::process::Command {
     let mut command = crate::support::gateway::command(env!("CARGO_BIN_EXE_acp-gateway"));
-    command.env_clear().env("ACP_GATEWAY_DATA", data).env("HOME", data).arg(name).stdin(Stdio::null());
+    command
+        .env_clear()
+        .env("ACP_GATEWAY_DATA", data)
+        .env("HOME", data)
+        .arg(name)
+        .stdin(Stdio::null());
     command
 }
 
@@ -279,8 +374,14 @@ async fn attach_finds_the_gateway_of_the_data_folder_and_revokes_its_key() {
     let (_folder, mut gateway) = durable();
     let data = gateway.path("data");
     let keys = || {
-        let listed = attach_command("key", &data).arg("list").output().expect("the binary was built");
-        String::from_utf8(listed.stdout).expect("text").matches("attach").count()
+        let listed = attach_command("key", &data)
+            .arg("list")
+            .output()
+            .expect("the binary was built");
+        String::from_utf8(listed.stdout)
+            .expect("text")
+            .matches("attach")
+            .count()
     };
     let local = || {
         let mut command = attach_command("attach", &data);
@@ -307,13 +408,23 @@ async fn attach_finds_the_gateway_of_the_data_folder_and_revokes_its_key() {
 #[test]
 fn attach_takes_no_key_from_its_arguments() {
     for (args, key, said) in [
-        (&["--url", "http://127.0.0.1:1/#key=acpg_x"][..], Some(KEY), "must not contain a key"),
+        (
+            &["--url", "http://127.0.0.1:1/#key=acpg_x"][..],
+            Some(KEY),
+            "must not contain a key",
+        ),
         (&["--url", "http://127.0.0.1:1"], None, "ACP_GATEWAY_KEY"),
         (&["--url", "127.0.0.1:1"], Some(KEY), "invalid --url"),
     ] {
         let mut command = attach();
-        command.args(args).env_remove("ACP_GATEWAY_KEY").envs(key.map(|key| ("ACP_GATEWAY_KEY", key)));
-        let failed = command.stdin(Stdio::null()).output().expect("the binary was built");
+        command
+            .args(args)
+            .env_remove("ACP_GATEWAY_KEY")
+            .envs(key.map(|key| ("ACP_GATEWAY_KEY", key)));
+        let failed = command
+            .stdin(Stdio::null())
+            .output()
+            .expect("the binary was built");
         let log = String::from_utf8(failed.stderr).expect("text");
         assert_eq!(failed.status.code(), Some(1), "{log}");
         assert!(log.contains(said), "{log}");
@@ -329,7 +440,9 @@ async fn attach_rejects_messages_that_are_too_large() {
     editor.prompt(2, &session, &"x".repeat(12 << 20)).await;
     assert_eq!(editor.response(2).await["error"]["code"], -32600);
     editor.prompt(3, &session, &"x".repeat(17 << 20)).await;
-    let error = editor.until(|line| line["id"].is_null() && line["method"].is_null()).await;
+    let error = editor
+        .until(|line| line["id"].is_null() && line["method"].is_null())
+        .await;
     assert_eq!(error["error"]["code"], -32600);
     editor.prompt(4, &session, "echo small").await;
     assert_eq!(editor.response(4).await["result"]["stopReason"], "end_turn");

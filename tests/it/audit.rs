@@ -29,17 +29,26 @@ async fn audit(gateway: &Gateway) -> Vec<Value> {
 }
 
 fn of<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
-    events.iter().filter(|event| event["type"] == kind).collect()
+    events
+        .iter()
+        .filter(|event| event["type"] == kind)
+        .collect()
 }
 
 /// Restarts the gateway, so that nothing is pending, and returns the events of this type.
 async fn settled(gateway: &mut Gateway, kind: &str) -> Vec<Value> {
     gateway.stop();
     gateway.start();
-    of(&audit(gateway).await, kind).into_iter().cloned().collect()
+    of(&audit(gateway).await, kind)
+        .into_iter()
+        .cloned()
+        .collect()
 }
 
 /// Waits for the first event of this type.
 async fn first(gateway: &Gateway, kind: &str) -> Value {
-    eventually(kind, PATIENCE, || async { of(&audit(gateway).await, kind).first().copied().cloned() }).await
+    eventually(kind, PATIENCE, || async {
+        of(&audit(gateway).await, kind).first().copied().cloned()
+    })
+    .await
 }

@@ -17,7 +17,11 @@ struct Log(tempfile::TempPath);
 
 impl Log {
     fn new() -> Self {
-        Self(tempfile::NamedTempFile::new().expect("a temporary file").into_temp_path())
+        Self(
+            tempfile::NamedTempFile::new()
+                .expect("a temporary file")
+                .into_temp_path(),
+        )
     }
 
     fn path(&self) -> &str {
@@ -27,7 +31,9 @@ impl Log {
     /// The params of the broadcasts that processes have received.
     fn broadcasts(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(&self.0).expect("the file is ours");
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let received = lines.filter(|line| line["method"] == "_acp-gateway/broadcast");
         received.map(|line| line["params"].clone()).collect()
     }
@@ -40,13 +46,19 @@ async fn send(gateway: &Gateway, body: &Value) -> Value {
 }
 
 async fn announce(gateway: &Gateway, to: &Value) -> Value {
-    send(gateway, &json!({ "type": "announcement", "content": "hello", "to": to })).await
+    send(
+        gateway,
+        &json!({ "type": "announcement", "content": "hello", "to": to }),
+    )
+    .await
 }
 
 /// The reason of each target that was not reached.
 fn reasons(report: &Value) -> Vec<&str> {
     let items = report["notReached"].as_array().expect("a list").iter();
-    items.map(|item| item["reason"].as_str().expect("a reason")).collect()
+    items
+        .map(|item| item["reason"].as_str().expect("a reason"))
+        .collect()
 }
 
 fn reached(report: &Value) -> &Vec<Value> {

@@ -27,13 +27,19 @@ fn write(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) {
 
 /// A folder below the root for new sessions.
 fn project(gateway: &Gateway) -> PathBuf {
-    let cwd = gateway.path("data/workspaces").canonicalize().expect("the root is there").join("project");
+    let cwd = gateway
+        .path("data/workspaces")
+        .canonicalize()
+        .expect("the root is there")
+        .join("project");
     std::fs::create_dir_all(&cwd).expect("the folder is ours");
     cwd
 }
 
 async fn begin(gateway: &Gateway, cwd: &Path) -> String {
-    let (status, session) = gateway.post("/v1/sessions", &json!({ "agent": "fake", "cwd": cwd })).await;
+    let (status, session) = gateway
+        .post("/v1/sessions", &json!({ "agent": "fake", "cwd": cwd }))
+        .await;
     assert_eq!(status, StatusCode::CREATED, "{session}");
     session["sessionId"].as_str().expect("a text").to_owned()
 }
@@ -51,7 +57,11 @@ impl Ground {
             write(&cwd, name, text);
         }
         let session = begin(&gateway, &cwd).await;
-        let ground = Self { gateway, session, cwd };
+        let ground = Self {
+            gateway,
+            session,
+            cwd,
+        };
         ground.gateway.turn(&ground.session, "hello").await;
         ground
     }
@@ -93,9 +103,15 @@ impl Ground {
 
     /// The number of files that the gateway stores for baselines.
     fn stored(&self) -> usize {
-        let folders = std::fs::read_dir(self.gateway.path("data/private/changes")).into_iter().flatten();
+        let folders = std::fs::read_dir(self.gateway.path("data/private/changes"))
+            .into_iter()
+            .flatten();
         folders
-            .map(|folder| std::fs::read_dir(folder.expect("an entry").path()).expect("a folder").count())
+            .map(|folder| {
+                std::fs::read_dir(folder.expect("an entry").path())
+                    .expect("a folder")
+                    .count()
+            })
             .sum()
     }
 }
@@ -105,11 +121,17 @@ fn kinds(list: &Value) -> BTreeMap<String, String> {
     let files = list["files"].as_array().expect("files");
     let paths: Vec<String> = files.iter().map(|file| text(&file["path"])).collect();
     assert!(paths.is_sorted(), "{list}");
-    files.iter().map(|file| (text(&file["path"]), text(&file["kind"]))).collect()
+    files
+        .iter()
+        .map(|file| (text(&file["path"]), text(&file["kind"])))
+        .collect()
 }
 
 fn expected(kinds: &[(&str, &str)]) -> BTreeMap<String, String> {
-    kinds.iter().map(|(path, kind)| ((*path).to_owned(), (*kind).to_owned())).collect()
+    kinds
+        .iter()
+        .map(|(path, kind)| ((*path).to_owned(), (*kind).to_owned()))
+        .collect()
 }
 
 #[tokio::test]
@@ -149,7 +171,12 @@ async fn edits_by_commands_are_listed() {
         (&json!(true), &Value::Null, &json!(false))
     );
     let change = |path: &str| {
-        list["files"].as_array().expect("files").iter().find(|file| file["path"] == path).cloned()
+        list["files"]
+            .as_array()
+            .expect("files")
+            .iter()
+            .find(|file| file["path"] == path)
+            .cloned()
     };
     let shown = |path: &str| {
         let file = change(path).expect("the file is listed");
@@ -176,9 +203,17 @@ async fn texts_of_a_change_are_those_of_the_start_and_now() {
     std::fs::remove_file(ground.cwd.join("gone")).expect("it is ours");
     let edited = ground.get("/edited").await.body;
     let (old, new) = (json!("one\ntwo\n"), json!("one\n2\nthree\n"));
-    assert_eq!((&edited["kind"], &edited["oldText"], &edited["newText"]), (&json!("modified"), &old, &new));
+    assert_eq!(
+        (&edited["kind"], &edited["oldText"], &edited["newText"]),
+        (&json!("modified"), &old, &new)
+    );
     let file = format!("/v1/sessions/{}/files/edited", ground.session);
-    let file = ground.gateway.request(Method::GET, &file).send().await.expect("an answer");
+    let file = ground
+        .gateway
+        .request(Method::GET, &file)
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(
         file.headers()[ETAG].to_str().expect("ASCII"),
         edited["etag"],
@@ -190,7 +225,10 @@ async fn texts_of_a_change_are_those_of_the_start_and_now() {
         (&json!("x\n"), &Value::Null, &Value::Null)
     );
     let new = ground.get("/folder/new").await.body;
-    assert_eq!((&new["oldText"], &new["newText"]), (&Value::Null, &json!("n\n")));
+    assert_eq!(
+        (&new["oldText"], &new["newText"]),
+        (&Value::Null, &json!("n\n"))
+    );
     ground.get("/binary").await.problem(422, "invalid");
     ground.get("/large").await.problem(413, "too_large");
     ground.get("/same").await.problem(404, "not_found");
@@ -200,13 +238,20 @@ async fn texts_of_a_change_are_those_of_the_start_and_now() {
 
 #[tokio::test]
 async fn contents_of_the_start_survive_the_deletion_of_the_repository() {
-    let ground = Ground::new(&[(".git/HEAD", "ref: refs/heads/main\n"), ("src/main", "old\n")]).await;
+    let ground = Ground::new(&[
+        (".git/HEAD", "ref: refs/heads/main\n"),
+        ("src/main", "old\n"),
+    ])
+    .await;
     std::fs::remove_dir_all(ground.cwd.join(".git")).expect("it is ours");
     std::fs::remove_dir_all(ground.cwd.join("src")).expect("it is ours");
     assert_eq!(ground.kinds().await, expected(&[("src/main", "deleted")]));
     assert_eq!(ground.get("/src/main").await.body["oldText"], "old\n");
     ground.get("/.git/HEAD").await.problem(404, "not_found");
-    assert_eq!(ground.revert("/src/main", &[]).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(
+        ground.revert("/src/main", &[]).await.status,
+        StatusCode::NO_CONTENT
+    );
     assert_eq!(ground.text("src/main").as_deref(), Some("old\n"));
 }
 
@@ -216,27 +261,62 @@ async fn revert_restores_a_file_unless_it_changed_meanwhile() {
     ground.write("edited", "new\n");
     ground.write("added", "new\n");
     std::fs::remove_dir_all(ground.cwd.join("gone")).expect("it is ours");
-    let etag = async |path: &str| ground.get(path).await.body["etag"].as_str().expect("a tag").to_owned();
+    let etag = async |path: &str| {
+        ground.get(path).await.body["etag"]
+            .as_str()
+            .expect("a tag")
+            .to_owned()
+    };
     let (stale, added) = (etag("/edited").await, etag("/added").await);
     ground.write("edited", "newer\n");
-    ground.revert("/edited", &[(IF_MATCH.as_str(), &stale)]).await.problem(412, "precondition_failed");
-    ground.revert("/added", &[(IF_MATCH.as_str(), &stale)]).await.problem(412, "precondition_failed");
-    ground.revert("/edited", &[(IF_NONE_MATCH.as_str(), "*")]).await.problem(412, "precondition_failed");
+    ground
+        .revert("/edited", &[(IF_MATCH.as_str(), &stale)])
+        .await
+        .problem(412, "precondition_failed");
+    ground
+        .revert("/added", &[(IF_MATCH.as_str(), &stale)])
+        .await
+        .problem(412, "precondition_failed");
+    ground
+        .revert("/edited", &[(IF_NONE_MATCH.as_str(), "*")])
+        .await
+        .problem(412, "precondition_failed");
     assert_eq!(
-        (ground.text("edited").as_deref(), ground.text("added").as_deref()),
+        (
+            ground.text("edited").as_deref(),
+            ground.text("added").as_deref()
+        ),
         (Some("newer\n"), Some("new\n"))
     );
 
     let fresh = etag("/edited").await;
-    let reverted = ground.revert("/edited", &[(IF_MATCH.as_str(), &fresh)]).await;
+    let reverted = ground
+        .revert("/edited", &[(IF_MATCH.as_str(), &fresh)])
+        .await;
     assert_eq!(reverted.status, StatusCode::NO_CONTENT, "{reverted:?}");
     let file = format!("/v1/sessions/{}/files/edited", ground.session);
-    let file = ground.gateway.request(Method::GET, &file).send().await.expect("an answer");
+    let file = ground
+        .gateway
+        .request(Method::GET, &file)
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(file.headers()[ETAG].to_str().ok(), reverted.header("etag"));
-    assert_eq!(ground.revert("/added", &[(IF_MATCH.as_str(), &added)]).await.status, StatusCode::NO_CONTENT);
-    let created = ground.revert("/gone/file", &[(IF_NONE_MATCH.as_str(), "*")]).await;
+    assert_eq!(
+        ground
+            .revert("/added", &[(IF_MATCH.as_str(), &added)])
+            .await
+            .status,
+        StatusCode::NO_CONTENT
+    );
+    let created = ground
+        .revert("/gone/file", &[(IF_NONE_MATCH.as_str(), "*")])
+        .await;
     assert_eq!(created.status, StatusCode::NO_CONTENT, "{created:?}");
-    assert_eq!((ground.text("edited").as_deref(), ground.text("added")), (Some("old\n"), None));
+    assert_eq!(
+        (ground.text("edited").as_deref(), ground.text("added")),
+        (Some("old\n"), None)
+    );
     assert_eq!(ground.text("gone/file").as_deref(), Some("old\n"));
     assert_eq!(ground.kinds().await, expected(&[]));
     ground.revert("/added", &[]).await.problem(404, "not_found");
@@ -250,34 +330,71 @@ async fn files_behind_links_are_never_read_or_written() {
     write(&outside, "file", "outside\n");
     std::fs::remove_file(ground.cwd.join("file")).expect("it is ours");
     std::fs::remove_dir_all(ground.cwd.join("folder")).expect("it is ours");
-    for (target, name) in
-        [(outside.join("secret"), "file"), (outside.clone(), "folder"), (outside.join("secret"), "new")]
-    {
+    for (target, name) in [
+        (outside.join("secret"), "file"),
+        (outside.clone(), "folder"),
+        (outside.join("secret"), "new"),
+    ] {
         symlink(target, ground.cwd.join(name)).expect("the folder is ours");
     }
     let list = ground.list().await;
-    assert_eq!(kinds(&list), expected(&[("file", "deleted"), ("folder/file", "deleted")]), "{list}");
+    assert_eq!(
+        kinds(&list),
+        expected(&[("file", "deleted"), ("folder/file", "deleted")]),
+        "{list}"
+    );
     for path in ["/file", "/folder/file", "/folder/secret", "/new"] {
         let answer = ground.get(path).await;
         assert!(!answer.body.to_string().contains("secret\\n"), "{answer:?}");
-        assert!(!answer.body.to_string().contains("outside\\n"), "{answer:?}");
+        assert!(
+            !answer.body.to_string().contains("outside\\n"),
+            "{answer:?}"
+        );
     }
-    ground.revert("/folder/file", &[]).await.problem(422, "invalid");
-    assert_eq!(ground.revert("/file", &[]).await.status, StatusCode::NO_CONTENT);
-    assert!(!ground.cwd.join("file").symlink_metadata().expect("it is there").is_symlink());
-    assert_eq!(std::fs::read_to_string(outside.join("secret")).expect("it is there"), "secret\n");
-    assert_eq!(std::fs::read_to_string(outside.join("file")).expect("it is there"), "outside\n");
+    ground
+        .revert("/folder/file", &[])
+        .await
+        .problem(422, "invalid");
+    assert_eq!(
+        ground.revert("/file", &[]).await.status,
+        StatusCode::NO_CONTENT
+    );
+    assert!(
+        !ground
+            .cwd
+            .join("file")
+            .symlink_metadata()
+            .expect("it is there")
+            .is_symlink()
+    );
+    assert_eq!(
+        std::fs::read_to_string(outside.join("secret")).expect("it is there"),
+        "secret\n"
+    );
+    assert_eq!(
+        std::fs::read_to_string(outside.join("file")).expect("it is there"),
+        "outside\n"
+    );
     // The folder itself is replaced by a link.
     std::fs::rename(&ground.cwd, ground.gateway.path("away")).expect("it is ours");
     symlink(&outside, &ground.cwd).expect("the root is ours");
     for path in ["", "/file", "/secret"] {
-        let (changes, files) =
-            (ground.get(path).await, format!("/v1/sessions/{}/files{path}", ground.session));
+        let (changes, files) = (
+            ground.get(path).await,
+            format!("/v1/sessions/{}/files{path}", ground.session),
+        );
         let files = ground.gateway.call(Method::GET, &files).await;
-        assert_eq!((changes.status, &changes.body["code"]), (files.status, &files.body["code"]), "{path}");
+        assert_eq!(
+            (changes.status, &changes.body["code"]),
+            (files.status, &files.body["code"]),
+            "{path}"
+        );
         changes.problem(404, "not_found");
     }
-    ground.revert("/secret", &[]).await.problem(404, "not_found");
+    ground
+        .revert("/secret", &[])
+        .await
+        .problem(404, "not_found");
     assert!(outside.join("secret").exists());
 }
 
@@ -294,29 +411,47 @@ async fn baseline_survives_a_restart_and_ends_with_its_session() {
     let list = ground.list().await;
     assert_eq!(
         (kinds(&list), &list["since"]),
-        (expected(&[("file", "modified"), ("other", "modified")]), &since)
+        (
+            expected(&[("file", "modified"), ("other", "modified")]),
+            &since
+        )
     );
     assert_eq!(ground.get("/file").await.body["oldText"], "old\n");
 
     let path = format!("/v1/sessions/{}", ground.session);
-    assert_eq!(ground.gateway.call(Method::DELETE, &path).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(
+        ground.gateway.call(Method::DELETE, &path).await.status,
+        StatusCode::NO_CONTENT
+    );
     ground.get("").await.problem(404, "not_found");
     ground.session = second;
     let both = ground.stored();
-    eventually("the baseline is removed", Duration::from_secs(20), async || {
-        (std::fs::read_dir(ground.gateway.path("data/private/changes")).expect("a folder").count() == 1)
-            .then_some(())
-    })
+    eventually(
+        "the baseline is removed",
+        Duration::from_secs(20),
+        async || {
+            (std::fs::read_dir(ground.gateway.path("data/private/changes"))
+                .expect("a folder")
+                .count()
+                == 1)
+                .then_some(())
+        },
+    )
     .await;
     assert!(ground.stored() <= both);
     // The other session has its contents still.
     assert_eq!(ground.kinds().await, expected(&[("other", "modified")]));
     assert_eq!(ground.get("/other").await.body["oldText"], "old\n");
     let path = format!("/v1/sessions/{}", ground.session);
-    assert_eq!(ground.gateway.call(Method::DELETE, &path).await.status, StatusCode::NO_CONTENT);
-    eventually("the contents are removed", Duration::from_secs(20), async || {
-        (ground.stored() == 0).then_some(())
-    })
+    assert_eq!(
+        ground.gateway.call(Method::DELETE, &path).await.status,
+        StatusCode::NO_CONTENT
+    );
+    eventually(
+        "the contents are removed",
+        Duration::from_secs(20),
+        async || (ground.stored() == 0).then_some(()),
+    )
     .await;
 }
 
@@ -328,8 +463,12 @@ async fn baseline_of_a_session_that_is_gone_is_removed_at_the_next_start() {
     let orphan = changes.join("01938c5e-7a3b-7c4d-8e5f-0123456789ab");
     std::fs::rename(changes.join(&ground.session), &orphan).expect("the folder is ours");
     ground.gateway.start();
-    eventually("the orphan is removed", Duration::from_secs(20), async || (!orphan.exists()).then_some(()))
-        .await;
+    eventually(
+        "the orphan is removed",
+        Duration::from_secs(20),
+        async || (!orphan.exists()).then_some(()),
+    )
+    .await;
     // The session has no start any more, so it begins now.
     ground.write("file", "new\n");
     assert_eq!(ground.kinds().await, expected(&[]));
@@ -343,16 +482,29 @@ async fn first_prompt_waits_for_the_baseline_of_a_large_folder() {
     let gateway = Setup::fake_with(&[], "files = \"gateway\"").start();
     let cwd = project(&gateway);
     for number in 0..FILES {
-        write(&cwd, &format!("d{}/f{number}", number % 100), format!("file {number}\n"));
+        write(
+            &cwd,
+            &format!("d{}/f{number}", number % 100),
+            format!("file {number}\n"),
+        );
     }
     let began = Instant::now();
     let session = begin(&gateway, &cwd).await;
     let created = began.elapsed();
     // The agent changes the last file of the walk at once.
     let file = cwd.join("d99/f9999");
-    gateway.turn(&session, &format!("write path={} text=changed", file.display())).await;
+    gateway
+        .turn(
+            &session,
+            &format!("write path={} text=changed", file.display()),
+        )
+        .await;
     let turn = began.elapsed();
-    let ground = Ground { gateway, session, cwd };
+    let ground = Ground {
+        gateway,
+        session,
+        cwd,
+    };
     let began = Instant::now();
     let list = ground.list().await;
     assert_eq!(
@@ -360,29 +512,47 @@ async fn first_prompt_waits_for_the_baseline_of_a_large_folder() {
         (expected(&[("d99/f9999", "modified")]), &json!(true)),
         "{list}"
     );
-    assert_eq!(ground.get("/d99/f9999").await.body["oldText"], "file 9999\n");
+    assert_eq!(
+        ground.get("/d99/f9999").await.body["oldText"],
+        "file 9999\n"
+    );
     let compared = began.elapsed();
     println!("created after {created:?}, first turn after {turn:?}, compared in {compared:?}");
-    assert!(turn < Duration::from_secs(20) && compared < Duration::from_secs(20), "{turn:?} {compared:?}");
+    assert!(
+        turn < Duration::from_secs(20) && compared < Duration::from_secs(20),
+        "{turn:?} {compared:?}"
+    );
     std::fs::remove_dir_all(ground.cwd.join("d1")).expect("it is ours");
     for number in 0..600 {
         ground.write(&format!("new/f{number}"), "x\n");
     }
     let (one, two) = tokio::join!(ground.list(), ground.list());
-    assert_eq!((one["files"].as_array().map(Vec::len), &one["more"]), (Some(500), &json!(true)));
+    assert_eq!(
+        (one["files"].as_array().map(Vec::len), &one["more"]),
+        (Some(500), &json!(true))
+    );
     assert_eq!(one, two);
 }
 
 #[tokio::test]
 async fn fork_has_a_baseline_of_its_own() {
-    let ground = Ground::with(Setup::fake(&["--fork", "--state", "state"]), &[("file", "old\n")]).await;
+    let ground = Ground::with(
+        Setup::fake(&["--fork", "--state", "state"]),
+        &[("file", "old\n")],
+    )
+    .await;
     ground.write("file", "new\n");
-    let (status, fork) =
-        ground.gateway.post(&format!("/v1/sessions/{}/fork", ground.session), &json!({})).await;
+    let (status, fork) = ground
+        .gateway
+        .post(&format!("/v1/sessions/{}/fork", ground.session), &json!({}))
+        .await;
     assert_eq!(status, StatusCode::CREATED, "{fork}");
     let fork = fork["sessionId"].as_str().expect("a text").to_owned();
     assert_eq!(ground.kinds().await, expected(&[("file", "modified")]));
-    let ground = Ground { session: fork, ..ground };
+    let ground = Ground {
+        session: fork,
+        ..ground
+    };
     assert_eq!(ground.kinds().await, expected(&[]));
     ground.write("file", "newer\n");
     assert_eq!(ground.get("/file").await.body["oldText"], "new\n");
@@ -391,14 +561,29 @@ async fn fork_has_a_baseline_of_its_own() {
 #[tokio::test]
 async fn session_with_a_folder_of_its_own_starts_empty() {
     let gateway = Setup::fake(&[]).start();
-    let (_, session) = gateway.post("/v1/sessions", &json!({ "agent": "fake" })).await;
+    let (_, session) = gateway
+        .post("/v1/sessions", &json!({ "agent": "fake" }))
+        .await;
     let text = |name: &str| session[name].as_str().expect("a text").to_owned();
-    let ground = Ground { session: text("sessionId"), cwd: text("cwd").into(), gateway };
+    let ground = Ground {
+        session: text("sessionId"),
+        cwd: text("cwd").into(),
+        gateway,
+    };
     assert_eq!(ground.kinds().await, expected(&[]));
     ground.write("a/b", "x\n");
     assert_eq!(ground.kinds().await, expected(&[("a/b", "added")]));
     // A closed session still has its changes.
-    ground.gateway.post(&format!("/v1/sessions/{}/close", ground.session), &json!({})).await;
-    assert_eq!(ground.revert("/a/b", &[]).await.status, StatusCode::NO_CONTENT);
+    ground
+        .gateway
+        .post(
+            &format!("/v1/sessions/{}/close", ground.session),
+            &json!({}),
+        )
+        .await;
+    assert_eq!(
+        ground.revert("/a/b", &[]).await.status,
+        StatusCode::NO_CONTENT
+    );
     assert_eq!(ground.kinds().await, expected(&[]));
 }

@@ -20,8 +20,7 @@ const RESPONSES: &str = "/openai/v1/responses";
 
 /// A message of the AI SDK: the text of each message of the user, and the chat.
 fn ui_messages(chat: &str, texts: &[&str]) -> Value {
-    let message =
-        |text: &&str| json!({ "id": text, "role": "user", "parts": [{ "type": "text", "text": text }] });
+    let message = |text: &&str| json!({ "id": text, "role": "user", "parts": [{ "type": "text", "text": text }] });
     json!({ "id": chat, "messages": texts.iter().map(message).collect::<Vec<_>>(), "trigger": "submit-message" })
 }
 
@@ -32,7 +31,10 @@ fn run_input(thread: &str, run: &str, texts: &[&str]) -> Value {
 }
 
 fn completion(texts: &[&str], stream: bool) -> Value {
-    let messages: Vec<_> = texts.iter().map(|text| json!({ "role": "user", "content": text })).collect();
+    let messages: Vec<_> = texts
+        .iter()
+        .map(|text| json!({ "role": "user", "content": text }))
+        .collect();
     json!({ "model": "fake", "messages": messages, "stream": stream })
 }
 
@@ -51,8 +53,12 @@ async fn post(gateway: &Gateway, path: &str, content: &Value) -> String {
 
 /// The JSON of all frames.
 fn frames(text: &str) -> Vec<Value> {
-    let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
-    data.map(|data| serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}"))).collect()
+    let data = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .filter(|data| *data != "[DONE]");
+    data.map(|data| serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}")))
+        .collect()
 }
 
 /// The joined text deltas of any protocol.
@@ -62,7 +68,9 @@ fn text(frames: &[Value]) -> String {
             frame["delta"].as_str().map(str::to_owned)
         }
         Some(_) => None,
-        None => frame["choices"][0]["delta"]["content"].as_str().map(str::to_owned),
+        None => frame["choices"][0]["delta"]["content"]
+            .as_str()
+            .map(str::to_owned),
     };
     frames.iter().filter_map(delta).collect()
 }
@@ -71,13 +79,19 @@ fn text(frames: &[Value]) -> String {
 async fn sessions(gateway: &Gateway) -> Vec<String> {
     let list = gateway.get("/v1/sessions").await;
     let sessions = list["sessions"].as_array().expect("a list");
-    sessions.iter().map(|session| session["sessionId"].as_str().expect("an id").to_owned()).collect()
+    sessions
+        .iter()
+        .map(|session| session["sessionId"].as_str().expect("an id").to_owned())
+        .collect()
 }
 
 /// The number of turns that began in a session.
 async fn turns(gateway: &Gateway, session: &str) -> usize {
     let events = gateway.all_events(session).await;
-    events.iter().filter(|event| event["type"] == "prompt.started").count()
+    events
+        .iter()
+        .filter(|event| event["type"] == "prompt.started")
+        .count()
 }
 
 /// The text of each prompt in a session, as the agent got it.
@@ -85,7 +99,13 @@ async fn prompts(gateway: &Gateway, session: &str) -> Vec<String> {
     let events = gateway.all_events(session).await;
     let text = |event: &Value| {
         let blocks = event["prompt"].as_array()?;
-        Some(blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("|"))
+        Some(
+            blocks
+                .iter()
+                .filter_map(|block| block["text"].as_str())
+                .collect::<Vec<_>>()
+                .join("|"),
+        )
     };
     events.iter().filter_map(text).collect()
 }

@@ -19,7 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[expect(clippy::disallowed_methods, reason = "a test drives the real program")]
 fn command(data: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_acp-gateway"));
-    command.env_clear().env("ACP_GATEWAY_DATA", data).stdin(Stdio::null());
+    command
+        .env_clear()
+        .env("ACP_GATEWAY_DATA", data)
+        .stdin(Stdio::null());
     command
 }
 
@@ -39,7 +42,10 @@ fn stderr(output: &Output) -> &str {
 /// in a child that another test starts, and an open file cannot be executed.
 fn copy_to(program: &Path) {
     #[expect(clippy::disallowed_methods, reason = "a tool of the test's own")]
-    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_acp-gateway")).arg(program).status();
+    let copied = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_acp-gateway"))
+        .arg(program)
+        .status();
     assert!(copied.unwrap().success());
 }
 
@@ -51,10 +57,19 @@ struct Gateway {
 
 impl Gateway {
     fn start(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { child, line: line.trim_end().to_owned() }
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        Self {
+            child,
+            line: line.trim_end().to_owned(),
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -90,13 +105,28 @@ fn folder() -> TempDir {
 fn check_prints_effective_values_and_hides_secrets() {
     let data = folder();
     let file = data.path().join("gateway.toml");
-    fs::write(&file, "[agents.a]\ncommand = \"npx\"\nenv = { KEY = { from_env = \"SECRET\" } }\n").unwrap();
+    fs::write(
+        &file,
+        "[agents.a]\ncommand = \"npx\"\nenv = { KEY = { from_env = \"SECRET\" } }\n",
+    )
+    .unwrap();
     let mut check = command(data.path());
-    check.args(["check", "--listen", "127.0.0.1:9"]).arg("--config").arg(&file).env("SECRET", "canary-7f3a");
+    check
+        .args(["check", "--listen", "127.0.0.1:9"])
+        .arg("--config")
+        .arg(&file)
+        .env("SECRET", "canary-7f3a");
     let output = check.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stdout(&output).contains("listen = \"127.0.0.1:9\"  # --listen\n"), "{}", stdout(&output));
-    let from = format!("env = {{ KEY = {{ from_env = \"SECRET\" }} }}  # {}:3\n", file.display());
+    assert!(
+        stdout(&output).contains("listen = \"127.0.0.1:9\"  # --listen\n"),
+        "{}",
+        stdout(&output)
+    );
+    let from = format!(
+        "env = {{ KEY = {{ from_env = \"SECRET\" }} }}  # {}:3\n",
+        file.display()
+    );
     assert!(stdout(&output).contains(&from), "{}", stdout(&output));
     assert!(!stdout(&output).contains("canary") && !stderr(&output).contains("canary"));
     // It only looks.
@@ -120,13 +150,21 @@ fn check_reports_commands_that_are_not_on_path() {
     fs::write(&file, text).unwrap();
     let output = run(data.path(), &["check", "--config", file.to_str().unwrap()]);
     assert!(output.status.success(), "{}", stderr(&output));
-    let warnings: Vec<_> = stdout(&output).lines().filter(|line| line.starts_with("# warning: ")).collect();
-    let [agent, server] = warnings[..] else { panic!("{warnings:?}") };
+    let warnings: Vec<_> = stdout(&output)
+        .lines()
+        .filter(|line| line.starts_with("# warning: "))
+        .collect();
+    let [agent, server] = warnings[..] else {
+        panic!("{warnings:?}")
+    };
     assert!(
         agent.contains("agents.a.command: no-such-agent: ") && agent.contains("not found on PATH"),
         "{agent}"
     );
-    assert!(server.contains("mcp.b.command: no-such-server: "), "{server}");
+    assert!(
+        server.contains("mcp.b.command: no-such-server: "),
+        "{server}"
+    );
 }
 
 #[test]
@@ -147,14 +185,25 @@ fn a_mistyped_command_line_is_2() {
 #[test]
 fn keys_are_made_listed_and_revoked() {
     let data = folder();
-    let created = run(data.path(), &["key", "create", "alice", "--scopes", "read,prompt"]);
+    let created = run(
+        data.path(),
+        &["key", "create", "alice", "--scopes", "read,prompt"],
+    );
     assert!(created.status.success(), "{}", stderr(&created));
     let key = stdout(&created).trim_end();
     assert!(key.starts_with("acpg_") && key.len() == 48, "{key}");
 
     let list = run(data.path(), &["key", "list"]);
-    let rows: Vec<Vec<&str>> = stdout(&list).lines().map(|row| row.split_whitespace().collect()).collect();
-    assert_eq!(rows[0], ["ID", "NAME", "KIND", "SCOPES", "LIMITS", "CREATED", "LAST", "USED"]);
+    let rows: Vec<Vec<&str>> = stdout(&list)
+        .lines()
+        .map(|row| row.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        rows[0],
+        [
+            "ID", "NAME", "KIND", "SCOPES", "LIMITS", "CREATED", "LAST", "USED"
+        ]
+    );
     assert_eq!(rows[1][1..5], ["alice", "named", "read,prompt", "default"]);
     assert_eq!(rows[1][6], "never");
     assert!(!stdout(&list).contains(&key[5..]));
@@ -163,7 +212,10 @@ fn keys_are_made_listed_and_revoked() {
     let revoked = run(data.path(), &["key", "revoke", &id]);
     assert_eq!(stdout(&revoked), format!("revoked {id} (alice)\n"));
     let again = run(data.path(), &["key", "revoke", &id]);
-    assert_eq!((again.status.code(), stderr(&again)), (Some(1), "acp-gateway: no key has this id or name\n"));
+    assert_eq!(
+        (again.status.code(), stderr(&again)),
+        (Some(1), "acp-gateway: no key has this id or name\n")
+    );
     let reserved = run(data.path(), &["key", "create", "owner"]);
     assert_eq!(
         (reserved.status.code(), stderr(&reserved)),
@@ -175,13 +227,27 @@ fn keys_are_made_listed_and_revoked() {
 
     // Nothing readable at rest, and nothing for others.
     let private = data.path().join("private");
-    assert_eq!(fs::metadata(&private).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(
+        fs::metadata(&private).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
     for entry in fs::read_dir(&private).unwrap() {
         let path = entry.unwrap().path();
         if path.is_file() {
-            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0, "{}", path.display());
+            assert_eq!(
+                fs::metadata(&path).unwrap().permissions().mode() & 0o077,
+                0,
+                "{}",
+                path.display()
+            );
             let bytes = fs::read(&path).unwrap();
-            assert!(!bytes.windows(43).any(|window| window == &key.as_bytes()[5..]), "{}", path.display());
+            assert!(
+                !bytes
+                    .windows(43)
+                    .any(|window| window == &key.as_bytes()[5..]),
+                "{}",
+                path.display()
+            );
         }
     }
 }
@@ -208,14 +274,25 @@ fn second_gateway_exits_with_a_message_and_the_first_continues() {
     // Keys can be made and listed beside it; the link's is among them.
     assert!(run(data.path(), &["key", "create", "bob"]).status.success());
     let list = run(data.path(), &["key", "list"]);
-    assert!(stdout(&list).contains(" owner  link ") && stdout(&list).contains(" bob "), "{}", stdout(&list));
+    assert!(
+        stdout(&list).contains(" owner  link ") && stdout(&list).contains(" bob "),
+        "{}",
+        stdout(&list)
+    );
 
-    assert!(first.child.try_wait().unwrap().is_none(), "the first gateway ended");
+    assert!(
+        first.child.try_wait().unwrap().is_none(),
+        "the first gateway ended"
+    );
     // Without running turns a drain ends immediately.
     let signalled = Instant::now();
     first.signal(Signal::TERM);
     assert_eq!(first.exit(), Some(0));
-    assert!(signalled.elapsed() < Duration::from_secs(4), "{:?}", signalled.elapsed());
+    assert!(
+        signalled.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        signalled.elapsed()
+    );
     // The folder is free again, also after a kill.
     let mut next = Gateway::start(command(data.path()).args(["--listen", "127.0.0.1:0"]));
     next.signal(Signal::KILL);
@@ -232,7 +309,9 @@ fn configured_admin_key_is_never_printed() {
     let key = data.path().join("key");
     fs::write(&key, "an-operators-own-key-0123456789abcdef").unwrap();
     let mut serve = command(data.path());
-    serve.args(["--listen", "127.0.0.1:0"]).env("ACP_GATEWAY_ADMIN_KEY_FILE", &key);
+    serve
+        .args(["--listen", "127.0.0.1:0"])
+        .env("ACP_GATEWAY_ADMIN_KEY_FILE", &key);
     let mut gateway = Gateway::start(&mut serve);
     assert!(!gateway.line.contains("key"), "{}", gateway.line);
     assert!(gateway.line.ends_with('/'), "{}", gateway.line);
@@ -274,7 +353,9 @@ fn healthcheck_distinguishes_ready_from_not_ready() {
             (output, server.join().unwrap())
         });
         assert!(
-            server.1.starts_with(&format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\n")),
+            server
+                .1
+                .starts_with(&format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\n")),
             "{}",
             server.1
         );
@@ -283,10 +364,15 @@ fn healthcheck_distinguishes_ready_from_not_ready() {
     assert!(answers("HTTP/1.1 200 OK\r\n\r\n").status.success());
     let draining = answers("HTTP/1.1 503 Service Unavailable\r\n\r\n");
     assert_eq!(draining.status.code(), Some(1));
-    assert_eq!(stderr(&draining), "acp-gateway: not ready: HTTP/1.1 503 Service Unavailable\n");
+    assert_eq!(
+        stderr(&draining),
+        "acp-gateway: not ready: HTTP/1.1 503 Service Unavailable\n"
+    );
     // In a container only the gateway's own arguments contain the flag.
     let mut everywhere = command(data.path());
-    everywhere.arg("healthcheck").env("ACP_GATEWAY_LISTEN", "0.0.0.0:9");
+    everywhere
+        .arg("healthcheck")
+        .env("ACP_GATEWAY_LISTEN", "0.0.0.0:9");
     let output = everywhere.output().unwrap();
     assert!(
         stderr(&output).starts_with("acp-gateway: no response from 127.0.0.1:9: "),
@@ -302,7 +388,11 @@ fn openapi_prints_the_document() {
     let data = folder();
     let output = run(data.path(), &["openapi"]);
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(document["paths"].as_object().is_some_and(|paths| paths.contains_key("/v1/sessions")));
+    assert!(
+        document["paths"]
+            .as_object()
+            .is_some_and(|paths| paths.contains_key("/v1/sessions"))
+    );
     assert_eq!(fs::read_dir(data.path()).unwrap().count(), 0);
 }
 
@@ -312,8 +402,18 @@ fn completions_and_help_list_every_subcommand() {
     for shell in ["bash", "zsh", "fish"] {
         let script = run(data.path(), &["completions", shell]);
         assert!(script.status.success());
-        for word in ["check", "key", "healthcheck", "demo-agent", "openapi", "--workspace"] {
-            assert!(stdout(&script).contains(word.trim_start_matches('-')), "{shell} {word}");
+        for word in [
+            "check",
+            "key",
+            "healthcheck",
+            "demo-agent",
+            "openapi",
+            "--workspace",
+        ] {
+            assert!(
+                stdout(&script).contains(word.trim_start_matches('-')),
+                "{shell} {word}"
+            );
         }
     }
     let help = run(data.path(), &["--help"]);
@@ -332,9 +432,17 @@ fn commands_beside_a_gateway_need_no_secret_of_its_agents() {
     fs::write(&file, text).unwrap();
     let config = file.to_str().unwrap();
     let check = run(data.path(), &["check", "--config", config]);
-    assert!(stderr(&check).contains("/not/here: cannot be read"), "{}", stderr(&check));
+    assert!(
+        stderr(&check).contains("/not/here: cannot be read"),
+        "{}",
+        stderr(&check)
+    );
     let created = run(data.path(), &["key", "create", "alice", "--config", config]);
-    assert!(stdout(&created).starts_with("acpg_"), "{}", stderr(&created));
+    assert!(
+        stdout(&created).starts_with("acpg_"),
+        "{}",
+        stderr(&created)
+    );
     let health = run(data.path(), &["healthcheck", "--config", config]);
     assert!(
         stderr(&health).starts_with("acp-gateway: no response from 127.0.0.1:9: "),
@@ -361,7 +469,11 @@ fn no_command_with_the_gateways_environment_can_be_read_by_its_user() {
     let owner = |args: &[&str]| {
         #[expect(clippy::disallowed_methods, reason = "a test drives the real program")]
         let mut command = Command::new(&program);
-        command.args(args).env_clear().env("ACP_GATEWAY_DATA", data.path()).stdin(Stdio::piped());
+        command
+            .args(args)
+            .env_clear()
+            .env("ACP_GATEWAY_DATA", data.path())
+            .stdin(Stdio::piped());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         if root {
             command.uid(65534).gid(65534);
@@ -379,7 +491,11 @@ fn no_command_with_the_gateways_environment_can_be_read_by_its_user() {
         owner
     };
     assert_eq!(owner(&["healthcheck", "--listen", &address]), 0);
-    assert_ne!(owner(&["demo-agent"]), 0, "an agent is open to its user, so the test can see a difference");
+    assert_ne!(
+        owner(&["demo-agent"]),
+        0,
+        "an agent is open to its user, so the test can see a difference"
+    );
 }
 
 /// An update replaces the executable of a running gateway. The gateway still starts its own version for supervisors.
@@ -389,10 +505,18 @@ fn gateway_continues_after_its_executable_was_replaced() {
     let program = data.path().join("acp-gateway");
     copy_to(&program);
     let config = data.path().join("gateway.toml");
-    fs::write(&config, "[agents.demo]\nbuiltin = \"demo\"\npool = { max_size = 1, min_idle = 0 }\n").unwrap();
+    fs::write(
+        &config,
+        "[agents.demo]\nbuiltin = \"demo\"\npool = { max_size = 1, min_idle = 0 }\n",
+    )
+    .unwrap();
     #[expect(clippy::disallowed_methods, reason = "a test drives the real program")]
     let mut serve = Command::new(&program);
-    serve.args(["--listen", "127.0.0.1:0", "--config"]).arg(&config).env_clear().stdin(Stdio::null());
+    serve
+        .args(["--listen", "127.0.0.1:0", "--config"])
+        .arg(&config)
+        .env_clear()
+        .stdin(Stdio::null());
     // Tests may run as root.
     serve.env("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "true");
     let mut gateway = Gateway::start(serve.env("ACP_GATEWAY_DATA", data.path()));

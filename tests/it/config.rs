@@ -9,7 +9,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use acp_gateway::config::{self, Config, ConfigError, Environment, Flags, Home, Launch, McpServer, Shown};
+use acp_gateway::config::{
+    self, Config, ConfigError, Environment, Flags, Home, Launch, McpServer, Shown,
+};
 use acp_gateway::types::OnTimeout;
 
 const DATA: (&str, &str) = ("ACP_GATEWAY_DATA", "/data");
@@ -19,7 +21,14 @@ fn load_with(file: &str, variables: &[(&str, &str)], flags: Flags) -> Result<Con
     let path = folder.path().join("gateway.toml");
     fs::write(&path, file).unwrap();
     let environment = [DATA].iter().chain(variables).copied().collect();
-    config::load(&Flags { config: Some(path), ..flags }, &environment, &|_| false)
+    config::load(
+        &Flags {
+            config: Some(path),
+            ..flags
+        },
+        &environment,
+        &|_| false,
+    )
 }
 
 fn load(file: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
@@ -44,13 +53,28 @@ fn mistakes(files: &[&str]) -> String {
 
 #[test]
 fn nothing_is_needed() {
-    let environment: Environment = [("HOME", "/home/alice"), ("PATH", "/usr/bin")].into_iter().collect();
+    let environment: Environment = [("HOME", "/home/alice"), ("PATH", "/usr/bin")]
+        .into_iter()
+        .collect();
     let config = config::load(&Flags::default(), &environment, &|_| false).unwrap();
     assert_eq!(config.listen.address.to_string(), "127.0.0.1:8080");
     assert!(!config.listen.explicit);
-    assert_eq!(config.data.path(), Path::new("/home/alice/.local/share/acp-gateway"));
-    assert_eq!(config.workspaces.root, Path::new("/home/alice/.local/share/acp-gateway/workspaces"));
-    assert_eq!(config.agents.keys().map(ToString::to_string).collect::<Vec<_>>(), ["demo"]);
+    assert_eq!(
+        config.data.path(),
+        Path::new("/home/alice/.local/share/acp-gateway")
+    );
+    assert_eq!(
+        config.workspaces.root,
+        Path::new("/home/alice/.local/share/acp-gateway/workspaces")
+    );
+    assert_eq!(
+        config
+            .agents
+            .keys()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
+        ["demo"]
+    );
     assert_eq!(config.warnings, Vec::<String>::new());
     let none = config::load(&Flags::default(), &Environment::default(), &|_| false).unwrap_err();
     insta::assert_snapshot!(none, @"no home directory for the data; set the data directory with --data DIR or ACP_GATEWAY_DATA");
@@ -110,34 +134,76 @@ fn the_whole_file_of_the_documentation_is_read() {
         token.display()
     );
     let config = load(&file, &[("ANTHROPIC_API_KEY", "sk-from-the-environment")]).unwrap();
-    assert!(config.public_url.as_ref().is_some_and(|url| url.to_string() == "https://gateway.example"));
+    assert!(
+        config
+            .public_url
+            .as_ref()
+            .is_some_and(|url| url.to_string() == "https://gateway.example")
+    );
     assert!(config.trusted_proxies[1].contains("10.1.2.3".parse().unwrap()));
     let docs = &config.mcp["docs"];
-    let McpServer::Remote { sse: false, headers, .. } = docs else { panic!("{docs:?}") };
+    let McpServer::Remote {
+        sse: false,
+        headers,
+        ..
+    } = docs
+    else {
+        panic!("{docs:?}")
+    };
     assert_eq!(headers["Authorization"].expose(), "t0ken-from-a-file");
     let claude = &config.agents[&"claude".parse().unwrap()];
-    assert_eq!(claude.env["ANTHROPIC_API_KEY"].expose(), "sk-from-the-environment");
+    assert_eq!(
+        claude.env["ANTHROPIC_API_KEY"].expose(),
+        "sk-from-the-environment"
+    );
     let settings = &claude.settings;
-    assert_eq!((claude.home, settings.permissions.on_timeout), (Home::User, OnTimeout::Wait));
+    assert_eq!(
+        (claude.home, settings.permissions.on_timeout),
+        (Home::User, OnTimeout::Wait)
+    );
     assert_eq!(settings.permissions.timeout, Duration::from_mins(90));
-    assert_eq!((settings.pool.max_size, settings.pool.min_idle, settings.max_line_bytes), (4, 0, 32 << 20));
+    assert_eq!(
+        (
+            settings.pool.max_size,
+            settings.pool.min_idle,
+            settings.max_line_bytes
+        ),
+        (4, 0, 32 << 20)
+    );
     assert_eq!(config.agents[&"demo".parse().unwrap()].launch, Launch::Demo);
-    assert_eq!((config.limits.max_body_bytes, config.limits.max_session_queued_prompts), (2 << 20, 0));
-    assert_eq!(config.limits.keep_alive_interval, Duration::from_millis(500));
+    assert_eq!(
+        (
+            config.limits.max_body_bytes,
+            config.limits.max_session_queued_prompts
+        ),
+        (2 << 20, 0)
+    );
+    assert_eq!(
+        config.limits.keep_alive_interval,
+        Duration::from_millis(500)
+    );
 
     // Neither `check` nor debug output contains a secret.
     let shown = config::show(&config, Shown::Set);
     for text in [&shown, &format!("{config:?}")] {
-        assert!(!text.contains("sk-from") && !text.contains("t0ken"), "{text}");
+        assert!(
+            !text.contains("sk-from") && !text.contains("t0ken"),
+            "{text}"
+        );
     }
     let env = r#"{ ANTHROPIC_API_KEY = { from_env = "ANTHROPIC_API_KEY" }, LEVEL = "high" }"#;
     assert!(shown.contains(env), "{shown}");
     // The output can be loaded again and produces the same output.
     let again = load(&shown, &[("ANTHROPIC_API_KEY", "sk-from-the-environment")]).unwrap();
     let without_origins = |text: &str| {
-        text.lines().map(|line| line.split("  # ").next().unwrap().to_owned()).collect::<Vec<_>>()
+        text.lines()
+            .map(|line| line.split("  # ").next().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
-    assert_eq!(without_origins(&config::show(&again, Shown::Set)), without_origins(&shown));
+    assert_eq!(
+        without_origins(&config::show(&again, Shown::Set)),
+        without_origins(&shown)
+    );
 }
 
 #[test]
@@ -343,7 +409,10 @@ fn every_mistake_in_the_environment_is_reported() {
     .iter()
     .fold(String::new(), |mut text, variable| {
         // One of them needs another beside it.
-        let beside = variable.0.contains("LISTEN__").then_some(("ACP_GATEWAY__SERVER__LISTEN", ""));
+        let beside = variable
+            .0
+            .contains("LISTEN__")
+            .then_some(("ACP_GATEWAY__SERVER__LISTEN", ""));
         let variables: Vec<_> = [*variable].into_iter().chain(beside).collect();
         writeln!(text, "{}", mistake("", &variables)).unwrap();
         text
@@ -380,26 +449,44 @@ fn flags_win_over_the_environment_and_the_environment_over_the_file() {
         ("ACP_GATEWAY__AGENTS__A__ENV__Mixed__Case", "kept as it is"),
         ("ACP_GATEWAY__AGENTS__B", "{ command = \"y\" }"),
         ("ACP_GATEWAY__AGENTS__B__HOME", "user"),
-        ("ACP_GATEWAY__AUTH__ALLOWED_ORIGINS", "[\"https://app.example\"]"),
+        (
+            "ACP_GATEWAY__AUTH__ALLOWED_ORIGINS",
+            "[\"https://app.example\"]",
+        ),
         // Kubernetes sets these for a service of this name.
         ("ACP_GATEWAY_SERVICE_HOST", "10.0.0.1"),
         ("ACP_GATEWAY_PORT_8080_TCP_ADDR", "10.0.0.1"),
     ];
     let config = load(file, &variables).unwrap();
     assert_eq!(config.listen.address.port(), 2);
-    assert_eq!((config.limits.max_streams, config.limits.max_body_bytes), (2, 1));
+    assert_eq!(
+        (config.limits.max_streams, config.limits.max_body_bytes),
+        (2, 1)
+    );
     let a = &config.agents[&"a".parse().unwrap()];
     assert_eq!((a.settings.pool.max_size, a.settings.pool.min_idle), (6, 2));
-    assert_eq!(a.launch, Launch::Command { command: "x".into(), args: vec!["--fast".into(), "-v".into()] });
+    assert_eq!(
+        a.launch,
+        Launch::Command {
+            command: "x".into(),
+            args: vec!["--fast".into(), "-v".into()]
+        }
+    );
     assert_eq!(a.env["Mixed__Case"].expose(), "kept as it is");
     assert_eq!(config.agents[&"b".parse().unwrap()].home, Home::User);
     assert_eq!(config.allowed_origins, ["https://app.example"]);
     let shown = config::show(&config, Shown::Set);
     assert!(!shown.contains("kept as it is"), "{shown}");
-    assert!(shown.contains("max_streams = 2  # ACP_GATEWAY__LIMITS__PER_KEY__MAX_STREAMS\n"), "{shown}");
+    assert!(
+        shown.contains("max_streams = 2  # ACP_GATEWAY__LIMITS__PER_KEY__MAX_STREAMS\n"),
+        "{shown}"
+    );
 
-    let flags =
-        Flags { listen: Some("localhost:3".into()), data: Some("/elsewhere".into()), ..Flags::default() };
+    let flags = Flags {
+        listen: Some("localhost:3".into()),
+        data: Some("/elsewhere".into()),
+        ..Flags::default()
+    };
     let config = load_with(file, &variables, flags).unwrap();
     assert_eq!(config.listen.address.to_string(), "127.0.0.1:3");
     assert_eq!(config.data.path(), Path::new("/elsewhere"));
@@ -420,13 +507,28 @@ fn public_address_requires_a_proxy_or_insecure_http() {
     gateway.toml:1: `server.listen`: 192.168.1.5:80 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with server.trusted_proxies = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
     ACP_GATEWAY_LISTEN: `server.listen`: 0.0.0.0:80 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with server.trusted_proxies = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
     "#);
-    for fine in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "localhost:1"] {
-        assert!(load(&format!("server.listen = \"{fine}\""), &[]).is_ok(), "{fine}");
+    for fine in [
+        "127.0.0.1:1",
+        "127.9.9.9:1",
+        "[::1]:1",
+        "[::ffff:127.0.0.1]:1",
+        "localhost:1",
+    ] {
+        assert!(
+            load(&format!("server.listen = \"{fine}\""), &[]).is_ok(),
+            "{fine}"
+        );
     }
-    let proxied =
-        load("server.listen = \"0.0.0.0:8080\"\nserver.trusted_proxies = [\"10.0.0.1\"]", &[]).unwrap();
+    let proxied = load(
+        "server.listen = \"0.0.0.0:8080\"\nserver.trusted_proxies = [\"10.0.0.1\"]",
+        &[],
+    )
+    .unwrap();
     assert_eq!(proxied.warnings, Vec::<String>::new());
-    let flags = Flags { insecure_http: true, ..Flags::default() };
+    let flags = Flags {
+        insecure_http: true,
+        ..Flags::default()
+    };
     let both = "server.listen = \"0.0.0.0:8080\"\nserver.trusted_proxies = [\"10.0.0.1\"]";
     assert_eq!(
         load_with(both, &[], flags.clone()).unwrap().warnings.len(),
@@ -441,21 +543,37 @@ fn public_address_requires_a_proxy_or_insecure_http() {
 fn known_agents_are_offered_only_without_configured_agents_on_loopback() {
     let offered = |flags: &Flags, found: &[&str]| {
         let environment = [DATA].into_iter().collect();
-        let config = config::load(flags, &environment, &|program| found.contains(&program)).unwrap();
-        config.agents.keys().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        let config =
+            config::load(flags, &environment, &|program| found.contains(&program)).unwrap();
+        config
+            .agents
+            .keys()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     let here = Flags::default();
     assert_eq!(
-        offered(&here, &["claude-agent-acp", "claude-code-acp", "gemini", "sh"]),
+        offered(
+            &here,
+            &["claude-agent-acp", "claude-code-acp", "gemini", "sh"]
+        ),
         "claude demo gemini"
     );
-    let public = Flags { listen: Some("0.0.0.0:1".into()), insecure_http: true, ..Flags::default() };
+    let public = Flags {
+        listen: Some("0.0.0.0:1".into()),
+        insecure_http: true,
+        ..Flags::default()
+    };
     assert_eq!(offered(&public, &["gemini"]), "demo");
 
     let environment = [DATA].into_iter().collect();
     let config = config::load(&here, &environment, &|program| program == "gemini").unwrap();
     let gemini = &config.agents[&"gemini".parse().unwrap()];
-    assert_eq!((gemini.home, gemini.settings.pool.min_idle), (Home::User, 0));
+    assert_eq!(
+        (gemini.home, gemini.settings.pool.min_idle),
+        (Home::User, 0)
+    );
 
     let named = load("[agents.mine]\ncommand = \"x\"", &[]).unwrap();
     assert_eq!(named.agents.len(), 1);
@@ -464,10 +582,16 @@ fn known_agents_are_offered_only_without_configured_agents_on_loopback() {
 #[test]
 fn workspaces_of_the_command_line_are_added() {
     let folder = tempfile::tempdir().unwrap();
-    let flags = Flags { workspaces: vec![folder.path().to_owned()], ..Flags::default() };
+    let flags = Flags {
+        workspaces: vec![folder.path().to_owned()],
+        ..Flags::default()
+    };
     let config = load_with("[workspaces]\nallow = [\"/\"]", &[], flags).unwrap();
     assert_eq!(config.workspaces.allow, [Path::new("/"), folder.path()]);
-    let missing = Flags { workspaces: vec!["/does/not/exist".into()], ..Flags::default() };
+    let missing = Flags {
+        workspaces: vec!["/does/not/exist".into()],
+        ..Flags::default()
+    };
     insta::assert_snapshot!(load_with("", &[], missing).unwrap_err(), @"--workspace: `workspaces.allow`: /does/not/exist is not a directory");
 }
 
@@ -477,21 +601,35 @@ fn an_admin_key_is_kept_as_its_hash() {
     let file = folder.path().join("key");
     let key = "0123456789abcdef0123456789abcdef";
     fs::write(&file, format!("{key}\n")).unwrap();
-    let by_file = load("", &[("ACP_GATEWAY_ADMIN_KEY_FILE", file.to_str().unwrap())]).unwrap();
+    let by_file = load(
+        "",
+        &[("ACP_GATEWAY_ADMIN_KEY_FILE", file.to_str().unwrap())],
+    )
+    .unwrap();
     let hash = "3eb36bdb9cd90db97b0e2b5f2b47a9dbc4cc1b3b5b3a2b35fe5e0fdb1fc5bb6b";
     let by_hash = load("", &[("ACP_GATEWAY_ADMIN_KEY_HASH", hash)]).unwrap();
     assert!(by_file.admin_key.is_some() && by_hash.admin_key.is_some());
     assert!(!format!("{by_file:?}").contains(key));
     fs::write(&file, "short").unwrap();
-    let short = load("", &[("ACP_GATEWAY_ADMIN_KEY_FILE", file.to_str().unwrap())]).unwrap_err();
+    let short = load(
+        "",
+        &[("ACP_GATEWAY_ADMIN_KEY_FILE", file.to_str().unwrap())],
+    )
+    .unwrap_err();
     insta::assert_snapshot!(short, @"ACP_GATEWAY_ADMIN_KEY_FILE: the file must contain one key of at least 32 characters");
-    let both = [("ACP_GATEWAY_ADMIN_KEY_FILE", "/x"), ("ACP_GATEWAY_ADMIN_KEY_HASH", hash)];
+    let both = [
+        ("ACP_GATEWAY_ADMIN_KEY_FILE", "/x"),
+        ("ACP_GATEWAY_ADMIN_KEY_HASH", hash),
+    ];
     insta::assert_snapshot!(load("", &both).unwrap_err(), @"ACP_GATEWAY_ADMIN_KEY_HASH: cannot be combined with ACP_GATEWAY_ADMIN_KEY_FILE");
 }
 
 #[test]
 fn missing_file_is_reported() {
-    let flags = Flags { config: Some("/does/not/exist.toml".into()), ..Flags::default() };
+    let flags = Flags {
+        config: Some("/does/not/exist.toml".into()),
+        ..Flags::default()
+    };
     let missing = config::load(&flags, &Environment::default(), &|_| false).unwrap_err();
     insta::assert_snapshot!(missing, @"/does/not/exist.toml: cannot be read: No such file or directory (os error 2)");
 }

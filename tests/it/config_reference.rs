@@ -22,7 +22,10 @@ fn compare(path: &str, expected: &str) {
         fs::write(&file, expected).unwrap();
     }
     let committed = fs::read_to_string(&file).unwrap();
-    assert!(committed == expected, "{path} is out of date: UPDATE=1 cargo test --test it config_reference");
+    assert!(
+        committed == expected,
+        "{path} is out of date: UPDATE=1 cargo test --test it config_reference"
+    );
 }
 
 fn load(file: &str) -> Config {
@@ -30,7 +33,15 @@ fn load(file: &str) -> Config {
     let path = folder.path().join("gateway.toml");
     fs::write(&path, file).unwrap();
     let environment: Environment = [("ACP_GATEWAY_DATA", "/data")].into_iter().collect();
-    config::load(&Flags { config: Some(path), ..Flags::default() }, &environment, &|_| false).unwrap()
+    config::load(
+        &Flags {
+            config: Some(path),
+            ..Flags::default()
+        },
+        &environment,
+        &|_| false,
+    )
+    .unwrap()
 }
 
 /// All values as a table, without the comments.
@@ -42,11 +53,15 @@ fn values(config: &Config) -> Table {
 fn uncomment(text: &str, marker: &str) -> String {
     let setting = |line: &&str| {
         let rest = line.strip_prefix(marker)?;
-        let is_setting =
-            rest.starts_with('[') || rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+        let is_setting = rest.starts_with('[')
+            || rest
+                .split_once(" = ")
+                .is_some_and(|(key, _)| !key.contains(' '));
         is_setting.then(|| rest.to_owned())
     };
-    text.lines().map(|line| setting(&line).unwrap_or_else(|| line.to_owned()) + "\n").collect()
+    text.lines()
+        .map(|line| setting(&line).unwrap_or_else(|| line.to_owned()) + "\n")
+        .collect()
 }
 
 #[test]
@@ -60,7 +75,13 @@ fn reference_is_generated() {
     let text = fs::read_to_string(file).unwrap();
     let (head, rest) = text.split_once(BEGIN).unwrap();
     let (_, tail) = rest.split_once(END).unwrap();
-    compare(REFERENCE, &format!("{head}{BEGIN}\n{}\n{END}{tail}", config::reference().trim_end()));
+    compare(
+        REFERENCE,
+        &format!(
+            "{head}{BEGIN}\n{}\n{END}{tail}",
+            config::reference().trim_end()
+        ),
+    );
 }
 
 #[test]
@@ -72,29 +93,48 @@ fn uncommented_sample_is_the_default_configuration() {
     assert_ne!(uncommented, sample);
     let loaded = load(&uncommented);
     assert_eq!(values(&loaded), values(&defaults));
-    assert_eq!(format!("{:?}", loaded.limits), format!("{:?}", defaults.limits));
-    assert_eq!(loaded.changes_that_need_restart(&defaults), Vec::<String>::new());
+    assert_eq!(
+        format!("{:?}", loaded.limits),
+        format!("{:?}", defaults.limits)
+    );
+    assert_eq!(
+        loaded.changes_that_need_restart(&defaults),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
 fn examples_in_the_sample_are_valid() {
     let certificates = tempfile::NamedTempFile::new().unwrap();
     fs::write(&certificates, "-----BEGIN CERTIFICATE-----\n").unwrap();
-    let sample = config::sample().replace("/etc/acp-gateway/ca.pem", certificates.path().to_str().unwrap());
+    let sample = config::sample().replace(
+        "/etc/acp-gateway/ca.pem",
+        certificates.path().to_str().unwrap(),
+    );
     let config = load(&uncomment(&uncomment(&sample, "#"), "# "));
     assert_eq!(config.agents.len(), 2);
     assert_eq!(config.mcp.len(), 2);
     let demo = load("[agents.claude]\ncommand = \"claude-agent-acp\"\n");
-    assert_eq!(values(&config)["agents"]["claude"], values(&demo)["agents"]["claude"]);
+    assert_eq!(
+        values(&config)["agents"]["claude"],
+        values(&demo)["agents"]["claude"]
+    );
 }
 
 #[test]
 fn check_prints_only_set_values_without_all() {
-    let config =
-        load("[timeouts]\ndrain_timeout = \"9s\"\n[agents.a]\nbuiltin = \"demo\"\npool = { max_size = 3 }\n");
+    let config = load(
+        "[timeouts]\ndrain_timeout = \"9s\"\n[agents.a]\nbuiltin = \"demo\"\npool = { max_size = 3 }\n",
+    );
     let set = config::show(&config, Shown::Set);
-    let lines: Vec<_> = set.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
-    let values: Vec<_> = lines.iter().map(|line| line.split("  # ").next().unwrap()).collect();
+    let lines: Vec<_> = set
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+        .collect();
+    let values: Vec<_> = lines
+        .iter()
+        .map(|line| line.split("  # ").next().unwrap())
+        .collect();
     assert_eq!(
         values,
         [
@@ -109,7 +149,10 @@ fn check_prints_only_set_values_without_all() {
     );
     let all = config::show(&config, Shown::All);
     assert!(all.contains("max_streams = 2000  # default\n"), "{all}");
-    assert!(all.contains("log_filter") == config.log_filter.is_some(), "{all}");
+    assert!(
+        all.contains("log_filter") == config.log_filter.is_some(),
+        "{all}"
+    );
     assert!(lines.iter().all(|line| all.contains(line)), "{all}");
 }
 
@@ -119,6 +162,12 @@ const KEYS: usize = 47;
 /// An operator needs few keys. All other limits are internal.
 #[test]
 fn number_of_keys_stays_small() {
-    let keys = config::reference().lines().filter(|line| line.starts_with("| `")).count();
-    assert_eq!(keys, KEYS, "a new key needs a reason for an operator to change it: see ADR 21");
+    let keys = config::reference()
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .count();
+    assert_eq!(
+        keys, KEYS,
+        "a new key needs a reason for an operator to change it: see ADR 21"
+    );
 }

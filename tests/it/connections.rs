@@ -41,12 +41,18 @@ async fn silent_or_slow_head_is_closed() {
     let began = Instant::now();
     let mut silent = connect(&gateway).await;
     let mut dribbling = connect(&gateway).await;
-    dribbling.write_all(b"GET /v1 HTTP/1.1\r\nhost: localhost\r\nx-slow: ").await.expect("it is open");
+    dribbling
+        .write_all(b"GET /v1 HTTP/1.1\r\nhost: localhost\r\nx-slow: ")
+        .await
+        .expect("it is open");
     let dribble = async {
         while dribbling.write_all(b"x").await.is_ok() && began.elapsed() < LIMIT + SLACK {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        assert!(began.elapsed() < LIMIT + SLACK, "a dribbled head was waited for");
+        assert!(
+            began.elapsed() < LIMIT + SLACK,
+            "a dribbled head was waited for"
+        );
     };
     let (received, ()) = tokio::join!(until_closed(&mut silent), dribble);
     assert_eq!(received, b"");
@@ -55,16 +61,28 @@ async fn silent_or_slow_head_is_closed() {
 
 /// Asks over a connection that stays open.
 async fn ask(stream: &mut TcpStream, gateway: &Gateway) {
-    let head = format!("GET /readyz HTTP/1.1\r\nhost: {}\r\n\r\n", gateway.address());
+    let head = format!(
+        "GET /readyz HTTP/1.1\r\nhost: {}\r\n\r\n",
+        gateway.address()
+    );
     stream.write_all(head.as_bytes()).await.expect("it is open");
     let (mut answer, mut piece) = (Vec::new(), [0; 1024]);
     while !answer.ends_with(b"\r\n\r\nok") {
         let read = tokio::time::timeout(SLACK, stream.read(&mut piece)).await;
         let read = read.expect("in time").expect("an answer");
-        assert_ne!(read, 0, "it was closed: {}", String::from_utf8_lossy(&answer));
+        assert_ne!(
+            read,
+            0,
+            "it was closed: {}",
+            String::from_utf8_lossy(&answer)
+        );
         answer.extend_from_slice(&piece[..read]);
     }
-    assert!(answer.starts_with(b"HTTP/1.1 200 OK"), "{}", String::from_utf8_lossy(&answer));
+    assert!(
+        answer.starts_with(b"HTTP/1.1 200 OK"),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
 }
 
 #[tokio::test]
@@ -84,12 +102,18 @@ async fn connection_after_a_request_may_idle_longer_but_not_send_a_head_longer()
         .start();
     let mut dribbling = connect(&gateway).await;
     ask(&mut dribbling, &gateway).await;
-    dribbling.write_all(b"GET /v1 HTTP/1.1\r\nhost: localhost\r\nx-slow: ").await.expect("it is open");
+    dribbling
+        .write_all(b"GET /v1 HTTP/1.1\r\nhost: localhost\r\nx-slow: ")
+        .await
+        .expect("it is open");
     let began = Instant::now();
     while dribbling.write_all(b"x").await.is_ok() && began.elapsed() < LIMIT + SLACK {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert!(began.elapsed() < LIMIT + SLACK, "a dribbled head was waited for");
+    assert!(
+        began.elapsed() < LIMIT + SLACK,
+        "a dribbled head was waited for"
+    );
 }
 
 #[tokio::test]
@@ -106,8 +130,12 @@ async fn idle_connections_are_closed_sooner_near_the_limit() {
     for stream in &mut resting {
         closed.push(stream.read_u8());
     }
-    let first = tokio::time::timeout(LIMIT + SLACK, futures_util::StreamExt::next(&mut closed)).await;
-    assert!(first.expect("in time").expect("one of three").is_err(), "it is closed");
+    let first =
+        tokio::time::timeout(LIMIT + SLACK, futures_util::StreamExt::next(&mut closed)).await;
+    assert!(
+        first.expect("in time").expect("one of three").is_err(),
+        "it is closed"
+    );
 }
 
 #[tokio::test]
@@ -117,7 +145,10 @@ async fn incomplete_http_2_preface_is_closed() {
     let mut stalled = Vec::new();
     for sent in [1, 16, 23, 24] {
         let mut stream = connect(&gateway).await;
-        stream.write_all(&PREFACE[..sent]).await.expect("it is open");
+        stream
+            .write_all(&PREFACE[..sent])
+            .await
+            .expect("it is open");
         stalled.push(stream);
     }
     for stream in &mut stalled {
@@ -128,17 +159,28 @@ async fn incomplete_http_2_preface_is_closed() {
 #[tokio::test]
 async fn http_2_without_a_request_is_not_kept_open_by_pings() {
     let gateway = hurried();
-    let (_client, connection) = h2::client::handshake(connect(&gateway).await).await.expect("h2c");
+    let (_client, connection) = h2::client::handshake(connect(&gateway).await)
+        .await
+        .expect("h2c");
     let ended = tokio::time::timeout(LIMIT + SLACK, connection).await;
-    ended.expect("the connection closes in time").expect("the server announced it");
+    ended
+        .expect("the connection closes in time")
+        .expect("the server announced it");
 }
 
 type H2 = h2::client::SendRequest<bytes::Bytes>;
 
 /// A connection whose streams accept this many bytes until the test opens their windows.
-async fn h2(gateway: &Gateway, window: u32, tasks: &mut tokio::task::JoinSet<Result<(), h2::Error>>) -> H2 {
+async fn h2(
+    gateway: &Gateway,
+    window: u32,
+    tasks: &mut tokio::task::JoinSet<Result<(), h2::Error>>,
+) -> H2 {
     let mut client = h2::client::Builder::new();
-    let made = client.initial_window_size(window).handshake(connect(gateway).await).await;
+    let made = client
+        .initial_window_size(window)
+        .handshake(connect(gateway).await)
+        .await;
     let (client, connection) = made.expect("h2c");
     tasks.spawn(connection);
     client
@@ -174,7 +216,9 @@ async fn stalled_http_2_stream_is_reset_and_its_neighbour_is_not() {
             }
             panic!("its end is no end of the events")
         };
-        let error = tokio::time::timeout(LIMIT + SLACK, reset).await.expect("it ends in time");
+        let error = tokio::time::timeout(LIMIT + SLACK, reset)
+            .await
+            .expect("it ends in time");
         assert_eq!(error.reason(), Some(h2::Reason::CANCEL));
     }
     let mut client = h2(&gateway, 1000, &mut tasks).await;
@@ -182,9 +226,17 @@ async fn stalled_http_2_stream_is_reset_and_its_neighbour_is_not() {
     let _stalled = h2_events(&mut client, &gateway, &session).await;
     let began = Instant::now();
     while began.elapsed() < LIMIT * 3 {
-        let chunk = tokio::time::timeout(SLACK, neighbour.data()).await.expect("in time");
-        let length = chunk.expect("the stream goes on").expect("the stream is not reset").len();
-        neighbour.flow_control().release_capacity(length).expect("it was taken");
+        let chunk = tokio::time::timeout(SLACK, neighbour.data())
+            .await
+            .expect("in time");
+        let length = chunk
+            .expect("the stream goes on")
+            .expect("the stream is not reset")
+            .len();
+        neighbour
+            .flow_control()
+            .release_capacity(length)
+            .expect("it was taken");
     }
 }
 
@@ -208,7 +260,9 @@ async fn missing_body_times_out() {
 async fn a_still_stream_lives_by_comments_and_a_stalled_one_ends() {
     let gateway = hurried();
     let session = gateway.session("fake").await;
-    let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;
+    let mut stream = gateway
+        .events(&format!("/v1/sessions/{session}/events"))
+        .await;
     stream.until("ready").await;
     let turn = async {
         tokio::time::sleep(LIMIT * 3).await;
@@ -224,9 +278,15 @@ async fn stalled_stream_is_closed_and_can_resume() {
     let gateway = hurried();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "flood n=20000 size=200").await;
-    let address: SocketAddr = gateway.url.trim_start_matches("http://").parse().expect("an address");
+    let address: SocketAddr = gateway
+        .url
+        .trim_start_matches("http://")
+        .parse()
+        .expect("an address");
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
-    socket.set_recv_buffer_size(8 << 10).expect("a small buffer");
+    socket
+        .set_recv_buffer_size(8 << 10)
+        .expect("a small buffer");
     let mut stream = socket.connect(address).await.expect("it listens");
     let head = format!(
         "GET /v1/sessions/{session}/events HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {KEY}\r\n\
@@ -236,8 +296,15 @@ async fn stalled_stream_is_closed_and_can_resume() {
     tokio::time::sleep(LIMIT * 4).await;
     let received = until_closed(&mut stream).await;
     assert!(received.starts_with(b"HTTP/1.1 200 OK"), "it had begun");
-    assert!(received.len() < 2 << 20, "{} bytes were kept for it", received.len());
-    assert!(gateway.all_events(&session).await.len() > 20_000, "nothing is lost");
+    assert!(
+        received.len() < 2 << 20,
+        "{} bytes were kept for it",
+        received.len()
+    );
+    assert!(
+        gateway.all_events(&session).await.len() > 20_000,
+        "nothing is lost"
+    );
 }
 
 #[tokio::test]
@@ -246,16 +313,28 @@ async fn smuggled_and_oversized_requests_are_refused_by_the_parser() {
     let host = gateway.url.trim_start_matches("http://");
     let large = "x".repeat(100_000);
     for (head, status) in [
-        (format!("GET /v1 HTTP/1.1\r\nhost: {host}\r\nhost: evil\r\nconnection: close\r\n\r\n"), "421"),
-        (format!("GET http://evil/v1 HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"), "421"),
-        ("GET /v1 HTTP/1.1\r\nconnection: close\r\n\r\n".to_owned(), "421"),
+        (
+            format!("GET /v1 HTTP/1.1\r\nhost: {host}\r\nhost: evil\r\nconnection: close\r\n\r\n"),
+            "421",
+        ),
+        (
+            format!("GET http://evil/v1 HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"),
+            "421",
+        ),
+        (
+            "GET /v1 HTTP/1.1\r\nconnection: close\r\n\r\n".to_owned(),
+            "421",
+        ),
         (
             format!(
                 "POST /v1/sessions HTTP/1.1\r\nhost: {host}\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nx"
             ),
             "400",
         ),
-        (format!("GET /v1 HTTP/1.1\r\nhost: {host}\r\nx-large: {large}\r\n\r\n"), "431"),
+        (
+            format!("GET /v1 HTTP/1.1\r\nhost: {host}\r\nx-large: {large}\r\n\r\n"),
+            "431",
+        ),
         (format!("GET /v1 HTTP/1.1\r\nhost : {host}\r\n\r\n"), "400"),
         ("\u{16}\u{3}\u{1}nonsense\r\n\r\n".to_owned(), "400"),
     ] {
@@ -268,26 +347,38 @@ async fn smuggled_and_oversized_requests_are_refused_by_the_parser() {
             .expect("in time")
             .expect("an answer");
         let answer = String::from_utf8_lossy(&answer).into_owned();
-        assert_eq!(answer, format!("HTTP/1.1 {status}"), "{}", &head[..head.len().min(80)]);
+        assert_eq!(
+            answer,
+            format!("HTTP/1.1 {status}"),
+            "{}",
+            &head[..head.len().min(80)]
+        );
     }
 }
 
 #[tokio::test]
 async fn one_address_has_only_so_many_connections() {
-    let gateway = Setup::fake(&[]).settings("server.max_connections_per_address = 4").start();
+    let gateway = Setup::fake(&[])
+        .settings("server.max_connections_per_address = 4")
+        .start();
     let mut held = Vec::new();
     for _ in 0..4 {
         held.push(connect(&gateway).await);
     }
     let mut fifth = connect(&gateway).await;
-    assert_eq!(until_closed(&mut held[0]).await, b"", "the oldest connection is evicted");
+    assert_eq!(
+        until_closed(&mut held[0]).await,
+        b"",
+        "the oldest connection is evicted"
+    );
     for stream in held.iter_mut().skip(1).chain([&mut fifth]) {
         ask(stream, &gateway).await;
     }
     drop(held);
-    let again = crate::support::eventually("a place is free again", Duration::from_secs(10), || async {
-        gateway.request(Method::GET, "/v1").send().await.ok()
-    });
+    let again =
+        crate::support::eventually("a place is free again", Duration::from_secs(10), || async {
+            gateway.request(Method::GET, "/v1").send().await.ok()
+        });
     assert_eq!(again.await.status(), 200);
 }
 
@@ -296,7 +387,9 @@ async fn http_2_without_tls_is_spoken() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "hello").await;
-    let (mut client, connection) = h2::client::handshake(connect(&gateway).await).await.expect("h2c");
+    let (mut client, connection) = h2::client::handshake(connect(&gateway).await)
+        .await
+        .expect("h2c");
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(connection);
     let url = format!("{}/v1/sessions/{session}/events", gateway.url);
@@ -316,9 +409,14 @@ async fn http_2_without_tls_is_spoken() {
     for stream in &mut streams {
         let mut text = Vec::new();
         while !text.windows(12).any(|part| part == b"event: ready") {
-            let chunk = tokio::time::timeout(SLACK, stream.data()).await.expect("in time");
+            let chunk = tokio::time::timeout(SLACK, stream.data())
+                .await
+                .expect("in time");
             let chunk = chunk.expect("the stream goes on").expect("it is whole");
-            stream.flow_control().release_capacity(chunk.len()).expect("it was taken");
+            stream
+                .flow_control()
+                .release_capacity(chunk.len())
+                .expect("it was taken");
             text.extend_from_slice(&chunk);
         }
         assert!(text.starts_with(b"retry: 1"));

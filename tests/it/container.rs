@@ -21,9 +21,16 @@ pub(crate) fn compose(files: &[&str]) -> Value {
     let parsed = files.iter().map(|name| {
         let input = std::fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
         let mut python = command(&file(".venv/bin/python"));
-        let output = python.args(["-c", TO_JSON]).stdin(input.expect("the file is committed")).output();
+        let output = python
+            .args(["-c", TO_JSON])
+            .stdin(input.expect("the file is committed"))
+            .output();
         let output = output.expect("the environment has PyYAML");
-        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{name}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         document["services"]["gateway"].clone()
     });
@@ -53,7 +60,10 @@ fn merged(earlier: Value, later: Value) -> Value {
 
 /// Instructions of a Dockerfile, with continued lines joined and without comments.
 fn instructions(text: &str) -> Vec<String> {
-    let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+    let code: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with('#'))
+        .collect();
     code.join("\n")
         .replace("\\\n", " ")
         .lines()
@@ -79,11 +89,17 @@ fn dockerfile_copies_only_existing_paths() {
                 copied += 1;
                 let from = words.iter().find_map(|word| word.strip_prefix("--from="));
                 if let Some(stage) = from {
-                    assert!(stages.contains(stage), "{line}: no earlier stage of that name");
+                    assert!(
+                        stages.contains(stage),
+                        "{line}: no earlier stage of that name"
+                    );
                     continue;
                 }
                 for source in &words[1..words.len() - 1] {
-                    assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(source).exists(), "{line}: {source}");
+                    assert!(
+                        Path::new(env!("CARGO_MANIFEST_DIR")).join(source).exists(),
+                        "{line}: {source}"
+                    );
                     assert!(
                         !ignored.lines().any(|pattern| pattern == *source),
                         "{source} is in .dockerignore"
@@ -107,23 +123,40 @@ fn both_images_run_unprivileged_under_an_init() {
         "VOLUME [\"/data\", \"/workspaces\"]",
         "ENTRYPOINT [\"tini\", \"-s\", \"--\", \"acp-gateway\"]",
     ] {
-        assert_eq!(lines.iter().filter(|line| *line == needed).count(), 2, "{needed}");
+        assert_eq!(
+            lines.iter().filter(|line| *line == needed).count(),
+            2,
+            "{needed}"
+        );
     }
-    let health = lines.iter().filter(|line| line.ends_with("CMD [\"acp-gateway\", \"healthcheck\"]"));
+    let health = lines
+        .iter()
+        .filter(|line| line.ends_with("CMD [\"acp-gateway\", \"healthcheck\"]"));
     assert_eq!(health.count(), 2);
     let toolchain: toml::Table = read("rust-toolchain.toml").parse().expect("it is TOML");
-    let version = toolchain["toolchain"]["channel"].as_str().expect("the channel is named");
+    let version = toolchain["toolchain"]["channel"]
+        .as_str()
+        .expect("the channel is named");
     let image = format!("ARG RUST_IMAGE=rust:{version}-slim-bookworm");
-    assert!(lines.contains(&image), "the image builds with another toolchain than {version}");
+    assert!(
+        lines.contains(&image),
+        "the image builds with another toolchain than {version}"
+    );
 }
 
 #[test]
 fn every_base_image_is_an_argument() {
     let lines = instructions(&read("Dockerfile"));
-    let bases: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("FROM ")).collect();
+    let bases: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("FROM "))
+        .collect();
     assert_eq!(bases.len(), 4);
     for base in bases {
-        assert!(base.starts_with("${"), "{base}: a digest cannot replace the tag of this image");
+        assert!(
+            base.starts_with("${"),
+            "{base}: a digest cannot replace the tag of this image"
+        );
     }
 }
 
@@ -135,7 +168,9 @@ fn the_programs_with_the_containers_environment_can_be_run_and_not_read() {
     let gateway = "COPY --from=rust --chmod=0711 /out/acp-gateway /usr/local/bin/acp-gateway";
     assert_eq!(lines.iter().filter(|line| *line == gateway).count(), 2);
     let init = |line: &&String| {
-        line.starts_with("RUN") && line.contains(" tini ") && line.contains("chmod 0711 /usr/bin/tini")
+        line.starts_with("RUN")
+            && line.contains(" tini ")
+            && line.contains("chmod 0711 /usr/bin/tini")
     };
     assert_eq!(lines.iter().filter(init).count(), 2);
 }
@@ -143,14 +178,22 @@ fn the_programs_with_the_containers_environment_can_be_run_and_not_read() {
 #[test]
 fn admin_key_file_is_rejected_where_agents_or_commits_can_read_it() {
     let compose = read("compose.yaml");
-    let given: Vec<&str> =
-        compose.lines().map(str::trim).filter(|line| line.starts_with("ACP_GATEWAY_ADMIN_KEY_")).collect();
+    let given: Vec<&str> = compose
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.starts_with("ACP_GATEWAY_ADMIN_KEY_"))
+        .collect();
     assert_eq!(given.len(), 1, "{given:?}");
-    assert!(given[0].starts_with("ACP_GATEWAY_ADMIN_KEY_HASH: "), "{given:?}");
+    assert!(
+        given[0].starts_with("ACP_GATEWAY_ADMIN_KEY_HASH: "),
+        "{given:?}"
+    );
     for file in [".gitignore", ".dockerignore"] {
         let ignored = read(file);
         for secret in ["admin.key", ".env", "gateway.toml"] {
-            let found = ignored.lines().any(|line| line.trim_start_matches('/') == secret);
+            let found = ignored
+                .lines()
+                .any(|line| line.trim_start_matches('/') == secret);
             assert!(found, "{file} does not name {secret}");
         }
     }
@@ -173,14 +216,27 @@ fn compose_grants_minimal_privileges() {
     ] {
         assert!(lines.contains(&needed), "compose.yaml lost `{needed}`");
     }
-    let published = lines.iter().filter(|line| line.ends_with(":8080\"")).collect::<Vec<_>>();
-    assert_eq!(published, [&"- \"127.0.0.1:8080:8080\""], "it is published on loopback only");
-    assert!(lines.iter().any(|line| line.starts_with("- /tmp:exec,")), "agents run programs in /tmp");
+    let published = lines
+        .iter()
+        .filter(|line| line.ends_with(":8080\""))
+        .collect::<Vec<_>>();
+    assert_eq!(
+        published,
+        [&"- \"127.0.0.1:8080:8080\""],
+        "it is published on loopback only"
+    );
+    assert!(
+        lines.iter().any(|line| line.starts_with("- /tmp:exec,")),
+        "agents run programs in /tmp"
+    );
 }
 
 #[test]
 fn isolation_variant_of_compose_removes_only_the_filters_of_the_engine() {
-    let (usual, variant) = (compose(&["compose.yaml"]), compose(&["compose.yaml", "compose.isolation.yaml"]));
+    let (usual, variant) = (
+        compose(&["compose.yaml"]),
+        compose(&["compose.yaml", "compose.isolation.yaml"]),
+    );
     assert_eq!(usual["security_opt"], json!(["no-new-privileges:true"]));
     assert_eq!(
         variant["security_opt"],
@@ -191,7 +247,10 @@ fn isolation_variant_of_compose_removes_only_the_filters_of_the_engine() {
             "systempaths=unconfined"
         ])
     );
-    assert_eq!(variant["environment"]["ACP_GATEWAY__ISOLATION__REQUIRED"], "true");
+    assert_eq!(
+        variant["environment"]["ACP_GATEWAY__ISOLATION__REQUIRED"],
+        "true"
+    );
     for (name, expected) in [
         ("cap_drop", json!(["ALL"])),
         ("cap_add", Value::Null),
@@ -208,7 +267,10 @@ fn isolation_variant_of_compose_removes_only_the_filters_of_the_engine() {
     }
     let changed = ["security_opt", "environment"];
     for (name, value) in usual.as_object().expect("an object") {
-        assert!(changed.contains(&name.as_str()) || variant[name] == *value, "{name}");
+        assert!(
+            changed.contains(&name.as_str()) || variant[name] == *value,
+            "{name}"
+        );
     }
     let members = |service: &Value| service.as_object().map(serde_json::Map::len);
     assert_eq!(members(&variant), members(&usual));

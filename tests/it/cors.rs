@@ -11,15 +11,25 @@ use crate::support::{Events, Setup};
 const PAGE: &str = "https://app.example";
 
 async fn from(page: &str, request: RequestBuilder) -> Response {
-    request.header("origin", page).send().await.expect("an answer")
+    request
+        .header("origin", page)
+        .send()
+        .await
+        .expect("an answer")
 }
 
 fn readable_by(response: &Response) -> Option<&str> {
-    let origins: Vec<_> = response.headers().get_all("access-control-allow-origin").iter().collect();
+    let origins: Vec<_> = response
+        .headers()
+        .get_all("access-control-allow-origin")
+        .iter()
+        .collect();
     assert!(origins.len() < 2, "{origins:?}");
     let origin = origins.first()?.to_str().expect("ASCII");
     assert_eq!(response.headers()["vary"], "Origin");
-    let exposed = response.headers()["access-control-expose-headers"].to_str().expect("ASCII");
+    let exposed = response.headers()["access-control-expose-headers"]
+        .to_str()
+        .expect("ASCII");
     assert!(exposed.contains("x-request-id"));
     Some(origin)
 }
@@ -46,7 +56,11 @@ async fn a_page_that_is_listed_may_read_refusals_too() {
         (404, request("/v1/nothing")),
         (405, gateway.request(Method::PUT, "/v1")),
         (422, request("/v1?x=1")),
-        (204, http.request(Method::OPTIONS, url("/v1")).header("access-control-request-method", "GET")),
+        (
+            204,
+            http.request(Method::OPTIONS, url("/v1"))
+                .header("access-control-request-method", "GET"),
+        ),
     ] {
         let answer = from(PAGE, asked).await;
         assert_eq!(
@@ -56,25 +70,38 @@ async fn a_page_that_is_listed_may_read_refusals_too() {
             answer.url()
         );
     }
-    let stream = || request(&format!("/v1/sessions/{session}/events")).header("accept", "text/event-stream");
+    let stream =
+        || request(&format!("/v1/sessions/{session}/events")).header("accept", "text/event-stream");
     let held = from(PAGE, stream()).await;
     assert_eq!(readable_by(&held), Some(PAGE));
     let refused = from(PAGE, stream()).await;
     assert_eq!(readable_by(&refused), Some(PAGE));
     let frames = Events::new(refused).rest().await;
-    assert!(frames[0].of("problem") && frames[0].data["problem"]["code"] == "rate_limited", "{frames:?}");
+    assert!(
+        frames[0].of("problem") && frames[0].data["problem"]["code"] == "rate_limited",
+        "{frames:?}"
+    );
     drop(held);
     for page in ["https://evil.example", "null"] {
         let answer = from(page, request("/v1")).await;
-        assert_eq!((answer.status().as_u16(), readable_by(&answer)), (403, None), "{page}");
+        assert_eq!(
+            (answer.status().as_u16(), readable_by(&answer)),
+            (403, None),
+            "{page}"
+        );
     }
-    assert_eq!(readable_by(&request("/v1").send().await.expect("an answer")), None);
+    assert_eq!(
+        readable_by(&request("/v1").send().await.expect("an answer")),
+        None
+    );
 }
 
 /// The names in a header that lists header names.
 fn listed(response: &Response, name: &str) -> BTreeSet<String> {
     let list = response.headers()[name].to_str().expect("ASCII");
-    list.split(',').map(|name| name.trim().to_lowercase()).collect()
+    list.split(',')
+        .map(|name| name.trim().to_lowercase())
+        .collect()
 }
 
 /// Headers that an operation of the OpenAPI document accepts (`in: header`), and headers of its responses.
@@ -89,20 +116,35 @@ fn documented() -> (BTreeSet<String>, BTreeSet<String>) {
                 sent.insert(parameter["name"].as_str().expect("a name").to_lowercase());
             }
         }
-        for response in operation["responses"].as_object().expect("responses").values() {
-            let headers = response["headers"].as_object().into_iter().flat_map(serde_json::Map::keys);
+        for response in operation["responses"]
+            .as_object()
+            .expect("responses")
+            .values()
+        {
+            let headers = response["headers"]
+                .as_object()
+                .into_iter()
+                .flat_map(serde_json::Map::keys);
             received.extend(headers.map(|name| name.to_lowercase()));
         }
     }
-    assert!(sent.len() > 5 && received.len() > 4, "{sent:?} {received:?}");
+    assert!(
+        sent.len() > 5 && received.len() > 4,
+        "{sent:?} {received:?}"
+    );
     (sent, received)
 }
 
 #[tokio::test]
 async fn cors_allows_and_exposes_every_header_of_the_api() {
     // Headers that every page may read, and headers for the browser itself.
-    const SAFELISTED: [&str; 5] =
-        ["cache-control", "content-language", "content-length", "content-type", "last-modified"];
+    const SAFELISTED: [&str; 5] = [
+        "cache-control",
+        "content-language",
+        "content-length",
+        "content-type",
+        "last-modified",
+    ];
     const FOR_BROWSERS: [&str; 16] = [
         "access-control-allow-origin",
         "access-control-expose-headers",
@@ -132,11 +174,26 @@ async fn cors_allows_and_exposes_every_header_of_the_api() {
     let exposed = listed(&preflight, "access-control-expose-headers");
     let (mut sent, received) = documented();
     sent.extend(
-        ["accept", "authorization", "content-type", "x-request-id", "traceparent", "tracestate"]
-            .map(str::to_owned),
+        [
+            "accept",
+            "authorization",
+            "content-type",
+            "x-request-id",
+            "traceparent",
+            "tracestate",
+        ]
+        .map(str::to_owned),
     );
-    assert!(allowed.is_superset(&sent), "not allowed: {:?}", sent.difference(&allowed));
-    assert!(exposed.is_superset(&received), "not exposed: {:?}", received.difference(&exposed));
+    assert!(
+        allowed.is_superset(&sent),
+        "not allowed: {:?}",
+        sent.difference(&allowed)
+    );
+    assert!(
+        exposed.is_superset(&received),
+        "not exposed: {:?}",
+        received.difference(&exposed)
+    );
 
     // Headers of answers that the document does not list.
     let session = gateway.session("fake").await;
@@ -144,31 +201,60 @@ async fn cors_allows_and_exposes_every_header_of_the_api() {
     let key = "idempotency-key";
     let prompt = serde_json::json!({ "prompt": "hello" });
     let post = |path: &str| gateway.request(Method::POST, path).json(&prompt);
-    gateway.request(Method::PUT, &format!("{base}/files/a")).body("abc").send().await.expect("an answer");
+    gateway
+        .request(Method::PUT, &format!("{base}/files/a"))
+        .body("abc")
+        .send()
+        .await
+        .expect("an answer");
     let mut met = BTreeSet::new();
     for request in [
         gateway.request(Method::GET, "/v1"),
         gateway.http.get(url("/v1")),
         gateway.request(Method::PUT, "/v1"),
         gateway.request(Method::GET, &base),
-        post(&format!("{base}/prompts")).header(key, "a").header("prefer", "wait=30"),
-        post(&format!("{base}/prompts")).header(key, "a").header("prefer", "wait=30"),
+        post(&format!("{base}/prompts"))
+            .header(key, "a")
+            .header("prefer", "wait=30"),
+        post(&format!("{base}/prompts"))
+            .header(key, "a")
+            .header("prefer", "wait=30"),
         gateway
             .request(Method::GET, &format!("{base}/events?follow=false"))
             .header("accept", "text/event-stream"),
-        gateway.request(Method::GET, &format!("{base}/files/a")).header("range", "bytes=0-1"),
-        gateway.request(Method::GET, &format!("{base}/files/a")).header("range", "bytes=9-"),
+        gateway
+            .request(Method::GET, &format!("{base}/files/a"))
+            .header("range", "bytes=0-1"),
+        gateway
+            .request(Method::GET, &format!("{base}/files/a"))
+            .header("range", "bytes=9-"),
     ]
     .into_iter()
     .chain((0..40).map(|_| gateway.request(Method::GET, "/v1")))
     {
-        met.extend(from(PAGE, request).await.headers().keys().map(|name| name.as_str().to_owned()));
+        met.extend(
+            from(PAGE, request)
+                .await
+                .headers()
+                .keys()
+                .map(|name| name.as_str().to_owned()),
+        );
     }
-    for name in ["content-range", "retry-after", "www-authenticate", "idempotency-replayed", "allow"] {
+    for name in [
+        "content-range",
+        "retry-after",
+        "www-authenticate",
+        "idempotency-replayed",
+        "allow",
+    ] {
         assert!(met.contains(name), "no answer had {name}: {met:?}");
     }
     for name in SAFELISTED.into_iter().chain(FOR_BROWSERS) {
         met.remove(name);
     }
-    assert!(exposed.is_superset(&met), "not exposed: {:?}", met.difference(&exposed));
+    assert!(
+        exposed.is_superset(&met),
+        "not exposed: {:?}",
+        met.difference(&exposed)
+    );
 }

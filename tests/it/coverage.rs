@@ -34,11 +34,24 @@ fn listed() -> BTreeMap<&'static str, Vec<String>> {
         ),
         (
             "Methods of clients in v1",
-            [methods(&v1::CLIENT_METHOD_NAMES), methods(&v1::PROTOCOL_LEVEL_METHOD_NAMES)].concat(),
+            [
+                methods(&v1::CLIENT_METHOD_NAMES),
+                methods(&v1::PROTOCOL_LEVEL_METHOD_NAMES),
+            ]
+            .concat(),
         ),
-        ("Updates in v1", variants::<v1::SessionUpdate>("sessionUpdate")),
-        ("Capabilities of agents in v1", capabilities::<v1::AgentCapabilities>()),
-        ("Capabilities of clients in v1", capabilities::<v1::ClientCapabilities>()),
+        (
+            "Updates in v1",
+            variants::<v1::SessionUpdate>("sessionUpdate"),
+        ),
+        (
+            "Capabilities of agents in v1",
+            capabilities::<v1::AgentCapabilities>(),
+        ),
+        (
+            "Capabilities of clients in v1",
+            capabilities::<v1::ClientCapabilities>(),
+        ),
         (
             "Methods of agents in v2",
             joined([
@@ -49,11 +62,24 @@ fn listed() -> BTreeMap<&'static str, Vec<String>> {
         ),
         (
             "Methods of clients in v2",
-            [methods(&v2::CLIENT_METHOD_NAMES), methods(&v2::PROTOCOL_LEVEL_METHOD_NAMES)].concat(),
+            [
+                methods(&v2::CLIENT_METHOD_NAMES),
+                methods(&v2::PROTOCOL_LEVEL_METHOD_NAMES),
+            ]
+            .concat(),
         ),
-        ("Updates in v2", variants::<v2::SessionUpdate>("sessionUpdate")),
-        ("Capabilities of agents in v2", capabilities::<v2::AgentCapabilities>()),
-        ("Capabilities of clients in v2", capabilities::<v2::ClientCapabilities>()),
+        (
+            "Updates in v2",
+            variants::<v2::SessionUpdate>("sessionUpdate"),
+        ),
+        (
+            "Capabilities of agents in v2",
+            capabilities::<v2::AgentCapabilities>(),
+        ),
+        (
+            "Capabilities of clients in v2",
+            capabilities::<v2::ClientCapabilities>(),
+        ),
     ])
 }
 
@@ -71,9 +97,15 @@ fn rows() -> BTreeMap<String, Vec<Row>> {
     for line in read("docs/reference/acp-coverage.md").lines() {
         if let Some(text) = line.strip_prefix('#') {
             text.trim_start_matches('#').trim().clone_into(&mut heading);
-        } else if let Some((name, rest)) = line.strip_prefix("| `").and_then(|rest| rest.split_once("` | ")) {
+        } else if let Some((name, rest)) = line
+            .strip_prefix("| `")
+            .and_then(|rest| rest.split_once("` | "))
+        {
             let here = rest.trim_end_matches('|').trim().to_owned();
-            tables.entry(heading.clone()).or_default().push(Row { name: name.to_owned(), here });
+            tables.entry(heading.clone()).or_default().push(Row {
+                name: name.to_owned(),
+                here,
+            });
         }
     }
     tables
@@ -83,12 +115,17 @@ fn rows() -> BTreeMap<String, Vec<Row>> {
 fn tests_of_rows() -> BTreeMap<(String, String), Vec<String>> {
     let mut tests = BTreeMap::new();
     let mut heading = String::new();
-    for line in read("tests/it/coverage/tests.txt").lines().filter(|line| !line.is_empty()) {
+    for line in read("tests/it/coverage/tests.txt")
+        .lines()
+        .filter(|line| !line.is_empty())
+    {
         if let Some(text) = line.strip_prefix("# ") {
             text.clone_into(&mut heading);
             continue;
         }
-        let (name, list) = line.split_once(": ").unwrap_or_else(|| panic!("not a row: {line}"));
+        let (name, list) = line
+            .split_once(": ")
+            .unwrap_or_else(|| panic!("not a row: {line}"));
         let list = list.split(", ").map(str::to_owned).collect();
         let before = tests.insert((heading.clone(), name.to_owned()), list);
         assert!(before.is_none(), "{heading}: {name} is there twice");
@@ -101,7 +138,10 @@ fn table_has_exactly_the_rows_of_the_schema() {
     let rows = rows();
     let mut wrong = Vec::new();
     for (heading, names) in listed() {
-        assert!(!names.is_empty(), "the schema lists nothing under {heading}");
+        assert!(
+            !names.is_empty(),
+            "the schema lists nothing under {heading}"
+        );
         let empty = Vec::new();
         let table = rows.get(heading).unwrap_or(&empty);
         for name in &names {
@@ -117,18 +157,27 @@ fn table_has_exactly_the_rows_of_the_schema() {
             }
         }
     }
-    assert!(wrong.is_empty(), "docs/reference/acp-coverage.md:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "docs/reference/acp-coverage.md:\n{}",
+        wrong.join("\n")
+    );
 }
 
 #[test]
 fn every_row_has_a_test_that_exists() {
     let (headings, rows, of_rows) = (listed(), rows(), tests_of_rows());
-    let known: BTreeSet<String> =
-        own_tests().iter().filter_map(|test| test.rsplit("::").next().map(str::to_owned)).collect();
+    let known: BTreeSet<String> = own_tests()
+        .iter()
+        .filter_map(|test| test.rsplit("::").next().map(str::to_owned))
+        .collect();
     assert!(known.len() > 300, "only {} tests were found", known.len());
     let mut wrong = Vec::new();
     let mut used = 0;
-    for (heading, table) in rows.iter().filter(|(heading, _)| headings.contains_key(heading.as_str())) {
+    for (heading, table) in rows
+        .iter()
+        .filter(|(heading, _)| headings.contains_key(heading.as_str()))
+    {
         for row in table {
             let Some(tests) = of_rows.get(&(heading.clone(), row.name.clone())) else {
                 wrong.push(format!("{heading}: {} has no test", row.name));
@@ -141,16 +190,26 @@ fn every_row_has_a_test_that_exists() {
         }
     }
     if used != of_rows.len() {
-        wrong.push(format!("{} rows have tests, and {} are in the table", of_rows.len(), used));
+        wrong.push(format!(
+            "{} rows have tests, and {} are in the table",
+            of_rows.len(),
+            used
+        ));
     }
-    assert!(wrong.is_empty(), "tests/it/coverage/tests.txt:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "tests/it/coverage/tests.txt:\n{}",
+        wrong.join("\n")
+    );
 }
 
 #[test]
 fn routes_and_events_of_the_table_exist() {
     let document: Value = serde_json::from_str(&read("openapi/openapi.json")).expect("JSON");
     let plain = |path: &str| {
-        let parts = path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part });
+        let parts = path
+            .split('/')
+            .map(|part| if part.starts_with('{') { "{}" } else { part });
         parts.collect::<Vec<_>>().join("/")
     };
     let mut routes = BTreeSet::new();
@@ -159,15 +218,25 @@ fn routes_and_events_of_the_table_exist() {
             routes.insert(format!("{} {}", method.to_uppercase(), plain(path)));
         }
     }
-    let events: Vec<&str> = acp_gateway::event::TYPES.iter().map(|event| event.1).collect();
+    let events: Vec<&str> = acp_gateway::event::TYPES
+        .iter()
+        .map(|event| event.1)
+        .collect();
     let (headings, mut named, mut wrong) = (listed(), 0, Vec::new());
-    for (heading, table) in rows().iter().filter(|(heading, _)| headings.contains_key(heading.as_str())) {
+    for (heading, table) in rows()
+        .iter()
+        .filter(|(heading, _)| headings.contains_key(heading.as_str()))
+    {
         for row in table {
             for word in row.here.split('`').skip(1).step_by(2) {
-                let route = word.split_once(' ').filter(|(_, path)| path.starts_with("/v1"));
+                let route = word
+                    .split_once(' ')
+                    .filter(|(_, path)| path.starts_with("/v1"));
                 let known = match route {
-                    Some((method, path)) => routes
-                        .contains(&format!("{method} {}", plain(path.split('?').next().unwrap_or(path)))),
+                    Some((method, path)) => routes.contains(&format!(
+                        "{method} {}",
+                        plain(path.split('?').next().unwrap_or(path))
+                    )),
                     None if word.contains('.')
                         && word.chars().all(|c| c == '.' || c.is_ascii_lowercase()) =>
                     {
@@ -183,5 +252,9 @@ fn routes_and_events_of_the_table_exist() {
         }
     }
     assert!(named > 60, "only {named} routes and events are named");
-    assert!(wrong.is_empty(), "docs/reference/acp-coverage.md:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "docs/reference/acp-coverage.md:\n{}",
+        wrong.join("\n")
+    );
 }

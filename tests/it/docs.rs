@@ -20,9 +20,15 @@ fn every_problem_code_is_in_the_problem_reference_with_its_status() {
     for code in ProblemCode::ALL {
         let head = format!("| `{}` | {} | ", code.as_str(), code.status());
         let row = page.lines().find_map(|line| line.strip_prefix(&head));
-        let row = row.unwrap_or_else(|| panic!("no row for {} with status {}", code.as_str(), code.status()));
+        let row = row.unwrap_or_else(|| {
+            panic!("no row for {} with status {}", code.as_str(), code.status())
+        });
         let retryable = if code.retryable() { "yes |" } else { "no |" };
-        assert!(row.starts_with(retryable) || *code == ProblemCode::AgentError, "{}: {row}", code.as_str());
+        assert!(
+            row.starts_with(retryable) || *code == ProblemCode::AgentError,
+            "{}: {row}",
+            code.as_str()
+        );
     }
 }
 
@@ -32,23 +38,37 @@ const COMMON_MEMBERS: [&str; 6] = ["id", "seq", "type", "sessionId", "time", "pr
 #[test]
 fn every_event_type_is_in_the_event_reference_with_its_members() {
     let page = read("docs/reference/events.md");
-    let document: serde_json::Value = serde_json::from_str(&read("openapi/openapi.json")).expect("JSON");
-    let schemas = document["components"]["schemas"].as_object().expect("schemas");
+    let document: serde_json::Value =
+        serde_json::from_str(&read("openapi/openapi.json")).expect("JSON");
+    let schemas = document["components"]["schemas"]
+        .as_object()
+        .expect("schemas");
     for (_, name, _) in acp_gateway::event::TYPES {
         let of_type = |row: &&str| {
             row.strip_prefix("| ").is_some_and(|row| {
-                row.split(" | ").next().is_some_and(|types| types.contains(&format!("`{name}`")))
+                row.split(" | ")
+                    .next()
+                    .is_some_and(|types| types.contains(&format!("`{name}`")))
             })
         };
         let rows: Vec<&str> = page.lines().filter(of_type).collect();
         assert!(!rows.is_empty(), "no row for {name}");
-        let has_type =
-            |schema: &&serde_json::Value| schema["properties"]["type"]["enum"] == serde_json::json!([name]);
-        let schema = schemas.values().find(has_type).unwrap_or_else(|| panic!("no schema for {name}"));
-        let members = schema["properties"].as_object().expect("an event is an object").keys();
+        let has_type = |schema: &&serde_json::Value| {
+            schema["properties"]["type"]["enum"] == serde_json::json!([name])
+        };
+        let schema = schemas
+            .values()
+            .find(has_type)
+            .unwrap_or_else(|| panic!("no schema for {name}"));
+        let members = schema["properties"]
+            .as_object()
+            .expect("an event is an object")
+            .keys();
         for member in members.filter(|member| !COMMON_MEMBERS.contains(&member.as_str())) {
             let forms = [format!("`{member}`"), format!("`{member}: ")];
-            let described = rows.iter().any(|row| forms.iter().any(|form| row.contains(form)));
+            let described = rows
+                .iter()
+                .any(|row| forms.iter().any(|form| row.contains(form)));
             assert!(described, "the row of {name} has no {member}");
         }
     }
@@ -59,15 +79,24 @@ fn every_type_of_the_audit_log_is_in_its_reference() {
     let page = read("docs/reference/audit.md");
     let (_, page) = page.split_once("\n## Event types\n").expect("the section");
     let (section, _) = page.split_once("\n## ").expect("the next section");
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let rows = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
     let named: Vec<&str> = rows.map(|(name, _)| name).collect();
-    let types: Vec<&str> = acp_gateway::event::AUDIT_TYPES.iter().map(|(_, name)| *name).collect();
-    assert_eq!(named, types, "one row for each type, in the order of src/event/audit.rs");
+    let types: Vec<&str> = acp_gateway::event::AUDIT_TYPES
+        .iter()
+        .map(|(_, name)| *name)
+        .collect();
+    assert_eq!(
+        named, types,
+        "one row for each type, in the order of src/event/audit.rs"
+    );
 }
 
 #[test]
 fn every_operation_is_in_the_api_reference() {
-    let document: serde_json::Value = serde_json::from_str(&read("openapi/openapi.json")).expect("JSON");
+    let document: serde_json::Value =
+        serde_json::from_str(&read("openapi/openapi.json")).expect("JSON");
     let pages = ["api.md", "sessions.md", "agents.md", "events.md"]
         .map(|page| read(Path::new("docs/reference").join(page)))
         .concat();
@@ -93,12 +122,21 @@ fn every_operation_is_in_the_api_reference() {
             !pages.contains(&path) && !pages.contains(short)
         })
         .collect();
-    assert!(missing.is_empty(), "docs/reference/ does not describe {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "docs/reference/ does not describe {missing:?}"
+    );
 }
 
 /// The Markdown files of the repository, without those of packages.
 fn pages() -> Vec<PathBuf> {
-    let names = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"];
+    let names = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+    ];
     let mut pages: Vec<PathBuf> = names.into_iter().map(PathBuf::from).collect();
     let mut folders = vec![PathBuf::from("docs")];
     while let Some(folder) = folders.pop() {
@@ -125,7 +163,9 @@ pub(crate) fn anchors(page: &str) -> BTreeSet<String> {
     headings
         .map(|heading| {
             let text = heading.trim_start_matches('#').trim().to_lowercase();
-            let kept = text.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+            let kept = text
+                .chars()
+                .filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
             kept.map(|c| if c == ' ' { '-' } else { c }).collect()
         })
         .collect()
@@ -136,17 +176,32 @@ fn links_of_the_documentation_lead_to_pages_and_headings() {
     let mut links = 0;
     for page in pages() {
         let (text, folder) = (read(&page), page.parent().expect("a page is in a folder"));
-        let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+        let targets = text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split_once(')'));
         for (target, _) in targets {
             let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
             if path.contains("://") {
                 continue;
             }
             links += 1;
-            let file = if path.is_empty() { page.clone() } else { folder.join(path) };
-            assert!(root().join(&file).exists(), "{} links to {target}", page.display());
+            let file = if path.is_empty() {
+                page.clone()
+            } else {
+                folder.join(path)
+            };
+            assert!(
+                root().join(&file).exists(),
+                "{} links to {target}",
+                page.display()
+            );
             let found = anchor.is_empty() || anchors(&read(&file)).contains(anchor);
-            assert!(found, "{} links to {target}, and there is no such heading", page.display());
+            assert!(
+                found,
+                "{} links to {target}, and there is no such heading",
+                page.display()
+            );
         }
     }
     assert!(links > 100, "only {links} links were found");
@@ -156,7 +211,9 @@ fn links_of_the_documentation_lead_to_pages_and_headings() {
 fn the_index_links_to_every_page() {
     let index = read("docs/README.md");
     for page in pages() {
-        let Ok(name) = page.strip_prefix("docs") else { continue };
+        let Ok(name) = page.strip_prefix("docs") else {
+            continue;
+        };
         let name = name.to_str().expect("UTF-8");
         let linked = name == "README.md" || index.contains(&format!("]({name})"));
         assert!(linked, "docs/README.md does not link to {name}");

@@ -53,14 +53,28 @@ impl EventSource {
             }
         };
         std::thread::Builder::new().spawn(read).expect("a thread");
-        Self { child, lines, events: Vec::new(), opened: 0, delivering: 0, delivers: false }
+        Self {
+            child,
+            lines,
+            events: Vec::new(),
+            opened: 0,
+            delivering: 0,
+            delivers: false,
+        }
     }
 
     /// Reads until that many sessions' turns have ended.
     fn until_ends(&mut self, turns: usize) {
         let began = Instant::now();
-        let is_end = |event: &Value| event["type"] == "prompt.completed" || event["type"] == "prompt.failed";
-        while self.events.iter().filter(|(_, event)| is_end(event)).count() < turns {
+        let is_end =
+            |event: &Value| event["type"] == "prompt.completed" || event["type"] == "prompt.failed";
+        while self
+            .events
+            .iter()
+            .filter(|(_, event)| is_end(event))
+            .count()
+            < turns
+        {
             self.line(began);
         }
     }
@@ -88,7 +102,10 @@ impl EventSource {
                 line["code"]
             );
         } else if line["data"]["seq"].is_u64() {
-            let id = line["id"].as_str().expect("events of the log have ids").to_owned();
+            let id = line["id"]
+                .as_str()
+                .expect("events of the log have ids")
+                .to_owned();
             self.events.push((id, line["data"].clone()));
             self.delivering += usize::from(!self.delivers);
             self.delivers = true;
@@ -107,13 +124,17 @@ impl Drop for EventSource {
 }
 
 async fn ticket(gateway: &Gateway) -> String {
-    let (status, ticket) = gateway.post("/v1/tickets", &json!({ "paths": ["/v1/events"] })).await;
+    let (status, ticket) = gateway
+        .post("/v1/tickets", &json!({ "paths": ["/v1/events"] }))
+        .await;
     assert_eq!(status, StatusCode::CREATED, "{ticket}");
     ticket["ticket"].as_str().expect("a text").to_owned()
 }
 
 fn position(id: &str) -> u64 {
-    id.split_once("-g").and_then(|(_, pos)| pos.parse().ok()).expect("<epoch>-g<pos>")
+    id.split_once("-g")
+        .and_then(|(_, pos)| pos.parse().ok())
+        .expect("<epoch>-g<pos>")
 }
 
 #[tokio::test]
@@ -121,17 +142,24 @@ async fn it_follows_two_sessions_through_a_kill_and_a_drain() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let state = folder.path().join("state");
     let state = state.to_str().expect("UTF-8");
-    let mut gateway =
-        Setup::fake(&["--resume", "--state", state]).settings("timeouts.drain_timeout = \"200ms\"").start();
+    let mut gateway = Setup::fake(&["--resume", "--state", state])
+        .settings("timeouts.drain_timeout = \"200ms\"")
+        .start();
     let (one, two) = (gateway.session("fake").await, gateway.session("fake").await);
     let other = gateway.session("fake").await;
     let ticket = ticket(&gateway).await;
-    let url = format!("{}/v1/events?session={one}&session={two}&named=false&ticket={ticket}", gateway.url);
+    let url = format!(
+        "{}/v1/events?session={one}&session={two}&named=false&ticket={ticket}",
+        gateway.url
+    );
     let mut source = EventSource::open(&url);
     source.until_open();
 
     gateway.turn(&other, "echo not for it").await;
-    tokio::join!(gateway.turn(&one, "stream n=200"), gateway.turn(&two, "stream n=200"));
+    tokio::join!(
+        gateway.turn(&one, "stream n=200"),
+        gateway.turn(&two, "stream n=200")
+    );
     source.until_ends(2);
     gateway.prompt(&one, "slow chunks=2000 ms=1").await;
     gateway.prompt(&two, "flood n=3000; hang cancel=no").await;
@@ -143,15 +171,24 @@ async fn it_follows_two_sessions_through_a_kill_and_a_drain() {
     gateway.start();
     // Both turns were interrupted.
     source.until_ends(4);
-    tokio::join!(gateway.turn(&one, "stream n=20"), gateway.turn(&two, "echo again"));
+    tokio::join!(
+        gateway.turn(&one, "stream n=20"),
+        gateway.turn(&two, "echo again")
+    );
     source.until_ends(6);
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
     gateway.start();
-    tokio::join!(gateway.turn(&one, "stream n=20"), gateway.turn(&two, "echo the last"));
+    tokio::join!(
+        gateway.turn(&one, "stream n=20"),
+        gateway.turn(&two, "echo the last")
+    );
     source.until_ends(8);
 
     let positions: Vec<u64> = source.events.iter().map(|(id, _)| position(id)).collect();
-    assert!(positions.is_sorted_by(|a, b| a < b), "in commit order, and each once");
+    assert!(
+        positions.is_sorted_by(|a, b| a < b),
+        "in commit order, and each once"
+    );
     let mut seen = 0;
     for session in [&one, &two] {
         let log = gateway.all_events(session).await;
@@ -164,13 +201,18 @@ async fn it_follows_two_sessions_through_a_kill_and_a_drain() {
         for (ours, theirs) in log.iter().zip(&theirs) {
             assert_eq!(ours, *theirs);
         }
-        let last =
-            log.iter().rposition(|event| event["type"] == "prompt.completed").expect("the last turn ended");
+        let last = log
+            .iter()
+            .rposition(|event| event["type"] == "prompt.completed")
+            .expect("the last turn ended");
         assert!(theirs.len() > last, "{} of {}", theirs.len(), log.len());
         seen += theirs.len();
     }
     assert_eq!(seen, source.events.len(), "and nothing of other sessions");
-    figure(&format!("{seen} events of two sessions, {} connections", source.opened));
+    figure(&format!(
+        "{seen} events of two sessions, {} connections",
+        source.opened
+    ));
     // A client that connects during the drain receives only the notice of the drain.
     assert_eq!(source.delivering, 3, "a kill and a drain cut it off");
 }
@@ -180,20 +222,42 @@ async fn a_revoked_key_ends_its_tickets_also_after_a_restart() {
     let mut gateway = Setup::fake(&[]).start();
     let (status, made) = create_key(&gateway, &["create", "alice", "--scopes", "read"]);
     assert!(status, "{made}");
-    let key = made.lines().find_map(|line| line.split_whitespace().find(|word| word.starts_with("acpg_")));
+    let key = made.lines().find_map(|line| {
+        line.split_whitespace()
+            .find(|word| word.starts_with("acpg_"))
+    });
     let key = key.expect("it prints the key").to_owned();
-    let request =
-        gateway.http.post(format!("{}/v1/tickets", gateway.url)).json(&json!({ "paths": ["/v1/events"] }));
-    let issued = super::support::eventually("the gateway knows the key", Duration::from_secs(5), || async {
-        let answer = request.try_clone().expect("it can").bearer_auth(&key).send().await.expect("an answer");
-        (answer.status() == 201).then_some(answer)
-    })
+    let request = gateway
+        .http
+        .post(format!("{}/v1/tickets", gateway.url))
+        .json(&json!({ "paths": ["/v1/events"] }));
+    let issued = super::support::eventually(
+        "the gateway knows the key",
+        Duration::from_secs(5),
+        || async {
+            let answer = request
+                .try_clone()
+                .expect("it can")
+                .bearer_auth(&key)
+                .send()
+                .await
+                .expect("an answer");
+            (answer.status() == 201).then_some(answer)
+        },
+    )
     .await;
     let issued: Value = issued.json().await.expect("JSON");
     let ticket = issued["ticket"].as_str().expect("a text").to_owned();
     let status = async |gateway: &Gateway| {
         let url = format!("{}/v1/events?ticket={ticket}", gateway.url);
-        gateway.http.get(url).header("Accept", "text/event-stream").send().await.expect("an answer").status()
+        gateway
+            .http
+            .get(url)
+            .header("Accept", "text/event-stream")
+            .send()
+            .await
+            .expect("an answer")
+            .status()
     };
     assert_eq!(status(&gateway).await, 200);
     gateway.kill();
@@ -217,6 +281,10 @@ fn create_key(gateway: &Gateway, args: &[&str]) -> (bool, String) {
         .expect("the binary was built");
     (
         output.status.success(),
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)),
+        format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        ),
     )
 }

@@ -29,7 +29,11 @@ impl Ground {
         assert_eq!(status, StatusCode::CREATED, "{session}\n{}", gateway.log());
         let text = |name: &str| session[name].as_str().expect("a text").to_owned();
         let (session, cwd) = (text("sessionId"), text("cwd"));
-        Self { gateway, session, cwd }
+        Self {
+            gateway,
+            session,
+            cwd,
+        }
     }
 
     async fn fake() -> Self {
@@ -45,11 +49,18 @@ impl Ground {
     }
 
     async fn get(&self, path: &str) -> Response {
-        self.request(Method::GET, path).send().await.expect("an answer")
+        self.request(Method::GET, path)
+            .send()
+            .await
+            .expect("an answer")
     }
 
     async fn put(&self, path: &str, text: &str) -> Response {
-        self.request(Method::PUT, path).body(text.to_owned()).send().await.expect("an answer")
+        self.request(Method::PUT, path)
+            .body(text.to_owned())
+            .send()
+            .await
+            .expect("an answer")
     }
 
     /// The content of the file on the disk.
@@ -59,7 +70,8 @@ impl Ground {
 
     fn make(&self, name: &str, bytes: impl AsRef<[u8]>) {
         let path = std::path::PathBuf::from(format!("{}/{name}", self.cwd));
-        std::fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("the folder is ours");
+        std::fs::create_dir_all(path.parent().expect("a file lies in a folder"))
+            .expect("the folder is ours");
         std::fs::write(path, bytes).expect("the folder is ours");
     }
 }
@@ -80,7 +92,9 @@ fn shown(response: &Response) -> String {
     ];
     let mut shown = response.status().to_string();
     for name in HEADERS {
-        let Some(value) = response.headers().get(name) else { continue };
+        let Some(value) = response.headers().get(name) else {
+            continue;
+        };
         let value = value.to_str().expect("ASCII");
         let value = match (name, value.split_once("/files/")) {
             ("etag", _) => "[etag]",
@@ -93,5 +107,8 @@ fn shown(response: &Response) -> String {
 }
 
 fn etag(response: &Response) -> String {
-    response.headers()["etag"].to_str().expect("ASCII").to_owned()
+    response.headers()["etag"]
+        .to_str()
+        .expect("ASCII")
+        .to_owned()
 }

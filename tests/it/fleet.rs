@@ -43,13 +43,28 @@ impl Member {
     }
 
     fn start_at(url: &str, name: &str, key: &str, more: &[&str]) -> Self {
-        Self::run(url, (name, key), more, &[env!("CARGO_BIN_EXE_fake-agent"), "--resume"])
+        Self::run(
+            url,
+            (name, key),
+            more,
+            &[env!("CARGO_BIN_EXE_fake-agent"), "--resume"],
+        )
     }
 
     /// Connects this command.
-    #[expect(clippy::disallowed_methods, reason = "the test plays the person at the terminal")]
-    pub(crate) fn run(url: &str, (name, key): (&str, &str), more: &[&str], command: &[&str]) -> Self {
-        let (file, log) = tempfile::NamedTempFile::new().expect("a temporary file").into_parts();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test plays the person at the terminal"
+    )]
+    pub(crate) fn run(
+        url: &str,
+        (name, key): (&str, &str),
+        more: &[&str],
+        command: &[&str],
+    ) -> Self {
+        let (file, log) = tempfile::NamedTempFile::new()
+            .expect("a temporary file")
+            .into_parts();
         let files = tempfile::tempdir().expect("a temporary folder");
         let child = Command::new(binary())
             .env("TMPDIR", files.path())
@@ -64,7 +79,11 @@ impl Member {
             .stderr(file)
             .spawn()
             .expect("the binary was built");
-        Self { child, log, _files: files }
+        Self {
+            child,
+            log,
+            _files: files,
+        }
     }
 
     fn log(&self) -> String {
@@ -73,13 +92,17 @@ impl Member {
 
     /// The number of connections that the gateway has accepted.
     fn connections(&self) -> usize {
-        self.log().matches("the gateway accepted the member").count()
+        self.log()
+            .matches("the gateway accepted the member")
+            .count()
     }
 
     /// Asks the program to end, and returns its exit code.
     fn stop(&mut self) -> Option<i32> {
-        let pid = rustix::process::Pid::from_raw(self.child.id().cast_signed()).expect("a process id");
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the process is ours");
+        let pid =
+            rustix::process::Pid::from_raw(self.child.id().cast_signed()).expect("a process id");
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+            .expect("the process is ours");
         self.child.wait().expect("the process is ours").code()
     }
 }
@@ -103,7 +126,9 @@ pub(crate) async fn session(gateway: &Gateway, member: &Member, name: &str) -> S
         (response.status() == 200).then_some(())
     })
     .await;
-    let (status, body) = gateway.post("/v1/sessions", &json!({ "agent": name })).await;
+    let (status, body) = gateway
+        .post("/v1/sessions", &json!({ "agent": name }))
+        .await;
     assert_eq!(status, 201, "{body}\n{}\n{}", member.log(), gateway.log());
     body["sessionId"].as_str().expect("an id").to_owned()
 }
@@ -112,21 +137,39 @@ pub(crate) async fn session(gateway: &Gateway, member: &Member, name: &str) -> S
 async fn ended(gateway: &Gateway, session: &str, prompt: &Value) -> Value {
     let prompt = prompt["promptId"].as_str().expect("an id");
     let path = format!("/v1/sessions/{session}/prompts/{prompt}");
-    let request = gateway.request(Method::GET, &path).header("Prefer", "wait=60");
-    request.send().await.expect("an answer").json().await.expect("JSON")
+    let request = gateway
+        .request(Method::GET, &path)
+        .header("Prefer", "wait=60");
+    request
+        .send()
+        .await
+        .expect("an answer")
+        .json()
+        .await
+        .expect("JSON")
 }
 
 /// The texts of the agent in one turn, and the number of its starts and ends.
 async fn assert_stream(gateway: &Gateway, session: &str, prompt: &Value, count: usize) {
     let events = gateway.all_events(session).await;
-    let turn: Vec<Value> =
-        events.into_iter().filter(|event| event["promptId"] == prompt["promptId"]).collect();
+    let turn: Vec<Value> = events
+        .into_iter()
+        .filter(|event| event["promptId"] == prompt["promptId"])
+        .collect();
     one(&turn, "prompt.started");
     let end = one(&turn, "prompt.completed");
     assert_eq!(end["stopReason"], "end_turn");
-    let chunks = turn.iter().filter(|event| event["update"]["sessionUpdate"] == "agent_message_chunk");
+    let chunks = turn
+        .iter()
+        .filter(|event| event["update"]["sessionUpdate"] == "agent_message_chunk");
     let numbers: Vec<usize> = chunks
-        .filter_map(|event| event["update"]["content"]["text"].as_str()?.get(..8)?.parse().ok())
+        .filter_map(|event| {
+            event["update"]["content"]["text"]
+                .as_str()?
+                .get(..8)?
+                .parse()
+                .ok()
+        })
         .collect();
     let expected: Vec<usize> = (0..count).collect();
     assert_eq!(numbers, expected, "each update once and in order");
@@ -139,7 +182,10 @@ async fn member_is_an_agent_and_runs_a_turn() {
     let mut member = Member::start(&address(&gateway), "laptop", KEY, &[]);
     let session = session(&gateway, &member, "laptop").await;
     let prompt = gateway.prompt(&session, "stream n=50").await;
-    assert_eq!(ended(&gateway, &session, &prompt).await["status"], "completed");
+    assert_eq!(
+        ended(&gateway, &session, &prompt).await["status"],
+        "completed"
+    );
     assert_stream(&gateway, &session, &prompt, 50).await;
     let agent = gateway.get("/v1/agents/laptop").await;
     assert_eq!(agent["kind"], "fleet");
@@ -153,13 +199,19 @@ async fn member_translates_agents_in_other_protocols() {
         let gateway = Setup::fake(&[]).start();
         let url = format!("ws://{}/v1/fleet/connect", address(&gateway));
         // The dialect `stream-json` appends the arguments of the CLI, which the shell drops.
-        let agent = format!("exec {} translate --from acp --to {dialect} -- {FAKE}", binary().display());
+        let agent = format!(
+            "exec {} translate --from acp --to {dialect} -- {FAKE}",
+            binary().display()
+        );
         let command = ["/bin/sh", "-c", &agent];
         let member = Member::run(&url, ("other", KEY), &["--dialect", dialect], &command);
         // A process of these agents serves one session.
         let one = session(&gateway, &member, "other").await;
         let two = session(&gateway, &member, "other").await;
-        let turns = (gateway.turn(&one, "echo first"), gateway.turn(&two, "echo second"));
+        let turns = (
+            gateway.turn(&one, "echo first"),
+            gateway.turn(&two, "echo second"),
+        );
         let (first, second) = tokio::join!(turns.0, turns.1);
         assert_eq!(
             (&first["text"], &second["text"]),
@@ -195,8 +247,10 @@ async fn cut_often(mut random: Random) -> String {
         loop {
             // Only the time of the cut is random. No condition depends on this sleep.
             tokio::time::sleep(Duration::from_millis(30 + random.below(150))).await;
-            let path =
-                format!("/v1/sessions/{session}/prompts/{}", prompt["promptId"].as_str().expect("an id"));
+            let path = format!(
+                "/v1/sessions/{session}/prompts/{}",
+                prompt["promptId"].as_str().expect("an id")
+            );
             if gateway.get(&path).await["endedAt"].is_string() {
                 break;
             }
@@ -208,7 +262,10 @@ async fn cut_often(mut random: Random) -> String {
         }
         assert_stream(&gateway, &session, &prompt, 1500).await;
     }
-    format!("{turns} turns, {cuts} cuts, {} connections", member.connections())
+    format!(
+        "{turns} turns, {cuts} cuts, {} connections",
+        member.connections()
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,11 +282,21 @@ async fn turns_survive_kills_of_the_gateway() {
         gateway.kill();
         gateway.start();
         let end = ended(&gateway, &session, &prompt).await;
-        assert_eq!(end["status"], "completed", "kill {kill}: {end}\n{}\n{}", gateway.log(), member.log());
+        assert_eq!(
+            end["status"],
+            "completed",
+            "kill {kill}: {end}\n{}\n{}",
+            gateway.log(),
+            member.log()
+        );
         assert_stream(&gateway, &session, &prompt, 400).await;
     }
     let events = gateway.all_events(&session).await;
-    assert_eq!(all(&events, "session.attached").len(), 1, "the process outlived {KILLS} kills");
+    assert_eq!(
+        all(&events, "session.attached").len(),
+        1,
+        "the process outlived {KILLS} kills"
+    );
     assert_eq!(all(&events, "prompt.completed").len(), KILLS);
 }
 
@@ -238,10 +305,16 @@ async fn request_of_the_agent_stays_open_through_a_kill_of_the_gateway() {
     let mut gateway = Setup::fake(&[]).start();
     let member = Member::start(&address(&gateway), "laptop", KEY, &[]);
     let session = session(&gateway, &member, "laptop").await;
-    let prompt = gateway.prompt(&session, "permission; stream n=300 rate=300").await;
+    let prompt = gateway
+        .prompt(&session, "permission; stream n=300 rate=300")
+        .await;
     let open = eventually("a permission is asked for", PATIENCE, || async {
-        let requests = gateway.get(&format!("/v1/sessions/{session}/requests")).await;
-        requests["requests"][0]["requestId"].as_str().map(str::to_owned)
+        let requests = gateway
+            .get(&format!("/v1/sessions/{session}/requests"))
+            .await;
+        requests["requests"][0]["requestId"]
+            .as_str()
+            .map(str::to_owned)
     })
     .await;
     gateway.kill();
@@ -263,7 +336,9 @@ async fn request_of_the_agent_stays_open_through_a_kill_of_the_gateway() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn member_that_stays_away_fails_its_turn_and_its_session_returns_with_it() {
-    let gateway = Setup::fake(&[]).settings("testing.member_return_timeout = \"500ms\"").start();
+    let gateway = Setup::fake(&[])
+        .settings("testing.member_return_timeout = \"500ms\"")
+        .start();
     let member = Member::start(&address(&gateway), "laptop", KEY, &[]);
     let session = session(&gateway, &member, "laptop").await;
     let prompt = gateway.prompt(&session, "hang").await;
@@ -274,7 +349,10 @@ async fn member_that_stays_away_fails_its_turn_and_its_session_returns_with_it()
     .await;
     drop(member);
     let end = ended(&gateway, &session, &prompt).await;
-    assert_eq!((&end["status"], &end["error"]["code"]), (&json!("failed"), &json!("member_unavailable")));
+    assert_eq!(
+        (&end["status"], &end["error"]["code"]),
+        (&json!("failed"), &json!("member_unavailable"))
+    );
     let member = Member::start(&address(&gateway), "laptop", KEY, &[]);
     eventually("the session works again", PATIENCE, || async {
         let prompt = gateway.prompt(&session, "echo back").await;
@@ -291,13 +369,23 @@ async fn name_of_another_agent_or_member_is_rejected() {
     let first = Member::start(&address(&gateway), "laptop", KEY, &[]);
     session(&gateway, &first, "laptop").await;
     let second = Member::start(&address(&gateway), "laptop", KEY, &["--max-attempts", "1"]);
-    let wrong_key = Member::start(&address(&gateway), "other", "acpg_wrong_key_that_is_long_enough", &[]);
+    let wrong_key = Member::start(
+        &address(&gateway),
+        "other",
+        "acpg_wrong_key_that_is_long_enough",
+        &[],
+    );
     for (mut member, expected) in [
         (configured, "an agent of the configuration has this name"),
         (second, "another member with this name is connected"),
         (wrong_key, "401"),
     ] {
-        assert_eq!(member.child.wait().expect("the process is ours").code(), Some(1), "{}", member.log());
+        assert_eq!(
+            member.child.wait().expect("the process is ours").code(),
+            Some(1),
+            "{}",
+            member.log()
+        );
         assert!(member.log().contains(expected), "{}", member.log());
     }
 }

@@ -13,14 +13,30 @@ mod targets;
 
 /// Runs a target over everything that is saved for it, and names the input that it fails on.
 fn replay(target: &str) {
-    let (name, body) = TARGETS.iter().find(|(name, _)| *name == target).expect("there is such a target");
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
+    let (name, body) = TARGETS
+        .iter()
+        .find(|(name, _)| *name == target)
+        .expect("there is such a target");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/corpus")
+        .join(name);
     let entries = std::fs::read_dir(&folder).expect("the folder of saved inputs");
-    let saved: Vec<PathBuf> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
-    assert!(saved.len() > 20, "{}: only {} inputs", folder.display(), saved.len());
+    let saved: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("it can be listed").path())
+        .collect();
+    assert!(
+        saved.len() > 20,
+        "{}: only {} inputs",
+        folder.display(),
+        saved.len()
+    );
     for path in saved {
         let input = std::fs::read(&path).expect("an input can be read");
-        assert!(std::panic::catch_unwind(|| body(&input)).is_ok(), "{name} fails on {}", path.display());
+        assert!(
+            std::panic::catch_unwind(|| body(&input)).is_ok(),
+            "{name} fails on {}",
+            path.display()
+        );
     }
 }
 
@@ -65,7 +81,13 @@ fn every_fuzz_target_has_saved_inputs_and_no_other_folder_exists() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
     let mut saved: Vec<String> = std::fs::read_dir(&folder)
         .expect("the folder of saved inputs")
-        .map(|entry| entry.expect("it can be listed").file_name().to_string_lossy().into_owned())
+        .map(|entry| {
+            entry
+                .expect("it can be listed")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
         .collect();
     saved.sort();
     let mut targets: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
@@ -80,7 +102,10 @@ fn pieces(head: usize, words: &'static [&'static str]) -> impl Strategy<Value = 
         1 => prop::collection::vec(any::<u8>(), 1..4),
         2 => Just(vec![0xff]),
     ];
-    (prop::collection::vec(any::<u8>(), head), prop::collection::vec(word, 0..24))
+    (
+        prop::collection::vec(any::<u8>(), head),
+        prop::collection::vec(word, 0..24),
+    )
         .prop_map(|(head, words)| [head, words.concat()].concat())
 }
 
@@ -129,16 +154,29 @@ proptest! {
 #[test]
 fn the_parser_of_event_streams_is_the_standards() {
     use targets::whatwg::{Event, Parser};
-    let event =
-        |kind: &str, data: &str, id: &str| Event { kind: kind.into(), data: data.into(), id: id.into() };
+    let event = |kind: &str, data: &str, id: &str| Event {
+        kind: kind.into(),
+        data: data.into(),
+        id: id.into(),
+    };
     for (stream, expected) in [
         ("data: a\ndata: b\n\n", vec![event("message", "a\nb", "")]),
         (
             ": c\n\ndata: 1\nid: 1\n\ndata:2\nid\n\ndata:  3\n\n",
-            vec![event("message", "1", "1"), event("message", "2", ""), event("message", " 3", "")],
+            vec![
+                event("message", "1", "1"),
+                event("message", "2", ""),
+                event("message", " 3", ""),
+            ],
         ),
-        ("data\n\ndata\ndata\n\ndata:", vec![event("message", "", ""), event("message", "\n", "")]),
-        ("data:test\n\ndata: test\n\n", vec![event("message", "test", ""), event("message", "test", "")]),
+        (
+            "data\n\ndata\ndata\n\ndata:",
+            vec![event("message", "", ""), event("message", "\n", "")],
+        ),
+        (
+            "data:test\n\ndata: test\n\n",
+            vec![event("message", "test", ""), event("message", "test", "")],
+        ),
         (
             "\u{feff}data: x\r\revent: e\rdata: y\r\n\r\n",
             vec![event("message", "x", ""), event("e", "y", "")],
@@ -147,17 +185,29 @@ fn the_parser_of_event_streams_is_the_standards() {
             "id: 7\n\ndata: x\n\nid: 8\0\ndata: y\n\n",
             vec![event("message", "x", "7"), event("message", "y", "7")],
         ),
-        ("event: gone\n\ndata: x\nnonsense: 1\nDATA: 2\n\n", vec![event("message", "x", "")]),
-        (" data: x\n\ndata: \u{feff}y\n\n", vec![event("message", "\u{feff}y", "")]),
+        (
+            "event: gone\n\ndata: x\nnonsense: 1\nDATA: 2\n\n",
+            vec![event("message", "x", "")],
+        ),
+        (
+            " data: x\n\ndata: \u{feff}y\n\n",
+            vec![event("message", "\u{feff}y", "")],
+        ),
     ] {
         for size in 1..=stream.len() {
             let mut parser = Parser::default();
-            let events: Vec<Event> =
-                stream.as_bytes().chunks(size).flat_map(|chunk| parser.push(chunk)).collect();
+            let events: Vec<Event> = stream
+                .as_bytes()
+                .chunks(size)
+                .flat_map(|chunk| parser.push(chunk))
+                .collect();
             assert_eq!(events, expected, "{stream:?} by {size}");
         }
     }
     let mut parser = Parser::default();
     parser.push(b"retry: 5x\nretry: \nretry: 10\nretry: +7\n:a\n:\n");
-    assert_eq!((parser.retry, parser.comments, parser.last_event_id.as_str()), (Some(10), 2, ""));
+    assert_eq!(
+        (parser.retry, parser.comments, parser.last_event_id.as_str()),
+        (Some(10), 2, "")
+    );
 }

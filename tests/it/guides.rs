@@ -25,8 +25,15 @@ fn read(name: &str) -> String {
 fn pages() -> Vec<String> {
     let mut pages = vec!["README.md".to_owned(), "docs/operations.md".to_owned()];
     for folder in ["docs/guides", "docs/reference"] {
-        let entries = std::fs::read_dir(root().join(folder)).expect("a folder of the documentation");
-        let names = entries.map(|entry| entry.expect("a page").file_name().into_string().expect("UTF-8"));
+        let entries =
+            std::fs::read_dir(root().join(folder)).expect("a folder of the documentation");
+        let names = entries.map(|entry| {
+            entry
+                .expect("a page")
+                .file_name()
+                .into_string()
+                .expect("UTF-8")
+        });
         pages.extend(names.map(|name| format!("{folder}/{name}")));
     }
     pages.sort();
@@ -36,12 +43,25 @@ fn pages() -> Vec<String> {
 /// All pages of the documentation, and the pages in the root folder.
 fn all_pages() -> Vec<String> {
     let mut pages = Vec::new();
-    for folder in ["", "docs", "docs/adr", "docs/guides", "docs/internals", "docs/reference"] {
-        let entries = std::fs::read_dir(root().join(folder)).expect("a folder of the documentation");
+    for folder in [
+        "",
+        "docs",
+        "docs/adr",
+        "docs/guides",
+        "docs/internals",
+        "docs/reference",
+    ] {
+        let entries =
+            std::fs::read_dir(root().join(folder)).expect("a folder of the documentation");
         let files = entries.map(|entry| entry.expect("a file").path());
-        let pages_here = files.filter(|file| file.extension().is_some_and(|extension| extension == "md"));
-        let name =
-            |file: PathBuf| file.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned();
+        let pages_here =
+            files.filter(|file| file.extension().is_some_and(|extension| extension == "md"));
+        let name = |file: PathBuf| {
+            file.strip_prefix(root())
+                .expect("below the root")
+                .to_string_lossy()
+                .into_owned()
+        };
         pages.extend(pages_here.map(name));
     }
     assert!(pages.len() > 40, "{pages:?}");
@@ -83,12 +103,21 @@ fn run(page: &str) {
 
 /// The `text` block behind a command; a command without one prints nothing.
 fn expected<'a>(blocks: &'a [Block<'a>], index: usize) -> &'a str {
-    blocks.get(index + 1).filter(|next| next.language == "text").map_or("", |next| next.text)
+    blocks
+        .get(index + 1)
+        .filter(|next| next.language == "text")
+        .map_or("", |next| next.text)
 }
 
 fn compare(printed: &str, expected: &str, shell: &Shell, location: &str) {
-    let (printed, expected) = (normal(printed, shell.folder()), normal(expected, shell.folder()));
-    assert!(matches(&printed, &expected), "{location} prints\n{printed}\n\nand not\n{expected}");
+    let (printed, expected) = (
+        normal(printed, shell.folder()),
+        normal(expected, shell.folder()),
+    );
+    assert!(
+        matches(&printed, &expected),
+        "{location} prints\n{printed}\n\nand not\n{expected}"
+    );
 }
 
 #[test]
@@ -225,7 +254,10 @@ fn every_block_runs_or_has_a_reason() {
                     wrong.push(format!("{location}: no test runs it"));
                 }
                 (Mark::None, "js" | "python" | "html" | "nginx" | "yaml" | "bash") => {
-                    wrong.push(format!("{location}: a {} block without a mark", block.language));
+                    wrong.push(format!(
+                        "{location}: a {} block without a mark",
+                        block.language
+                    ));
                 }
                 (Mark::None | Mark::File(_), "toml") => check(block.text, &location),
                 _ => {}
@@ -241,10 +273,16 @@ fn every_block_has_a_language() {
     let mut wrong = Vec::new();
     for page in all_pages() {
         let text = read(&page);
-        let without = blocks(&text).into_iter().filter(|block| block.language.is_empty());
+        let without = blocks(&text)
+            .into_iter()
+            .filter(|block| block.language.is_empty());
         wrong.extend(without.map(|block| format!("{page}:{}", block.line)));
     }
-    assert!(wrong.is_empty(), "blocks without a language:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "blocks without a language:\n{}",
+        wrong.join("\n")
+    );
 }
 
 /// The gateway accepts the configuration of a `toml` block.
@@ -253,29 +291,59 @@ fn check(text: &str, location: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let file: PathBuf = folder.path().join("gateway.toml");
     std::fs::write(&file, text).expect("the folder is ours");
-    let named = text.split("from_env = \"").skip(1).filter_map(|rest| rest.split_once('"'));
-    let variables = named.map(|(name, _)| (name, "value")).chain([("ACP_GATEWAY_DATA", "/data")]);
-    let flags = Flags { config: Some(file), ..Flags::default() };
+    let named = text
+        .split("from_env = \"")
+        .skip(1)
+        .filter_map(|rest| rest.split_once('"'));
+    let variables = named
+        .map(|(name, _)| (name, "value"))
+        .chain([("ACP_GATEWAY_DATA", "/data")]);
+    let flags = Flags {
+        config: Some(file),
+        ..Flags::default()
+    };
     let loaded = config::load(&flags, &variables.collect::<Environment>(), &|_| false);
     loaded.unwrap_or_else(|error| panic!("{location}: {error}\n{text}"));
 }
 
 #[test]
 fn docker_guide_matches_dockerfile_and_compose() {
-    let (guide, dockerfile, compose) =
-        (read("docs/guides/docker.md"), read("Dockerfile"), read("compose.yaml"));
-    for stage in guide.split("--target ").skip(1).filter_map(|rest| rest.split_whitespace().next()) {
-        assert!(dockerfile.contains(&format!(" AS {stage}\n")), "the Dockerfile has no target {stage}");
+    let (guide, dockerfile, compose) = (
+        read("docs/guides/docker.md"),
+        read("Dockerfile"),
+        read("compose.yaml"),
+    );
+    for stage in guide
+        .split("--target ")
+        .skip(1)
+        .filter_map(|rest| rest.split_whitespace().next())
+    {
+        assert!(
+            dockerfile.contains(&format!(" AS {stage}\n")),
+            "the Dockerfile has no target {stage}"
+        );
     }
     let service = |line: &str| line.trim_end_matches(':').trim() == "gateway";
-    assert!(compose.lines().any(service), "compose has no service gateway");
+    assert!(
+        compose.lines().any(service),
+        "compose has no service gateway"
+    );
     for needed in ["10001", "127.0.0.1:8080:8080", "stop_grace_period: 45s"] {
-        assert!(dockerfile.contains(needed) || compose.contains(needed), "{needed}");
+        assert!(
+            dockerfile.contains(needed) || compose.contains(needed),
+            "{needed}"
+        );
         let named = needed.rsplit(": ").next().unwrap_or(needed);
         assert!(guide.contains(named), "the guide does not name {named}");
     }
     // The key of the guide is made as the head of compose.yaml describes.
-    for command in ["openssl rand -hex 32 > admin.key", "ACP_GATEWAY_ADMIN_KEY_HASH=%s"] {
-        assert!(guide.contains(command) && compose.contains(command), "{command}");
+    for command in [
+        "openssl rand -hex 32 > admin.key",
+        "ACP_GATEWAY_ADMIN_KEY_HASH=%s",
+    ] {
+        assert!(
+            guide.contains(command) && compose.contains(command),
+            "{command}"
+        );
     }
 }

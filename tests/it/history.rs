@@ -16,15 +16,23 @@ const SESSION: &str = "s1";
 
 /// An event of the log, as it would be sent.
 fn event(seq: u64, kind: &str, members: &str) -> String {
-    format!(r#"{{"id":"k3-{seq}","seq":{seq},"type":"{kind}","sessionId":"{SESSION}","time":"t",{members}}}"#)
+    format!(
+        r#"{{"id":"k3-{seq}","seq":{seq},"type":"{kind}","sessionId":"{SESSION}","time":"t",{members}}}"#
+    )
 }
 
 fn update(seq: u64, text: &str) -> String {
-    event(seq, "session.update", &format!(r#""promptId":"p1","update":{}"#, chunk(text)))
+    event(
+        seq,
+        "session.update",
+        &format!(r#""promptId":"p1","update":{}"#, chunk(text)),
+    )
 }
 
 fn chunk(text: &str) -> String {
-    format!(r#"{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{text}"}}}}"#)
+    format!(
+        r#"{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{text}"}}}}"#
+    )
 }
 
 const BLOCKS: &str = r#"[{"type":"text","text":"do it"}]"#;
@@ -34,7 +42,11 @@ fn log() -> Vec<String> {
     let request = r#""promptId":"p1","requestId":"r1","method":"session/request_permission""#;
     vec![
         event(1, "session.created", r#""session":{}"#),
-        event(2, "prompt.started", &format!(r#""promptId":"p1","prompt":{BLOCKS},"idempotencyKey":"once""#)),
+        event(
+            2,
+            "prompt.started",
+            &format!(r#""promptId":"p1","prompt":{BLOCKS},"idempotencyKey":"once""#),
+        ),
         update(3, "one"),
         event(4, "request.created", request),
         event(
@@ -45,15 +57,23 @@ fn log() -> Vec<String> {
             ),
         ),
         update(6, "two"),
-        event(7, "prompt.completed", r#""promptId":"p1","stopReason":"end_turn","result":{}"#),
+        event(
+            7,
+            "prompt.completed",
+            r#""promptId":"p1","stopReason":"end_turn","result":{}"#,
+        ),
     ]
 }
 
 fn journal() -> String {
-    let prompt =
-        format!(r#"{{"id":3,"method":"session/prompt","params":{{"sessionId":"a","prompt":{BLOCKS}}}}}"#);
+    let prompt = format!(
+        r#"{{"id":3,"method":"session/prompt","params":{{"sessionId":"a","prompt":{BLOCKS}}}}}"#
+    );
     let update = |text: &str| {
-        format!(r#"{{"method":"session/update","params":{{"sessionId":"a","update":{}}}}}"#, chunk(text))
+        format!(
+            r#"{{"method":"session/update","params":{{"sessionId":"a","update":{}}}}}"#,
+            chunk(text)
+        )
     };
     let lines = [
         format!("< {prompt}"),
@@ -69,22 +89,38 @@ fn journal() -> String {
 
 fn frame(text: &str) -> Frame {
     let id = text.split('"').nth(3).expect("an event begins with its id");
-    Frame::Event { id: Some(id.into()), text: text.into() }
+    Frame::Event {
+        id: Some(id.into()),
+        text: text.into(),
+    }
 }
 
 /// A reader that was cut off in the middle, and one of many sessions.
 fn readers(log: &[String]) -> Vec<Reader> {
     let sessions = [(SESSION.to_owned(), 0)].into();
-    let mut one = Reader { name: "one".to_owned(), sessions, ..Reader::default() };
+    let mut one = Reader {
+        name: "one".to_owned(),
+        sessions,
+        ..Reader::default()
+    };
     one.frames.push(Frame::Connected { after: None });
     one.frames.extend(log[..4].iter().map(|text| frame(text)));
-    one.frames.push(Frame::Connected { after: Some("k3-4".to_owned()) });
+    one.frames.push(Frame::Connected {
+        after: Some("k3-4".to_owned()),
+    });
     one.frames.extend(log[4..].iter().map(|text| frame(text)));
-    let mut all = Reader { name: "all".to_owned(), all: true, ..one.clone() };
+    let mut all = Reader {
+        name: "all".to_owned(),
+        all: true,
+        ..one.clone()
+    };
     all.frames.clear();
     for (pos, text) in (10..).zip(log) {
         let id = Some(format!("k3-g{pos}").into_boxed_str());
-        all.frames.push(Frame::Event { id, text: text.as_str().into() });
+        all.frames.push(Frame::Event {
+            id,
+            text: text.as_str().into(),
+        });
     }
     vec![one, all]
 }
@@ -108,9 +144,29 @@ fn good() -> History {
     };
     History {
         readers: readers(&log),
-        logs: [(SESSION.to_owned(), Log { after: 0, events, read_to })].into(),
-        prompts: vec![accepted.clone(), PromptAnswer { status: 200, ..accepted }],
-        answers: vec![answer.clone(), RequestAnswer { status: 409, ..answer }],
+        logs: [(
+            SESSION.to_owned(),
+            Log {
+                after: 0,
+                events,
+                read_to,
+            },
+        )]
+        .into(),
+        prompts: vec![
+            accepted.clone(),
+            PromptAnswer {
+                status: 200,
+                ..accepted
+            },
+        ],
+        answers: vec![
+            answer.clone(),
+            RequestAnswer {
+                status: 409,
+                ..answer
+            },
+        ],
         journals: vec![Journal::new("7.1", &journal())],
         alive: vec![Alive {
             pid: 7,
@@ -118,7 +174,10 @@ fn good() -> History {
             owner: "life 1".to_owned(),
             after: Duration::from_secs(9),
         }],
-        memory: vec![MemoryUse { by: "life 1".to_owned(), kib: 100 }],
+        memory: vec![MemoryUse {
+            by: "life 1".to_owned(),
+            kib: 100,
+        }],
         memory_budget: Some(100),
         plain_words: true,
         ..History::default()

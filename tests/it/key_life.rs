@@ -15,25 +15,39 @@ const LIMITS: &str =
 
 pub(crate) fn key_command(gateway: &Gateway, args: &[&str]) -> String {
     let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
-    command.env_clear().env("ACP_GATEWAY_DATA", gateway.path("data")).arg("key").args(args);
+    command
+        .env_clear()
+        .env("ACP_GATEWAY_DATA", gateway.path("data"))
+        .arg("key")
+        .args(args);
     let output = command.output().expect("the binary was built");
     assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
+    String::from_utf8(output.stdout)
+        .expect("text")
+        .trim_end()
+        .to_owned()
 }
 
 /// A new key that the running gateway knows.
 pub(crate) async fn key(gateway: &Gateway, name: &str, scopes: &str) -> String {
     let key = key_command(gateway, &["create", name, "--scopes", scopes]);
-    eventually("the gateway has read its keys again", Duration::from_secs(10), || async {
-        let answer = Answer::of(by(gateway, &key, Method::GET, "/v1")).await;
-        (answer.status == 200).then_some(())
-    })
+    eventually(
+        "the gateway has read its keys again",
+        Duration::from_secs(10),
+        || async {
+            let answer = Answer::of(by(gateway, &key, Method::GET, "/v1")).await;
+            (answer.status == 200).then_some(())
+        },
+    )
     .await;
     key
 }
 
 fn by(gateway: &Gateway, key: &str, method: Method, path: &str) -> RequestBuilder {
-    gateway.http.request(method, format!("{}{path}", gateway.url)).bearer_auth(key)
+    gateway
+        .http
+        .request(method, format!("{}{path}", gateway.url))
+        .bearer_auth(key)
 }
 
 #[tokio::test]
@@ -42,10 +56,17 @@ async fn any_key_can_read_its_own_rights() {
     for scope in ["read", "prompt", "approve"] {
         let key = key(&gateway, scope, scope).await;
         let answer = Answer::of(by(&gateway, &key, Method::GET, "/v1")).await;
-        assert_eq!((answer.status.as_u16(), &answer.body["scopes"]), (200, &json!([scope])));
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body["scopes"]),
+            (200, &json!([scope]))
+        );
         assert_eq!(answer.body["principal"]["id"], scope);
         let agents = Answer::of(by(&gateway, &key, Method::GET, "/v1/agents")).await;
-        assert_eq!(agents.status, if scope == "read" { 200 } else { 403 }, "{scope}");
+        assert_eq!(
+            agents.status,
+            if scope == "read" { 200 } else { 403 },
+            "{scope}"
+        );
     }
 }
 
@@ -54,7 +75,10 @@ async fn files_need_the_scope_of_their_name() {
     let gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     let path = format!("/v1/sessions/{session}/files");
-    for (name, scopes, may) in [("alice", "read,prompt,approve", false), ("bob", "files", true)] {
+    for (name, scopes, may) in [
+        ("alice", "read,prompt,approve", false),
+        ("bob", "files", true),
+    ] {
         let key = key(&gateway, name, scopes).await;
         let file = format!("{path}/file");
         for (method, path, status) in [
@@ -64,8 +88,15 @@ async fn files_need_the_scope_of_their_name() {
             (Method::HEAD, &file, 200),
             (Method::DELETE, &file, 204),
         ] {
-            let answer = by(&gateway, &key, method.clone(), path).send().await.expect("an answer");
-            assert_eq!(answer.status().as_u16(), if may { status } else { 403 }, "{name}: {method} {path}");
+            let answer = by(&gateway, &key, method.clone(), path)
+                .send()
+                .await
+                .expect("an answer");
+            assert_eq!(
+                answer.status().as_u16(),
+                if may { status } else { 403 },
+                "{name}: {method} {path}"
+            );
         }
     }
 }
@@ -86,7 +117,11 @@ async fn waits_and_streams_end_with_their_key() {
         })
         .await;
         let stream = by(&gateway, &key, Method::GET, &format!("{path}/events"));
-        let stream = stream.header("accept", "text/event-stream").send().await.expect("an answer");
+        let stream = stream
+            .header("accept", "text/event-stream")
+            .send()
+            .await
+            .expect("an answer");
         let mut stream = Events::new(stream);
         stream.until("ready").await;
         let page = wait(Method::GET, &format!("{path}/events?after=tail"));
@@ -101,9 +136,15 @@ async fn waits_and_streams_end_with_their_key() {
         answer.problem(401, "unauthorized");
     }
     let last = frames.last().expect("the stream says why it ends");
-    assert!(last.of("problem") && last.data["problem"]["code"] == "unauthorized", "{last:?}");
+    assert!(
+        last.of("problem") && last.data["problem"]["code"] == "unauthorized",
+        "{last:?}"
+    );
     let turn = gateway.get(&format!("{path}/prompts/p1")).await;
-    assert_eq!(turn["status"], "running", "work of an expired key continues");
+    assert_eq!(
+        turn["status"], "running",
+        "work of an expired key continues"
+    );
 }
 
 #[tokio::test]
@@ -112,7 +153,10 @@ async fn all_streams_of_a_revoked_key_end_within_a_second() {
     /// The gateway reads its keys once a second.
     const RELOAD: Duration = Duration::from_secs(1);
     let gateway = Setup::fake(&[]).settings(LIMITS).start();
-    let (revoked, other) = (key(&gateway, "bob", "read").await, key(&gateway, "ada", "read").await);
+    let (revoked, other) = (
+        key(&gateway, "bob", "read").await,
+        key(&gateway, "ada", "read").await,
+    );
     let open = async |key: &str| {
         let stream = by(&gateway, key, Method::GET, "/v1/events/stream");
         let mut stream = Events::new(stream.send().await.expect("an answer"));
@@ -128,10 +172,15 @@ async fn all_streams_of_a_revoked_key_end_within_a_second() {
     let began = Instant::now();
     for stream in streams {
         let last = stream.rest().await.pop().expect("a last frame");
-        assert!(last.of("problem") && last.data["problem"]["code"] == "unauthorized", "{last:?}");
+        assert!(
+            last.of("problem") && last.data["problem"]["code"] == "unauthorized",
+            "{last:?}"
+        );
     }
     let took = began.elapsed();
-    figure(&format!("{STREAMS} streams of a revoked key ended {took:?} after the revocation"));
+    figure(&format!(
+        "{STREAMS} streams of a revoked key ended {took:?} after the revocation"
+    ));
     assert!(took < 2 * RELOAD, "{took:?}");
     gateway.session("fake").await;
     kept.until("session.created").await;
@@ -139,7 +188,9 @@ async fn all_streams_of_a_revoked_key_end_within_a_second() {
 
 #[tokio::test]
 async fn a_wait_counts_as_a_stream() {
-    let gateway = Setup::fake(&[]).settings(&format!("{LIMITS}limits.per_key.max_streams = 1")).start();
+    let gateway = Setup::fake(&[])
+        .settings(&format!("{LIMITS}limits.per_key.max_streams = 1"))
+        .start();
     let (one, two) = (gateway.session("fake").await, gateway.session("fake").await);
     let turn = format!("/v1/sessions/{one}/prompts/p1");
     let hang: Value = json!({ "prompt": "hang" });
@@ -150,17 +201,37 @@ async fn a_wait_counts_as_a_stream() {
             (gateway.get_session(&one).await["state"] == "running").then_some(())
         })
         .await;
-        let asked = gateway.request(Method::GET, &turn).header("prefer", "wait=60");
+        let asked = gateway
+            .request(Method::GET, &turn)
+            .header("prefer", "wait=60");
         Answer::of(asked).await.problem(429, "rate_limited");
         let path = format!("/v1/sessions/{two}/prompts");
-        gateway.posted(&path, &[("prefer", "wait=60")], &hang).await.problem(429, "rate_limited");
-        assert_eq!(gateway.get(&path).await["prompts"], json!([]), "nothing has begun");
-        assert_eq!(gateway.get(&turn).await["status"], "running", "without a wait all may ask");
-        gateway.call(Method::POST, &format!("/v1/sessions/{one}/cancel")).await
+        gateway
+            .posted(&path, &[("prefer", "wait=60")], &hang)
+            .await
+            .problem(429, "rate_limited");
+        assert_eq!(
+            gateway.get(&path).await["prompts"],
+            json!([]),
+            "nothing has begun"
+        );
+        assert_eq!(
+            gateway.get(&turn).await["status"],
+            "running",
+            "without a wait all may ask"
+        );
+        gateway
+            .call(Method::POST, &format!("/v1/sessions/{one}/cancel"))
+            .await
     };
     let (held, cancelled) = tokio::join!(held, others);
-    assert_eq!((held.status.as_u16(), cancelled.status.as_u16()), (200, 202));
+    assert_eq!(
+        (held.status.as_u16(), cancelled.status.as_u16()),
+        (200, 202)
+    );
     assert_eq!(held.body["stopReason"], "cancelled");
-    let again = gateway.request(Method::GET, &turn).header("prefer", "wait=60");
+    let again = gateway
+        .request(Method::GET, &turn)
+        .header("prefer", "wait=60");
     assert_eq!(Answer::of(again).await.status, 200);
 }

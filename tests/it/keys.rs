@@ -16,7 +16,8 @@ struct HandClock(AtomicI64);
 
 impl HandClock {
     fn advance(&self, span: Duration) {
-        self.0.fetch_add(i64::try_from(span.as_millis()).unwrap(), Ordering::Relaxed);
+        self.0
+            .fetch_add(i64::try_from(span.as_millis()).unwrap(), Ordering::Relaxed);
     }
 }
 
@@ -30,7 +31,10 @@ const DAY: Duration = Duration::from_hours(24);
 
 /// The hand's steps are believed at once.
 fn no_settling() -> Limits {
-    Limits { clock_settle_timeout: Duration::ZERO, ..Limits::default() }
+    Limits {
+        clock_settle_timeout: Duration::ZERO,
+        ..Limits::default()
+    }
 }
 
 struct House {
@@ -43,7 +47,11 @@ impl House {
     fn new() -> Self {
         let clock = Arc::new(HandClock(AtomicI64::new(1_795_299_303_123)));
         let ids = Ids::new(clock.clone());
-        Self { store: Arc::new(MemoryStore::new(ids.clone())), clock, ids }
+        Self {
+            store: Arc::new(MemoryStore::new(ids.clone())),
+            clock,
+            ids,
+        }
     }
 
     fn keys(&self) -> Keys {
@@ -82,12 +90,20 @@ fn key_is_shown_once_and_stored_as_a_hash() {
 
     let secret = &text.expose()[5..];
     for (key, value) in house.store.scan(Table::Key, b"", None, 10).unwrap() {
-        let record = format!("{} {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
+        let record = format!(
+            "{} {}",
+            String::from_utf8_lossy(&key),
+            String::from_utf8_lossy(&value)
+        );
         assert!(!record.contains(secret), "{record}");
         assert!(!value.is_empty());
     }
-    for shown in [format!("{text:?}"), format!("{keys:?}"), format!("{:?}", keys.list()), format!("{key:?}")]
-    {
+    for shown in [
+        format!("{text:?}"),
+        format!("{keys:?}"),
+        format!("{:?}", keys.list()),
+        format!("{key:?}"),
+    ] {
         assert!(!shown.contains(secret), "{shown}");
     }
     // A gateway that starts again on the same store knows it.
@@ -98,30 +114,52 @@ fn key_is_shown_once_and_stored_as_a_hash() {
 fn reserved_names_are_rejected() {
     let keys = House::new().keys();
     for name in ["", "a b", "a\n", "ü", &"x".repeat(65)] {
-        assert!(matches!(keys.create(&new_key(name)), Err(CreateKeyError::Name)), "{name:?}");
+        assert!(
+            matches!(keys.create(&new_key(name)), Err(CreateKeyError::Name)),
+            "{name:?}"
+        );
     }
     for name in ["owner", "admin"] {
-        assert!(matches!(keys.create(&new_key(name)), Err(CreateKeyError::Reserved)), "{name:?}");
+        assert!(
+            matches!(keys.create(&new_key(name)), Err(CreateKeyError::Reserved)),
+            "{name:?}"
+        );
     }
-    let nothing = NewKey { scopes: std::iter::empty().collect(), ..new_key("alice") };
-    assert!(matches!(keys.create(&nothing), Err(CreateKeyError::NoScope)));
+    let nothing = NewKey {
+        scopes: std::iter::empty().collect(),
+        ..new_key("alice")
+    };
+    assert!(matches!(
+        keys.create(&nothing),
+        Err(CreateKeyError::NoScope)
+    ));
     assert_eq!(keys.list(), []);
 }
 
 #[test]
 fn named_keys_are_bounded_and_link_keys_replace_the_oldest() {
     let house = House::new();
-    let keys = house.keys_with(&Limits { max_named_keys: 2, max_link_keys: 2, ..no_settling() });
+    let keys = house.keys_with(&Limits {
+        max_named_keys: 2,
+        max_link_keys: 2,
+        ..no_settling()
+    });
     keys.create(&new_key("a")).unwrap();
     keys.create(&new_key("b")).unwrap();
-    assert!(matches!(keys.create(&new_key("c")), Err(CreateKeyError::TooMany(2))));
+    assert!(matches!(
+        keys.create(&new_key("c")),
+        Err(CreateKeyError::TooMany(2))
+    ));
     let links: Vec<_> = (0..3)
         .map(|_| {
             house.clock.advance(Duration::from_secs(1));
             keys.create_link_key().unwrap()
         })
         .collect();
-    let holds: Vec<_> = links.iter().map(|link| keys.verify(link.expose()).is_some()).collect();
+    let holds: Vec<_> = links
+        .iter()
+        .map(|link| keys.verify(link.expose()).is_some())
+        .collect();
     assert_eq!(holds, [false, true, true]);
     assert_eq!(keys.list().len(), 4);
 }
@@ -130,7 +168,10 @@ fn named_keys_are_bounded_and_link_keys_replace_the_oldest() {
 fn unused_link_key_expires() {
     let house = House::new();
     let keys = house.keys();
-    let (used, unused) = (keys.create_link_key().unwrap(), keys.create_link_key().unwrap());
+    let (used, unused) = (
+        keys.create_link_key().unwrap(),
+        keys.create_link_key().unwrap(),
+    );
     let (named, _) = keys.create(&new_key("alice")).unwrap();
     house.clock.advance(DAY * 29);
     let owner = keys.verify(used.expose()).unwrap();
@@ -140,12 +181,18 @@ fn unused_link_key_expires() {
     assert!(keys.verify(used.expose()).is_some());
     assert!(keys.verify(named.expose()).is_some());
     let kinds: Vec<_> = keys.list().iter().map(|key| key.kind).collect();
-    assert_eq!(kinds.iter().filter(|kind| **kind == KeyKind::Link).count(), 1);
+    assert_eq!(
+        kinds.iter().filter(|kind| **kind == KeyKind::Link).count(),
+        1
+    );
     house.clock.advance(DAY * 31);
     assert!(!keys.is_valid(&owner));
     // The next start removes expired keys.
     assert_eq!(house.keys().list().len(), 1);
-    assert_eq!(house.store.scan(Table::Key, b"", None, 10).unwrap().len(), 1);
+    assert_eq!(
+        house.store.scan(Table::Key, b"", None, 10).unwrap().len(),
+        1
+    );
 }
 
 #[test]
@@ -167,7 +214,13 @@ fn an_admin_key_is_in_memory_only() {
     let house = House::new();
     let text = "an operator's own key, of any form";
     let admin = Some(KeyHash::of(text));
-    let keys = Keys::open(house.store.clone(), house.ids.clone(), &Limits::default(), admin).unwrap();
+    let keys = Keys::open(
+        house.store.clone(),
+        house.ids.clone(),
+        &Limits::default(),
+        admin,
+    )
+    .unwrap();
     let verified = keys.verify(text).unwrap();
     assert_eq!(&*verified.principal.id, "admin");
     assert!(verified.principal.scopes.contains(Scope::Files) && keys.is_valid(&verified));
@@ -186,17 +239,27 @@ async fn rotate_revokes_live_stream() {
     let (text, _) = command_line.create(&new_key("alice")).unwrap();
     let until = tokio::time::Instant::now() + Duration::from_secs(10);
     while gateway.verify(text.expose()).is_none() {
-        assert!(tokio::time::Instant::now() < until, "a new key was not seen");
+        assert!(
+            tokio::time::Instant::now() < until,
+            "a new key was not seen"
+        );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let verified = gateway.verify(text.expose()).unwrap();
     let stream = tokio::time::timeout(Duration::from_millis(100), gateway.wait_ended(&verified));
-    assert!(stream.await.is_err(), "the stream ended though its key holds");
+    assert!(
+        stream.await.is_err(),
+        "the stream ended though its key holds"
+    );
     let began = tokio::time::Instant::now();
     command_line.revoke("alice").unwrap();
     gateway.wait_ended(&verified).await;
     // A second of ours, and one for a machine that has other things to do.
-    assert!(began.elapsed() <= Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() <= Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
     assert!(gateway.verify(text.expose()).is_none());
     shutdown.start_drain();
     assert!(shutdown.wait_for_tasks(Duration::from_secs(5)).await);
@@ -214,7 +277,11 @@ async fn the_last_use_is_written_and_never_brings_back_a_revoked_key() {
     let following = shutdown.spawn(gateway.clone().run(shutdown.clone()));
     shutdown.start_drain();
     following.await.unwrap();
-    let after: Vec<_> =
-        house.keys().list().into_iter().map(|key| (key.name.to_string(), key.last_used_at)).collect();
+    let after: Vec<_> = house
+        .keys()
+        .list()
+        .into_iter()
+        .map(|key| (key.name.to_string(), key.last_used_at))
+        .collect();
     assert_eq!(after, [("alice".to_owned(), Some(house.clock.now()))]);
 }

@@ -12,7 +12,10 @@ use super::support::{Answer, Events, Gateway, Setup, eventually};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn by(gateway: &Gateway, key: &str, method: Method, path: &str) -> RequestBuilder {
-    gateway.http.request(method, format!("{}{path}", gateway.url)).bearer_auth(key)
+    gateway
+        .http
+        .request(method, format!("{}{path}", gateway.url))
+        .bearer_auth(key)
 }
 
 async fn limits(gateway: &Gateway, key: &str) -> Value {
@@ -29,8 +32,14 @@ async fn stream(gateway: &Gateway, key: &str, path: &str) -> reqwest::Response {
 fn refused(answer: Answer, status: u16, code: &str, words: &[&str], policy: &str) {
     let name = policy.split(';').next().expect("a name").to_owned();
     assert_eq!(answer.header("ratelimit-policy"), Some(policy));
-    let after = answer.header("retry-after").expect("when to ask again").to_owned();
-    assert_eq!(answer.header("ratelimit"), Some(&*format!("{name};r=0;t={after}")));
+    let after = answer
+        .header("retry-after")
+        .expect("when to ask again")
+        .to_owned();
+    assert_eq!(
+        answer.header("ratelimit"),
+        Some(&*format!("{name};r=0;t={after}"))
+    );
     let problem = answer.problem(status, code);
     let detail = problem["detail"].as_str().expect("a detail");
     for word in words {
@@ -44,27 +53,49 @@ async fn a_refusal_names_the_configuration_key_and_the_quota() {
     let gateway = Setup::fake(&["--state", "state"]).settings(limits).start();
     let session = gateway.session("fake").await;
     let prompts = format!("/v1/sessions/{session}/prompts");
-    assert_eq!(gateway.posted(&prompts, &[], &json!({ "prompt": "hang" })).await.status, 202);
-    let answer = gateway.posted(&prompts, &[], &json!({ "prompt": "x", "queue": true })).await;
+    assert_eq!(
+        gateway
+            .posted(&prompts, &[], &json!({ "prompt": "hang" }))
+            .await
+            .status,
+        202
+    );
+    let answer = gateway
+        .posted(&prompts, &[], &json!({ "prompt": "x", "queue": true }))
+        .await;
     refused(
         answer,
         429,
         "rate_limited",
-        &["prompts", "limits.per_key.max_prompts_per_minute", "limit 1"],
+        &[
+            "prompts",
+            "limits.per_key.max_prompts_per_minute",
+            "limit 1",
+        ],
         "\"max_prompts_per_minute\";q=1;w=60",
     );
-    let answer = gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake" })).await;
+    let answer = gateway
+        .posted("/v1/sessions", &[], &json!({ "agent": "fake" }))
+        .await;
     let policy = "\"max_live_sessions\";q=1;qu=\"sessions\"";
     refused(
         answer,
         429,
         "rate_limited",
-        &["live sessions", "limits.per_key.max_live_sessions", "limit 1"],
+        &[
+            "live sessions",
+            "limits.per_key.max_live_sessions",
+            "limit 1",
+        ],
         policy,
     );
-    let mut open = gateway.events(&format!("/v1/sessions/{session}/events")).await;
+    let mut open = gateway
+        .events(&format!("/v1/sessions/{session}/events"))
+        .await;
     open.until("ready").await;
-    let held = gateway.request(Method::GET, &format!("{prompts}/p1")).header("prefer", "wait=60");
+    let held = gateway
+        .request(Method::GET, &format!("{prompts}/p1"))
+        .header("prefer", "wait=60");
     let policy = "\"max_streams\";q=1;qu=\"concurrent-requests\"";
     refused(
         Answer::of(held).await,
@@ -83,18 +114,28 @@ async fn a_refusal_names_the_configuration_key_and_the_quota() {
         answer,
         429,
         "rate_limited",
-        &["requests", "limits.per_key.max_requests_per_minute", "limit 20"],
+        &[
+            "requests",
+            "limits.per_key.max_requests_per_minute",
+            "limit 20",
+        ],
         "\"max_requests_per_minute\";q=20;w=60",
     );
 }
 
 #[tokio::test]
 async fn the_wait_queue_has_room_for_others_when_one_principal_has_filled_its_part() {
-    let setup = Setup::fake_with(&["--state", "state"], "pool = { max_size = 1, min_idle = 0 }");
-    let gateway = setup.settings("limits.per_key.max_queued_prompts = 1").start();
+    let setup = Setup::fake_with(
+        &["--state", "state"],
+        "pool = { max_size = 1, min_idle = 0 }",
+    );
+    let gateway = setup
+        .settings("limits.per_key.max_queued_prompts = 1")
+        .start();
     let alice = key(&gateway, "alice", "read,prompt").await;
     let made = async |key: &str| {
-        let request = by(&gateway, key, Method::POST, "/v1/sessions").json(&json!({ "agent": "fake" }));
+        let request =
+            by(&gateway, key, Method::POST, "/v1/sessions").json(&json!({ "agent": "fake" }));
         let answer = Answer::of(request).await;
         answer.body["sessionId"].as_str().expect("an id").to_owned()
     };
@@ -106,11 +147,19 @@ async fn the_wait_queue_has_room_for_others_when_one_principal_has_filled_its_pa
     let other = gateway.session("fake").await;
     let busy = gateway.session("fake").await;
     gateway.prompt(&busy, "stream n=1; hang").await;
-    gateway.log_until(&busy, |event| event["type"] == "session.update").await;
+    gateway
+        .log_until(&busy, |event| event["type"] == "session.update")
+        .await;
     assert_eq!(prompt(&alice, &sessions[0], "hello").await.status, 202);
     let policy = "\"max_queued_prompts\";q=1;qu=\"prompts\"";
     let answer = prompt(&alice, &sessions[1], "hello").await;
-    refused(answer, 429, "queue_full", &["wait", "limits.per_key.max_queued_prompts", "limit 1"], policy);
+    refused(
+        answer,
+        429,
+        "queue_full",
+        &["wait", "limits.per_key.max_queued_prompts", "limit 1"],
+        policy,
+    );
     assert_eq!(
         gateway.prompt(&other, "hello").await["status"],
         "running",
@@ -150,7 +199,8 @@ async fn limits_of_a_key_are_its_principals_own() {
 
     let open = stream(&gateway, &alice, "/v1/events").await;
     assert_eq!(open.status(), 200);
-    let held = by(&gateway, &alice, Method::GET, "/v1/events?after=tail").header("prefer", "wait=60");
+    let held =
+        by(&gateway, &alice, Method::GET, "/v1/events?after=tail").header("prefer", "wait=60");
     let policy = "\"max_streams\";q=1;qu=\"concurrent-requests\"";
     refused(
         Answer::of(held).await,
@@ -159,7 +209,11 @@ async fn limits_of_a_key_are_its_principals_own() {
         &["streams", "limit 1", "the key", "--max-streams"],
         policy,
     );
-    assert_eq!(stream(&gateway, &bob, "/v1/events").await.status(), 200, "not of another key");
+    assert_eq!(
+        stream(&gateway, &bob, "/v1/events").await.status(),
+        200,
+        "not of another key"
+    );
 
     // A second key of the name is the same principal, with the same limits.
     let second = key_command(&gateway, &["create", "alice", "--scopes", "read"]);
@@ -168,11 +222,19 @@ async fn limits_of_a_key_are_its_principals_own() {
     })
     .await;
     let list = key_command(&gateway, &["list"]);
-    assert!(list.lines().next().is_some_and(|head| head.contains("LIMITS")), "{list}");
+    assert!(
+        list.lines()
+            .next()
+            .is_some_and(|head| head.contains("LIMITS")),
+        "{list}"
+    );
     let rows: Vec<_> = list.lines().filter(|line| line.contains("alice")).collect();
     assert_eq!(rows.len(), 2, "{list}");
     for row in rows {
-        assert!(row.contains("max-streams=1") && row.contains("max-prompts-per-minute=7"), "{row}");
+        assert!(
+            row.contains("max-streams=1") && row.contains("max-prompts-per-minute=7"),
+            "{row}"
+        );
     }
 }
 
@@ -192,7 +254,11 @@ async fn key_updates_apply_to_a_running_gateway_within_a_second() {
     let prompt = async |status: u16| {
         eventually("the scope is as it was set", PATIENCE, || async {
             let session = "/v1/sessions/01a201c9-bcdf-7b47-9093-eb85feaa1215";
-            (by(&gateway, &alice, Method::DELETE, session).send().await.expect("an answer").status()
+            (by(&gateway, &alice, Method::DELETE, session)
+                .send()
+                .await
+                .expect("an answer")
+                .status()
                 == status)
                 .then_some(())
         })
@@ -200,19 +266,44 @@ async fn key_updates_apply_to_a_running_gateway_within_a_second() {
     };
     prompt(404).await;
     let began = Instant::now();
-    key_command(&gateway, &["update", &id, "--max-streams", "2", "--scopes", "read"]);
+    key_command(
+        &gateway,
+        &["update", &id, "--max-streams", "2", "--scopes", "read"],
+    );
     prompt(403).await;
     assert_eq!(limits(&gateway, &alice).await["maxStreams"], 2);
     // One second is the gateway's, the rest is that of a busy machine and of starting the command.
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        began.elapsed()
+    );
 
     // A stream ends when its key loses the scope for it.
     let mut open = Events::new(stream(&gateway, &alice, "/v1/events").await);
     open.until("ready").await;
-    key_command(&gateway, &["update", "alice", "--max-streams", "default", "--scopes", "prompt"]);
+    key_command(
+        &gateway,
+        &[
+            "update",
+            "alice",
+            "--max-streams",
+            "default",
+            "--scopes",
+            "prompt",
+        ],
+    );
     let frames = open.rest().await;
-    assert!(frames.last().is_some_and(|last| last.data["problem"]["code"] == "unauthorized"), "{frames:?}");
-    key_command(&gateway, &["update", "alice", "--max-prompts-per-minute", "3"]);
+    assert!(
+        frames
+            .last()
+            .is_some_and(|last| last.data["problem"]["code"] == "unauthorized"),
+        "{frames:?}"
+    );
+    key_command(
+        &gateway,
+        &["update", "alice", "--max-prompts-per-minute", "3"],
+    );
     gateway.kill();
     gateway.start();
     let after = limits(&gateway, &alice).await;
@@ -246,7 +337,12 @@ async fn default_limits_change_with_a_reload() {
     })
     .await;
     assert_eq!(limits(&gateway, &bob).await["maxPromptsPerMinute"], 9);
-    let second = by(&gateway, &bob, Method::GET, "/v1/events?after=tail").header("prefer", "wait=1");
+    let second =
+        by(&gateway, &bob, Method::GET, "/v1/events?after=tail").header("prefer", "wait=1");
     assert_eq!(Answer::of(second).await.status, 200);
-    assert!(!gateway.log().contains("take effect only at the next start"), "{}", gateway.log());
+    assert!(
+        !gateway.log().contains("take effect only at the next start"),
+        "{}",
+        gateway.log()
+    );
 }

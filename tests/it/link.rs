@@ -22,22 +22,38 @@ fn folder() -> TempDir {
 }
 
 /// A program with a data folder and nothing else in its environment.
-#[expect(clippy::disallowed_methods, reason = "a test may look where the programs are")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test may look where the programs are"
+)]
 fn on(data: &Path, program: &str) -> Command {
     let mut command = command(program);
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command.env("ACP_GATEWAY_DATA", data).stdin(Stdio::null()).stderr(Stdio::null());
+    command
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command
+        .env("ACP_GATEWAY_DATA", data)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
     command
 }
 
 fn link(data: &Path, args: &[&str]) -> Output {
-    on(data, BINARY).arg("link").args(args).stderr(Stdio::piped()).output().expect("the binary was built")
+    on(data, BINARY)
+        .arg("link")
+        .args(args)
+        .stderr(Stdio::piped())
+        .output()
+        .expect("the binary was built")
 }
 
 fn printed(output: &Output) -> (&str, &str) {
     assert!(output.status.success(), "{output:?}");
-    let line = std::str::from_utf8(&output.stdout).expect("text").trim_end();
-    line.split_once("/#key=").unwrap_or_else(|| panic!("{line}"))
+    let line = std::str::from_utf8(&output.stdout)
+        .expect("text")
+        .trim_end();
+    line.split_once("/#key=")
+        .unwrap_or_else(|| panic!("{line}"))
 }
 
 /// A gateway that a test starts by its own command.
@@ -49,11 +65,17 @@ struct Started {
 impl Started {
     /// Starts it and reads the first line of its stdout.
     fn start(mut command: Command, stdout: impl Into<Stdio>, reader: impl Read) -> Self {
-        let child = command.stdout(stdout).spawn().expect("the program is there");
+        let child = command
+            .stdout(stdout)
+            .spawn()
+            .expect("the program is there");
         drop(command);
         let mut line = String::new();
         BufReader::new(reader).read_line(&mut line).expect("a line");
-        Self { child, line: line.trim_end().to_owned() }
+        Self {
+            child,
+            line: line.trim_end().to_owned(),
+        }
     }
 
     /// Starts it with a pipe as stdout. `prepare` gets the identity of the pipe.
@@ -86,24 +108,49 @@ fn serve(data: &Path, args: &[&str]) -> Command {
 }
 
 fn link_keys(data: &Path) -> usize {
-    let listed = on(data, BINARY).args(["key", "list"]).output().expect("the binary was built");
-    String::from_utf8(listed.stdout).expect("text").matches(" link ").count()
+    let listed = on(data, BINARY)
+        .args(["key", "list"])
+        .output()
+        .expect("the binary was built");
+    String::from_utf8(listed.stdout)
+        .expect("text")
+        .matches(" link ")
+        .count()
 }
 
 #[test]
 fn link_of_a_public_gateway_has_the_path_of_its_url() {
     let folder = folder();
-    let (data, config) = (folder.path().join("data"), folder.path().join("gateway.toml"));
+    let (data, config) = (
+        folder.path().join("data"),
+        folder.path().join("gateway.toml"),
+    );
     let server = "listen = \"0.0.0.0:8080\"\ninsecure_http = true\npublic_url = \"https://example.org/tools/gateway/\"";
     std::fs::write(&config, format!("[server]\n{server}\n")).expect("the folder is ours");
     for args in [&["link"][..], &["key", "create", "someone", "--link"]] {
-        let output = on(&data, BINARY).args(args).arg("--config").arg(&config).output();
+        let output = on(&data, BINARY)
+            .args(args)
+            .arg("--config")
+            .arg(&config)
+            .output();
         let output = output.expect("the binary was built");
-        assert_eq!(printed(&output).0, "https://example.org/tools/gateway", "{args:?}");
+        assert_eq!(
+            printed(&output).0,
+            "https://example.org/tools/gateway",
+            "{args:?}"
+        );
     }
-    std::fs::write(&config, "[server]\npublic_url = \"https://example.org/a/../b\"\n")
-        .expect("the folder is ours");
-    let output = on(&data, BINARY).arg("link").arg("--config").arg(&config).stderr(Stdio::piped()).output();
+    std::fs::write(
+        &config,
+        "[server]\npublic_url = \"https://example.org/a/../b\"\n",
+    )
+    .expect("the folder is ours");
+    let output = on(&data, BINARY)
+        .arg("link")
+        .arg("--config")
+        .arg(&config)
+        .stderr(Stdio::piped())
+        .output();
     let output = output.expect("the binary was built");
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(
@@ -124,7 +171,12 @@ fn start_prints_no_key_to_the_journal() {
         let started = Started::piped(serve(data.path(), args), |command, pipe| {
             command.env("JOURNAL_STREAM", value.map_or(pipe, str::to_owned));
         });
-        assert_eq!(started.has_key(), has_key, "{value:?} {args:?}: {}", started.line);
+        assert_eq!(
+            started.has_key(),
+            has_key,
+            "{value:?} {args:?}: {}",
+            started.line
+        );
         assert_eq!(link_keys(data.path()), usize::from(has_key), "{args:?}");
     }
 }
@@ -139,7 +191,9 @@ fn start_prints_no_key_to_the_log_of_a_container() {
         if !geteuid().is_root() {
             container.args(["--user", "--map-root-user"]);
         }
-        container.args([BINARY, "serve", "--listen", "127.0.0.1:0"]).args(args);
+        container
+            .args([BINARY, "serve", "--listen", "127.0.0.1:0"])
+            .args(args);
         let started = Started::piped(container, |_, _| {});
         assert_eq!(started.has_key(), has_key, "{args:?}: {}", started.line);
     }
@@ -171,8 +225,10 @@ async fn start_prints_no_key_to_a_file_and_the_log_names_the_command() {
     let create = |path: &Path| File::create(path).expect("the folder is ours");
     let mut command = serve(data.path(), &[]);
     command.stderr(create(&log));
-    let mut started =
-        Started { child: command.stdout(create(&stdout)).spawn().expect("built"), line: String::new() };
+    let mut started = Started {
+        child: command.stdout(create(&stdout)).spawn().expect("built"),
+        line: String::new(),
+    };
     started.line = eventually("the URL", Duration::from_secs(30), || async {
         let text = std::fs::read_to_string(&stdout).expect("the file is ours");
         text.split_once('\n').map(|(line, _)| line.to_owned())
@@ -180,7 +236,10 @@ async fn start_prints_no_key_to_a_file_and_the_log_names_the_command() {
     .await;
     assert!(!started.has_key(), "{}", started.line);
     let log = std::fs::read_to_string(&log).expect("the file is ours");
-    assert!(log.contains("a file keeps this output") && log.contains("`acp-gateway link`"), "{log}");
+    assert!(
+        log.contains("a file keeps this output") && log.contains("`acp-gateway link`"),
+        "{log}"
+    );
 }
 
 #[tokio::test]
@@ -190,13 +249,28 @@ async fn link_of_a_running_gateway_is_accepted_at_once() {
     let (url, key) = printed(&output);
     assert_eq!(url, gateway.url);
     assert_eq!(output.stderr, b"");
-    let rights = gateway.http.get(format!("{url}/v1")).bearer_auth(key).send().await.expect("an answer");
+    let rights = gateway
+        .http
+        .get(format!("{url}/v1"))
+        .bearer_auth(key)
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(rights.status(), 200);
     let rights: serde_json::Value = rights.json().await.expect("JSON");
-    assert_eq!(rights["scopes"], serde_json::json!(["read", "prompt", "approve", "files"]));
+    assert_eq!(
+        rights["scopes"],
+        serde_json::json!(["read", "prompt", "approve", "files"])
+    );
     for name in ["log.sqlite", "log.sqlite-wal", "lock"] {
-        let bytes = std::fs::read(gateway.path("data/private").join(name)).expect("the folder is ours");
-        assert!(!bytes.windows(key.len()).any(|window| window == key.as_bytes()), "{name} has the key");
+        let bytes =
+            std::fs::read(gateway.path("data/private").join(name)).expect("the folder is ours");
+        assert!(
+            !bytes
+                .windows(key.len())
+                .any(|window| window == key.as_bytes()),
+            "{name} has the key"
+        );
     }
     assert!(!gateway.log().contains(&key[5..]));
 }
@@ -206,14 +280,26 @@ async fn key_and_its_link_are_accepted_when_they_are_printed() {
     let gateway = Setup::fake(&[]).start();
     let create = |args: &[&str]| {
         let args = [&["key", "create", "team", "--scopes", "read"], args].concat();
-        let output = on(&gateway.path("data"), BINARY).args(args).output().expect("the binary was built");
-        String::from_utf8(output.stdout).expect("text").trim().to_owned()
+        let output = on(&gateway.path("data"), BINARY)
+            .args(args)
+            .output()
+            .expect("the binary was built");
+        String::from_utf8(output.stdout)
+            .expect("text")
+            .trim()
+            .to_owned()
     };
     let (key, link) = (create(&[]), create(&["--link"]));
     let (url, of_link) = link.split_once("/#key=").expect("a link with a key");
     assert_eq!(url, gateway.url);
     for key in [&*key, of_link] {
-        let rights = gateway.http.get(format!("{url}/v1")).bearer_auth(key).send().await.expect("an answer");
+        let rights = gateway
+            .http
+            .get(format!("{url}/v1"))
+            .bearer_auth(key)
+            .send()
+            .await
+            .expect("an answer");
         let rights: serde_json::Value = rights.json().await.expect("JSON");
         assert_eq!(rights["scopes"], serde_json::json!(["read"]), "{rights}");
     }
@@ -230,12 +316,21 @@ async fn link_works_after_the_next_start_if_no_gateway_runs() {
     let (url, key) = printed(&output);
     assert_eq!(url, gateway.url);
     gateway.start();
-    let rights =
-        gateway.http.get(format!("{}/v1", gateway.url)).bearer_auth(key).send().await.expect("an answer");
+    let rights = gateway
+        .http
+        .get(format!("{}/v1", gateway.url))
+        .bearer_auth(key)
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(rights.status(), 200);
 
     let unknown = link(folder().path(), &["--listen", "127.0.0.1:0"]);
-    assert_eq!((unknown.status.code(), &*unknown.stdout), (Some(1), &b""[..]), "{unknown:?}");
+    assert_eq!(
+        (unknown.status.code(), &*unknown.stdout),
+        (Some(1), &b""[..]),
+        "{unknown:?}"
+    );
 }
 
 #[test]
@@ -244,13 +339,25 @@ fn link_is_refused_for_other_users() {
     let private = data.path().join("private");
     if geteuid().is_root() {
         std::fs::create_dir(&private).expect("the folder is ours");
-        chown(&private, Some(Uid::from_raw(12345)), Some(Gid::from_raw(12345))).expect("root may");
+        chown(
+            &private,
+            Some(Uid::from_raw(12345)),
+            Some(Gid::from_raw(12345)),
+        )
+        .expect("root may");
     } else {
         std::os::unix::fs::symlink("/usr", &private).expect("the folder is ours");
     }
     let refused = link(data.path(), &[]);
-    assert_eq!((refused.status.code(), &*refused.stdout), (Some(1), &b""[..]), "{refused:?}");
+    assert_eq!(
+        (refused.status.code(), &*refused.stdout),
+        (Some(1), &b""[..]),
+        "{refused:?}"
+    );
     let reason = std::str::from_utf8(&refused.stderr).expect("text");
-    assert!(reason.contains("belongs to the user with the id "), "{reason}");
+    assert!(
+        reason.contains("belongs to the user with the id "),
+        "{reason}"
+    );
     assert!(!private.join("log.sqlite").exists());
 }

@@ -39,8 +39,12 @@ fn break_structure(gateway: &Gateway, text: &str) {
     /// The first byte of a leaf page of a table.
     const LEAF: u8 = 13;
     let mut bytes = std::fs::read(file(gateway)).expect("the log");
-    let holds = |page: &[u8]| page[0] == LEAF && page.windows(text.len()).any(|at| at == text.as_bytes());
-    let leaf = bytes.chunks(PAGE).position(holds).expect("a leaf with the text");
+    let holds =
+        |page: &[u8]| page[0] == LEAF && page.windows(text.len()).any(|at| at == text.as_bytes());
+    let leaf = bytes
+        .chunks(PAGE)
+        .position(holds)
+        .expect("a leaf with the text");
     let cells = leaf * PAGE + 8;
     let (first, second) = bytes[cells..].split_at_mut(2);
     first.swap_with_slice(&mut second[..2]);
@@ -50,7 +54,10 @@ fn break_structure(gateway: &Gateway, text: &str) {
 /// Runs a subcommand on a gateway's data folder.
 fn run(gateway: &Gateway, args: &[&str]) -> Output {
     let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
-    command.env_clear().env("ACP_GATEWAY_DATA", gateway.path("data")).args(args);
+    command
+        .env_clear()
+        .env("ACP_GATEWAY_DATA", gateway.path("data"))
+        .args(args);
     command.output().expect("the binary was built")
 }
 

@@ -42,8 +42,13 @@ fn every_referenced_schema_exists() {
     references(&document, &mut found);
     assert!(found.len() > 40, "{found:?}");
     for reference in found {
-        let pointer = reference.strip_prefix('#').expect("references stay inside the document");
-        assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+        let pointer = reference
+            .strip_prefix('#')
+            .expect("references stay inside the document");
+        assert!(
+            document.pointer(pointer).is_some(),
+            "{reference} leads nowhere"
+        );
     }
 }
 
@@ -62,9 +67,16 @@ fn every_problem_that_an_answer_can_be_is_documented() {
                 | ProblemCode::PromptExpired
         );
         // A method that a path does not have is no operation. The chat protocols have no operations here.
-        let of_no_operation = matches!(code, ProblemCode::MethodNotAllowed | ProblemCode::HistoryDiverged);
+        let of_no_operation = matches!(
+            code,
+            ProblemCode::MethodNotAllowed | ProblemCode::HistoryDiverged
+        );
         let named = text.contains(&format!("`{}`", code.as_str()));
-        assert!(named || in_events_only || of_no_operation, "{}", code.as_str());
+        assert!(
+            named || in_events_only || of_no_operation,
+            "{}",
+            code.as_str()
+        );
     }
 }
 
@@ -80,14 +92,25 @@ fn every_operation_needs_the_key_but_the_probes() {
     for (path, item) in paths {
         for (method, operation) in item.as_object().expect("operations") {
             let open = operation["security"].as_array().is_some_and(Vec::is_empty);
-            assert_eq!(open, matches!(path.as_str(), "/livez" | "/readyz"), "{method} {path}");
-            let ticket = operation["security"].as_array().is_some_and(|ways| ways.iter().any(is_ticket));
+            assert_eq!(
+                open,
+                matches!(path.as_str(), "/livez" | "/readyz"),
+                "{method} {path}"
+            );
+            let ticket = operation["security"]
+                .as_array()
+                .is_some_and(|ways| ways.iter().any(is_ticket));
             let ends = ["/events", "/events/stream", "/auth/terminals/{signIn}"];
             let streams = ends.iter().any(|end| path.ends_with(end));
             assert_eq!(ticket, streams, "{method} {path}");
-            for parameter in path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')) {
+            for parameter in path
+                .split('/')
+                .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+            {
                 let declared = operation["parameters"].as_array().expect("parameters");
-                let found = declared.iter().any(|p| p["name"] == parameter && p["in"] == "path");
+                let found = declared
+                    .iter()
+                    .any(|p| p["name"] == parameter && p["in"] == "path");
                 assert!(found, "{method} {path}: {parameter}");
             }
         }
@@ -99,13 +122,17 @@ fn operations(document: &Value) -> impl Iterator<Item = (String, &Value)> {
     let paths = document["paths"].as_object().expect("paths").iter();
     paths.flat_map(|(path, item)| {
         let operations = item.as_object().expect("operations").iter();
-        operations.map(move |(method, operation)| (format!("{} {path}", method.to_uppercase()), operation))
+        operations.map(move |(method, operation)| {
+            (format!("{} {path}", method.to_uppercase()), operation)
+        })
     })
 }
 
 fn operation<'a>(document: &'a Value, name: &str) -> &'a Value {
     let found = operations(document).find(|(operation, _)| operation == name);
-    found.unwrap_or_else(|| panic!("{name} is not documented")).1
+    found
+        .unwrap_or_else(|| panic!("{name} is not documented"))
+        .1
 }
 
 #[test]
@@ -113,7 +140,9 @@ fn no_response_mixes_media_types() {
     let document = document();
     for (name, operation) in operations(&document) {
         for (status, response) in operation["responses"].as_object().expect("responses") {
-            let types = response["content"].as_object().map_or(0, serde_json::Map::len);
+            let types = response["content"]
+                .as_object()
+                .map_or(0, serde_json::Map::len);
             assert!(types <= 1, "{name} {status}: {}", response["content"]);
         }
     }
@@ -144,19 +173,39 @@ fn unions_are_named_and_discriminated() {
     for (name, least) in [("SessionEvent", 20), ("TurnItem", 10), ("ContentBlock", 5)] {
         let union = &schemas[name];
         assert_eq!(union["discriminator"]["propertyName"], "type", "{name}");
-        let mapping = union["discriminator"]["mapping"].as_object().expect("a mapping");
+        let mapping = union["discriminator"]["mapping"]
+            .as_object()
+            .expect("a mapping");
         let members: BTreeSet<&str> = union["oneOf"]
             .as_array()
             .expect("a union")
             .iter()
             .map(|member| member["$ref"].as_str().expect("a named member"))
             .collect();
-        assert_eq!(members, mapping.values().map(|target| target.as_str().expect("a reference")).collect());
+        assert_eq!(
+            members,
+            mapping
+                .values()
+                .map(|target| target.as_str().expect("a reference"))
+                .collect()
+        );
         assert!(members.len() >= least, "{name}: {members:?}");
         for (kind, target) in mapping {
-            let member = document.pointer(&target.as_str().expect("a reference")[1..]).expect("a schema");
-            assert_eq!(member["properties"]["type"]["enum"], serde_json::json!([kind]), "{name}");
-            assert!(member["required"].as_array().expect("a list").contains(&"type".into()), "{name} {kind}");
+            let member = document
+                .pointer(&target.as_str().expect("a reference")[1..])
+                .expect("a schema");
+            assert_eq!(
+                member["properties"]["type"]["enum"],
+                serde_json::json!([kind]),
+                "{name}"
+            );
+            assert!(
+                member["required"]
+                    .as_array()
+                    .expect("a list")
+                    .contains(&"type".into()),
+                "{name} {kind}"
+            );
         }
     }
 }
@@ -164,12 +213,22 @@ fn unions_are_named_and_discriminated() {
 /// A generator treats an object without declared members as empty unless the schema allows any member.
 fn closed_objects(value: &Value, at: &str, found: &mut Vec<String>) {
     let Some(members) = value.as_object() else {
-        value.as_array().into_iter().flatten().for_each(|item| closed_objects(item, at, found));
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .for_each(|item| closed_objects(item, at, found));
         return;
     };
     let kind = &value["type"];
-    let object = kind == "object" || kind.as_array().is_some_and(|kinds| kinds.contains(&"object".into()));
-    if object && !members.contains_key("properties") && !members.contains_key("additionalProperties") {
+    let object = kind == "object"
+        || kind
+            .as_array()
+            .is_some_and(|kinds| kinds.contains(&"object".into()));
+    if object
+        && !members.contains_key("properties")
+        && !members.contains_key("additionalProperties")
+    {
         found.push(at.to_owned());
     }
     for (name, member) in members.iter().filter(|(name, _)| *name != "example") {
@@ -191,14 +250,21 @@ fn servers_tags_and_the_merge_patch_type_are_documented() {
     let tags = document["tags"].as_array().expect("tags");
     let described: BTreeSet<&str> = tags
         .iter()
-        .filter(|tag| tag["description"].as_str().is_some_and(|text| text.len() > 20))
+        .filter(|tag| {
+            tag["description"]
+                .as_str()
+                .is_some_and(|text| text.len() > 20)
+        })
         .filter_map(|tag| tag["name"].as_str())
         .collect();
-    let used: BTreeSet<&str> =
-        operations(&document).filter_map(|(_, operation)| operation["tags"][0].as_str()).collect();
+    let used: BTreeSet<&str> = operations(&document)
+        .filter_map(|(_, operation)| operation["tags"][0].as_str())
+        .collect();
     assert_eq!(described, used);
     let patch = &operation(&document, "PATCH /v1/sessions/{session}")["requestBody"]["content"];
-    assert!(patch["application/merge-patch+json"].is_object() && patch["application/json"].is_object());
+    assert!(
+        patch["application/merge-patch+json"].is_object() && patch["application/json"].is_object()
+    );
 }
 
 #[test]
@@ -207,13 +273,26 @@ fn refusals_that_pass_name_retry_after_and_others_are_complete() {
     for (name, operation) in operations(&document) {
         for status in ["429", "503"] {
             let response = &operation["responses"][status];
-            assert!(response.is_null() || response["headers"]["Retry-After"].is_object(), "{name} {status}");
+            assert!(
+                response.is_null() || response["headers"]["Retry-After"].is_object(),
+                "{name} {status}"
+            );
         }
         let writes = name.contains(" /v1/sessions") && !name.starts_with("GET");
-        assert!(!writes || operation["responses"]["507"].is_object(), "{name}: 507");
+        assert!(
+            !writes || operation["responses"]["507"].is_object(),
+            "{name}: 507"
+        );
     }
-    for name in ["POST /v1/sessions", "GET /v1/events", "GET /v1/events/stream"] {
-        assert!(operation(&document, name)["responses"]["404"].is_object(), "{name}: 404");
+    for name in [
+        "POST /v1/sessions",
+        "GET /v1/events",
+        "GET /v1/events/stream",
+    ] {
+        assert!(
+            operation(&document, name)["responses"]["404"].is_object(),
+            "{name}: 404"
+        );
     }
 }
 
@@ -223,21 +302,51 @@ fn the_main_path_has_examples() {
     for (name, status, media) in [
         ("POST /v1/sessions", "201", "application/json"),
         ("GET /v1/sessions/{session}", "200", "application/json"),
-        ("POST /v1/sessions/{session}/prompts", "202", "application/json"),
-        ("POST /v1/sessions/{session}/prompts/stream", "200", "text/event-stream"),
-        ("GET /v1/sessions/{session}/events", "200", "application/json"),
-        ("GET /v1/sessions/{session}/events/stream", "200", "text/event-stream"),
-        ("GET /v1/sessions/{session}/requests", "200", "application/json"),
-        ("GET /v1/sessions/{session}/transcript", "200", "application/json"),
+        (
+            "POST /v1/sessions/{session}/prompts",
+            "202",
+            "application/json",
+        ),
+        (
+            "POST /v1/sessions/{session}/prompts/stream",
+            "200",
+            "text/event-stream",
+        ),
+        (
+            "GET /v1/sessions/{session}/events",
+            "200",
+            "application/json",
+        ),
+        (
+            "GET /v1/sessions/{session}/events/stream",
+            "200",
+            "text/event-stream",
+        ),
+        (
+            "GET /v1/sessions/{session}/requests",
+            "200",
+            "application/json",
+        ),
+        (
+            "GET /v1/sessions/{session}/transcript",
+            "200",
+            "application/json",
+        ),
     ] {
         let operation = operation(&document, name);
         let example = &operation["responses"][status]["content"][media]["example"];
         assert!(example.is_object(), "{name}: {example}");
         if let Some(content) = operation["requestBody"]["content"].as_object() {
-            assert!(content.values().all(|media| media["example"].is_object()), "{name}: its request");
+            assert!(
+                content.values().all(|media| media["example"].is_object()),
+                "{name}: its request"
+            );
         }
     }
-    let answer = operation(&document, "POST /v1/sessions/{session}/permissions/{request}");
+    let answer = operation(
+        &document,
+        "POST /v1/sessions/{session}/permissions/{request}",
+    );
     assert!(answer["requestBody"]["content"]["application/json"]["example"].is_object());
 }
 
@@ -246,7 +355,10 @@ fn media_types(body: &Value) -> impl Iterator<Item = (&String, &Value)> {
 }
 
 fn success_responses(operation: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    let responses = operation["responses"].as_object().expect("responses").iter();
+    let responses = operation["responses"]
+        .as_object()
+        .expect("responses")
+        .iter();
     responses.filter(|(status, _)| status.starts_with('2'))
 }
 
@@ -270,13 +382,21 @@ fn every_operation_has_an_example() {
         missing.extend(without.map(|(media, _)| format!("{name}: the request {media}")));
         let bodies = success_responses(operation).flat_map(|(_, response)| media_types(response));
         let has_example = parameters(operation)
-            .chain(media_types(&operation["requestBody"]).chain(bodies).map(|(_, media)| media))
+            .chain(
+                media_types(&operation["requestBody"])
+                    .chain(bodies)
+                    .map(|(_, media)| media),
+            )
             .any(|part| part.get("example").is_some());
         if !has_example {
             missing.push(name);
         }
     }
-    assert!(missing.is_empty(), "without an example:\n{}", missing.join("\n"));
+    assert!(
+        missing.is_empty(),
+        "without an example:\n{}",
+        missing.join("\n")
+    );
 }
 
 #[test]
@@ -289,16 +409,24 @@ fn every_success_body_has_an_example() {
             missing.extend(without.map(|(media, _)| format!("{name}: {status} {media}")));
         }
     }
-    assert!(missing.is_empty(), "without an example:\n{}", missing.join("\n"));
+    assert!(
+        missing.is_empty(),
+        "without an example:\n{}",
+        missing.join("\n")
+    );
 }
 
 /// The links to the documentation, as paths in the repository with their anchors. The document is in `openapi/`, so
 /// the same relative URL leads to the page that the gateway serves.
 fn external_docs(document: &Value) -> Vec<String> {
     let tags = document["tags"].as_array().expect("tags").iter();
-    let links = tags.chain(std::iter::once(document)).map(|part| &part["externalDocs"]["url"]);
+    let links = tags
+        .chain(std::iter::once(document))
+        .map(|part| &part["externalDocs"]["url"]);
     let links = links.map(|url| url.as_str().expect("each tag has a link"));
-    links.map(|url| url.strip_prefix("../").expect("a relative URL").to_owned()).collect()
+    links
+        .map(|url| url.strip_prefix("../").expect("a relative URL").to_owned())
+        .collect()
 }
 
 #[tokio::test]
@@ -315,13 +443,28 @@ async fn the_gateway_serves_the_linked_pages() {
             .await
             .expect("a response");
         assert_eq!(response.status(), 200, "{path}");
-        assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8", "{path}");
+        assert_eq!(
+            response.headers()["content-type"],
+            "text/plain; charset=utf-8",
+            "{path}"
+        );
         assert_eq!(response.text().await.expect("text"), page, "{path}");
-        assert!(anchor.is_empty() || docs::anchors(&page).contains(anchor), "{link}");
+        assert!(
+            anchor.is_empty() || docs::anchors(&page).contains(anchor),
+            "{link}"
+        );
     }
-    for path in ["/docs/guides/none.md", "/docs/guides/..%2Foperations.md", "/docs/guides/"] {
-        let response =
-            gateway.http.get(format!("http://{}{path}", gateway.address())).send().await.expect("a response");
+    for path in [
+        "/docs/guides/none.md",
+        "/docs/guides/..%2Foperations.md",
+        "/docs/guides/",
+    ] {
+        let response = gateway
+            .http
+            .get(format!("http://{}{path}", gateway.address()))
+            .send()
+            .await
+            .expect("a response");
         assert_eq!(response.status(), 404, "{path}");
     }
 }
@@ -331,9 +474,14 @@ fn examples_fit_their_schemas() {
     let document = document();
     let mut examples = 0;
     for (name, operation) in operations(&document) {
-        let responses = operation["responses"].as_object().expect("responses").values();
+        let responses = operation["responses"]
+            .as_object()
+            .expect("responses")
+            .values();
         let bodies = responses.chain(std::iter::once(&operation["requestBody"]));
-        let media = bodies.filter_map(|body| body["content"].as_object()).flat_map(serde_json::Map::values);
+        let media = bodies
+            .filter_map(|body| body["content"].as_object())
+            .flat_map(serde_json::Map::values);
         for media in media.filter(|media| media.get("example").is_some()) {
             let mut schema = media["schema"].clone();
             schema["components"] = document["components"].clone();
@@ -345,11 +493,16 @@ fn examples_fit_their_schemas() {
             assert!(errors.is_empty(), "{name}: {errors:?}");
             examples += 1;
         }
-        for parameter in parameters(operation).filter(|parameter| parameter.get("example").is_some()) {
+        for parameter in
+            parameters(operation).filter(|parameter| parameter.get("example").is_some())
+        {
             let mut schema = parameter["schema"].clone();
             schema["components"] = document["components"].clone();
             let validator = jsonschema::validator_for(&schema).expect("a schema");
-            assert!(validator.is_valid(&parameter["example"]), "{name}: {parameter}");
+            assert!(
+                validator.is_valid(&parameter["example"]),
+                "{name}: {parameter}"
+            );
         }
     }
     assert!(examples > 50, "only {examples} examples");

@@ -18,40 +18,69 @@ fn alone(test: &str) -> Output {
     let name = format!("panics::{test}");
     let mut command = command(program.to_str().expect("UTF-8"));
     let command = command.args(["--exact", &name, "--ignored", "--test-threads=1"]);
-    command.stdin(Stdio::null()).output().expect("the program runs")
+    command
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program runs")
 }
 
 const ABORTED: Option<i32> = Some(6);
 
 #[test]
 fn panic_with_shared_state_ends_the_process() {
-    assert_eq!(alone("alone_a_task_panics_on_which_others_rely").status.signal(), ABORTED);
-    assert_eq!(alone("alone_a_poisoned_lock_aborts_the_process").status.signal(), ABORTED);
+    assert_eq!(
+        alone("alone_a_task_panics_on_which_others_rely")
+            .status
+            .signal(),
+        ABORTED
+    );
+    assert_eq!(
+        alone("alone_a_poisoned_lock_aborts_the_process")
+            .status
+            .signal(),
+        ABORTED
+    );
     assert!(alone("alone_a_confined_task_panics").status.success());
 }
 
 /// The log of a test that runs alone. Each line is a record.
 fn records(test: &str) -> Vec<Value> {
     let log = String::from_utf8(alone(test).stderr).expect("UTF-8");
-    let record = |line: &str| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line:?} in {log}"));
+    let record =
+        |line: &str| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line:?} in {log}"));
     log.lines().map(record).collect()
 }
 
 #[test]
 fn panic_is_logged_as_a_record_without_control_characters() {
     let records = records("alone_a_thread_panics_with_hostile_text");
-    let [record] = &records[..] else { panic!("{records:?}") };
+    let [record] = &records[..] else {
+        panic!("{records:?}")
+    };
     assert_eq!(record["level"], "ERROR");
-    assert_eq!(record["message"], "panicked: on purpose\n{\"level\":\"INFO\"}");
+    assert_eq!(
+        record["message"],
+        "panicked: on purpose\n{\"level\":\"INFO\"}"
+    );
     assert_eq!(record["thread"], "hostile");
-    assert!(record["location"].as_str().is_some_and(|at| at.starts_with("tests/it/panics.rs:")), "{record}");
+    assert!(
+        record["location"]
+            .as_str()
+            .is_some_and(|at| at.starts_with("tests/it/panics.rs:")),
+        "{record}"
+    );
 }
 
 #[test]
 fn panic_that_aborts_the_process_is_logged_before_the_abort() {
     let records = records("alone_a_logged_task_panics_on_which_others_rely");
-    let messages: Vec<_> = records.iter().filter_map(|record| record["message"].as_str()).collect();
-    let [panic, abort] = messages[..] else { panic!("{records:?}") };
+    let messages: Vec<_> = records
+        .iter()
+        .filter_map(|record| record["message"].as_str())
+        .collect();
+    let [panic, abort] = messages[..] else {
+        panic!("{records:?}")
+    };
     assert_eq!(panic, "panicked: on purpose");
     assert!(abort.contains("aborting the gateway"), "{abort}");
 }
@@ -61,7 +90,12 @@ fn panic_that_aborts_the_process_is_logged_before_the_abort() {
 fn alone_a_thread_panics_with_hostile_text() {
     acp_gateway::telemetry::init(None).expect("nothing else logs");
     let panics = || panic!("on purpose\n{{\"level\":\"INFO\"}}\u{1b}[2J\u{202e}");
-    assert!(Shutdown::spawn_thread("hostile", panics).expect("a thread").join().is_err());
+    assert!(
+        Shutdown::spawn_thread("hostile", panics)
+            .expect("a thread")
+            .join()
+            .is_err()
+    );
 }
 
 #[tokio::test]
@@ -95,7 +129,9 @@ fn alone_a_poisoned_lock_aborts_the_process() {
 #[ignore = "panic_with_shared_state_ends_the_process runs it in its own process"]
 async fn alone_a_confined_task_panics() {
     let shutdown = Shutdown::new();
-    let panicked = shutdown.spawn_isolated(async { panic!("on purpose") }).await;
+    let panicked = shutdown
+        .spawn_isolated(async { panic!("on purpose") })
+        .await;
     assert!(panicked.unwrap_err().is_panic());
     let panicked = shutdown.spawn_client(async { panic!("on purpose") }).await;
     assert!(panicked.unwrap_err().is_panic());

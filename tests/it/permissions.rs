@@ -12,6 +12,8 @@ async fn asking(setup: Setup, text: &str) -> (Gateway, String, Value) {
     let gateway = setup.start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, text).await;
-    let mut events = gateway.log_until(&session, |event| event["type"] == "request.created").await;
+    let mut events = gateway
+        .log_until(&session, |event| event["type"] == "request.created")
+        .await;
     (gateway, session, events.pop().expect("the request"))
 }

@@ -17,13 +17,20 @@ async fn problem(request: reqwest::RequestBuilder) -> (StatusCode, Value) {
 }
 
 fn post(gateway: &Gateway, path: &str, body: impl Into<reqwest::Body>) -> reqwest::RequestBuilder {
-    gateway.request(Method::POST, path).header("content-type", "application/json").body(body)
+    gateway
+        .request(Method::POST, path)
+        .header("content-type", "application/json")
+        .body(body)
 }
 
 #[tokio::test]
 async fn invalid_body_starts_nothing() {
     let gateway = Setup::fake(&[]).start();
-    let deep = format!(r#"{{"agent":"fake","metadata":{}{}}}"#, "[".repeat(5000), "]".repeat(5000));
+    let deep = format!(
+        r#"{{"agent":"fake","metadata":{}{}}}"#,
+        "[".repeat(5000),
+        "]".repeat(5000)
+    );
     for (body, status, code, pointer) in [
         ("", 400, "malformed", None),
         ("{\"agent\":", 400, "malformed", None),
@@ -34,20 +41,50 @@ async fn invalid_body_starts_nothing() {
         (r#"{"agent":7}"#, 422, "invalid", Some("/agent")),
         (r#"{"agent":"../x"}"#, 422, "invalid", Some("/agent")),
         (r#"{"agent":"nobody"}"#, 422, "invalid", Some("/agent")),
-        (r#"{"agent":"fake","command":"sh"}"#, 422, "invalid", Some("/command")),
-        (r#"{"agent":"fake","env":{"A":"b"}}"#, 422, "invalid", Some("/env")),
-        (r#"{"agent":"fake","policy":{"files":"all"}}"#, 422, "invalid", Some("/policy/files")),
+        (
+            r#"{"agent":"fake","command":"sh"}"#,
+            422,
+            "invalid",
+            Some("/command"),
+        ),
+        (
+            r#"{"agent":"fake","env":{"A":"b"}}"#,
+            422,
+            "invalid",
+            Some("/env"),
+        ),
+        (
+            r#"{"agent":"fake","policy":{"files":"all"}}"#,
+            422,
+            "invalid",
+            Some("/policy/files"),
+        ),
         (deep.as_str(), 422, "invalid", Some("")),
     ] {
         let (got, problem) = problem(post(&gateway, "/v1/sessions", body.to_owned())).await;
         let body = &body[..body.len().min(60)];
-        assert_eq!((got.as_u16(), problem["code"].as_str()), (status, Some(code)), "{body}: {problem}");
+        assert_eq!(
+            (got.as_u16(), problem["code"].as_str()),
+            (status, Some(code)),
+            "{body}: {problem}"
+        );
         if let Some(pointer) = pointer {
-            assert_eq!(problem["errors"][0]["pointer"], pointer, "{body}: {problem}");
+            assert_eq!(
+                problem["errors"][0]["pointer"], pointer,
+                "{body}: {problem}"
+            );
         }
     }
-    let (status, problem) = problem(post(&gateway, "/v1/sessions", b"{\"agent\":\"\xff\"}".to_vec())).await;
-    assert_eq!((status.as_u16(), problem["code"].as_str()), (400, Some("malformed")));
+    let (status, problem) = problem(post(
+        &gateway,
+        "/v1/sessions",
+        b"{\"agent\":\"\xff\"}".to_vec(),
+    ))
+    .await;
+    assert_eq!(
+        (status.as_u16(), problem["code"].as_str()),
+        (400, Some("malformed"))
+    );
     assert_eq!(gateway.get("/v1/sessions").await["sessions"], json!([]));
     assert_eq!(gateway.get("/v1/agents/fake").await["pool"]["processes"], 0);
 }
@@ -58,13 +95,23 @@ async fn a_fault_of_ours_is_in_the_log_under_its_requests_id() {
     let folders = gateway.path("data/workspaces");
     std::fs::remove_dir(&folders).expect("it is empty");
     std::fs::write(&folders, "no folder can be made in it").expect("the place is free");
-    let request = post(&gateway, "/v1/sessions", r#"{"agent":"fake"}"#).header("x-request-id", "find-me.1");
+    let request =
+        post(&gateway, "/v1/sessions", r#"{"agent":"fake"}"#).header("x-request-id", "find-me.1");
     let (status, problem) = problem(request).await;
-    assert_eq!((status.as_u16(), problem["code"].as_str()), (500, Some("internal")));
+    assert_eq!(
+        (status.as_u16(), problem["code"].as_str()),
+        (500, Some("internal"))
+    );
     assert_eq!(problem["instance"], "find-me.1");
     let log = gateway.log();
-    let faults = log.lines().filter(|line| line.contains("ERROR")).collect::<Vec<_>>();
-    assert!(faults.iter().any(|line| line.contains("find-me.1")), "{log}");
+    let faults = log
+        .lines()
+        .filter(|line| line.contains("ERROR"))
+        .collect::<Vec<_>>();
+    assert!(
+        faults.iter().any(|line| line.contains("find-me.1")),
+        "{log}"
+    );
 }
 
 #[tokio::test]
@@ -73,22 +120,35 @@ async fn if_match_names_the_etags_that_may_change() {
     let session = gateway.session("fake").await;
     let path = format!("/v1/sessions/{session}");
     let patched = async |tags: &[&str]| {
-        let mut request = gateway.request(Method::PATCH, &path).json(&json!({ "title": "new" }));
+        let mut request = gateway
+            .request(Method::PATCH, &path)
+            .json(&json!({ "title": "new" }));
         for tags in tags {
             request = request.header("if-match", *tags);
         }
         request.send().await.expect("an answer").status().as_u16()
     };
     let etag = async || {
-        let response = gateway.request(Method::GET, &path).send().await.expect("an answer");
-        response.headers()["etag"].to_str().expect("ASCII").to_owned()
+        let response = gateway
+            .request(Method::GET, &path)
+            .send()
+            .await
+            .expect("an answer");
+        response.headers()["etag"]
+            .to_str()
+            .expect("ASCII")
+            .to_owned()
     };
     let stale = etag().await;
     assert_eq!(patched(&[&stale]).await, 200);
     assert_eq!(patched(&[&stale]).await, 412);
     assert_eq!(patched(&[&format!("\"x,y\", {}", etag().await)]).await, 200);
     assert_eq!(patched(&[&stale, &etag().await]).await, 200);
-    assert_eq!(patched(&[&format!("W/{}", etag().await)]).await, 412, "a weak tag matches nothing");
+    assert_eq!(
+        patched(&[&format!("W/{}", etag().await)]).await,
+        412,
+        "a weak tag matches nothing"
+    );
     assert_eq!(patched(&["*"]).await, 200);
     assert_eq!(patched(&["stale"]).await, 422);
 }
@@ -101,8 +161,13 @@ async fn a_client_that_brings_a_command_is_forbidden() {
         json!({ "type": "http", "name": "x", "url": "http://169.254.169.254/", "headers": [] }),
     ] {
         let body = json!({ "agent": "fake", "mcpServers": [server] });
-        let (status, problem) = problem(gateway.request(Method::POST, "/v1/sessions").json(&body)).await;
-        assert_eq!((status.as_u16(), problem["code"].as_str()), (403, Some("forbidden")), "{problem}");
+        let (status, problem) =
+            problem(gateway.request(Method::POST, "/v1/sessions").json(&body)).await;
+        assert_eq!(
+            (status.as_u16(), problem["code"].as_str()),
+            (403, Some("forbidden")),
+            "{problem}"
+        );
     }
     assert_eq!(gateway.get("/v1/sessions").await["sessions"], json!([]));
 }
@@ -118,7 +183,9 @@ async fn body_must_be_json_within_the_limit() {
         "multipart/form-data; boundary=x",
         "application/jsonx",
     ] {
-        let request = gateway.request(Method::POST, "/v1/sessions").header("content-type", media);
+        let request = gateway
+            .request(Method::POST, "/v1/sessions")
+            .header("content-type", media);
         let (status, problem) = problem(request.body(r#"{"agent":"fake"}"#)).await;
         assert_eq!(
             (status.as_u16(), problem["code"].as_str()),
@@ -127,10 +194,14 @@ async fn body_must_be_json_within_the_limit() {
         );
     }
     let (status, problem) = problem(gateway.request(Method::POST, "/v1/sessions").body("{}")).await;
-    assert_eq!((status.as_u16(), problem["code"].as_str()), (415, Some("unsupported_media_type")));
+    assert_eq!(
+        (status.as_u16(), problem["code"].as_str()),
+        (415, Some("unsupported_media_type"))
+    );
 
     let large = json!({ "paths": ["x".repeat(5000)] }).to_string();
-    let chunked = reqwest::Body::wrap_stream(tokio_stream::iter([Ok::<_, std::io::Error>(large.clone())]));
+    let chunked =
+        reqwest::Body::wrap_stream(tokio_stream::iter([Ok::<_, std::io::Error>(large.clone())]));
     let session = json!({ "agent": "fake", "prompt": "x".repeat(9000) }).to_string();
     for (path, body) in [
         ("/v1/tickets", reqwest::Body::from(large)),
@@ -138,15 +209,30 @@ async fn body_must_be_json_within_the_limit() {
         ("/v1/sessions", reqwest::Body::from(session)),
     ] {
         let (status, problem) = self::problem(post(&gateway, path, body)).await;
-        assert_eq!((status.as_u16(), problem["code"].as_str()), (413, Some("too_large")), "{problem}");
+        assert_eq!(
+            (status.as_u16(), problem["code"].as_str()),
+            (413, Some("too_large")),
+            "{problem}"
+        );
     }
     let session = gateway.session("fake").await;
     let path = format!("/v1/sessions/{session}/prompts");
-    let (status, problem) =
-        self::problem(post(&gateway, &path, json!({ "prompt": "x".repeat(9000) }).to_string())).await;
-    assert_eq!((status.as_u16(), problem["code"].as_str()), (413, Some("too_large")), "{problem}");
+    let (status, problem) = self::problem(post(
+        &gateway,
+        &path,
+        json!({ "prompt": "x".repeat(9000) }).to_string(),
+    ))
+    .await;
+    assert_eq!(
+        (status.as_u16(), problem["code"].as_str()),
+        (413, Some("too_large")),
+        "{problem}"
+    );
     let turn = gateway.turn(&session, &"x".repeat(6000)).await;
-    assert_eq!(turn["status"], "completed", "a prompt may be larger than other bodies");
+    assert_eq!(
+        turn["status"], "completed",
+        "a prompt may be larger than other bodies"
+    );
 }
 
 #[tokio::test]
@@ -166,7 +252,11 @@ async fn invalid_ids_and_invalid_queries_have_different_errors() {
         "/index.html".to_owned(),
     ] {
         let (status, problem) = problem(gateway.request(Method::GET, &path)).await;
-        assert_eq!((status.as_u16(), problem["code"].as_str()), (404, Some("not_found")), "{path}");
+        assert_eq!(
+            (status.as_u16(), problem["code"].as_str()),
+            (404, Some("not_found")),
+            "{path}"
+        );
     }
     for (query, pointer) in [
         ("?limit=0", "limit"),
@@ -177,7 +267,8 @@ async fn invalid_ids_and_invalid_queries_have_different_errors() {
         ("?agent=A%20b", "agent"),
         ("?bogus=1", "bogus"),
     ] {
-        let (status, problem) = problem(gateway.request(Method::GET, &format!("/v1/sessions{query}"))).await;
+        let (status, problem) =
+            problem(gateway.request(Method::GET, &format!("/v1/sessions{query}"))).await;
         assert_eq!(
             (status.as_u16(), &problem["errors"][0]["pointer"]),
             (422, &json!(pointer)),
@@ -189,15 +280,26 @@ async fn invalid_ids_and_invalid_queries_have_different_errors() {
 #[tokio::test]
 async fn other_methods_list_the_allowed_ones_and_echo_the_request_id() {
     let gateway = Setup::fake(&[]).start();
-    let response = gateway.request(Method::PUT, "/v1/sessions").send().await.expect("an answer");
+    let response = gateway
+        .request(Method::PUT, "/v1/sessions")
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
-    let allow = response.headers()["allow"].to_str().expect("text").to_owned();
+    let allow = response.headers()["allow"]
+        .to_str()
+        .expect("text")
+        .to_owned();
     assert!(allow.contains("GET") && allow.contains("POST"), "{allow}");
 
-    let request = gateway.request(Method::GET, "/v1/nothing").header("x-request-id", "trace-42_a.b");
+    let request = gateway
+        .request(Method::GET, "/v1/nothing")
+        .header("x-request-id", "trace-42_a.b");
     assert_eq!(problem(request).await.1["instance"], "trace-42_a.b");
     for insane in ["a b", &"x".repeat(200), "<script>"] {
-        let request = gateway.request(Method::GET, "/v1/nothing").header("x-request-id", insane);
+        let request = gateway
+            .request(Method::GET, "/v1/nothing")
+            .header("x-request-id", insane);
         assert_ne!(problem(request).await.1["instance"], insane);
     }
 }
@@ -207,15 +309,30 @@ async fn limits_of_a_key_are_429_with_retry_after() {
     let gateway = Setup::fake(&[])
         .settings("limits.per_key.max_requests_per_minute = 5\nlimits.per_key.max_streams = 1")
         .start();
-    let mut last = gateway.request(Method::GET, "/v1").send().await.expect("an answer");
+    let mut last = gateway
+        .request(Method::GET, "/v1")
+        .send()
+        .await
+        .expect("an answer");
     for _ in 0..10 {
-        last = gateway.request(Method::GET, "/v1").send().await.expect("an answer");
+        last = gateway
+            .request(Method::GET, "/v1")
+            .send()
+            .await
+            .expect("an answer");
     }
     assert_eq!(last.status(), StatusCode::TOO_MANY_REQUESTS);
-    let after: u64 = last.headers()["retry-after"].to_str().expect("text").parse().expect("seconds");
+    let after: u64 = last.headers()["retry-after"]
+        .to_str()
+        .expect("text")
+        .parse()
+        .expect("seconds");
     assert!((1..=60).contains(&after));
     let problem: Value = last.json().await.expect("JSON");
-    assert_eq!((&problem["code"], &problem["retryable"]), (&json!("rate_limited"), &json!(true)));
+    assert_eq!(
+        (&problem["code"], &problem["retryable"]),
+        (&json!("rate_limited"), &json!(true))
+    );
 
     // An EventSource never reconnects after such a status, so the stream reports it.
     let mut stream = gateway.events("/v1/events").await;
@@ -235,24 +352,39 @@ async fn internal_error_is_logged_with_the_request_id() {
     let prompts = format!("/v1/sessions/{session}/prompts");
     let begin = |id: &str| {
         let request = post(&gateway, &prompts, r#"{"prompt":"Hello"}"#);
-        request.header("idempotency-key", "once").header("prefer", "wait=60").header("x-request-id", id)
+        request
+            .header("idempotency-key", "once")
+            .header("prefer", "wait=60")
+            .header("x-request-id", id)
     };
-    assert_eq!(begin("first").send().await.expect("an answer").status(), StatusCode::OK);
-    let store =
-        rusqlite::Connection::open(gateway.path("data/private/log.sqlite")).expect("the gateway's store");
-    let damaged =
-        store.execute("UPDATE record SET value = x'00' WHERE tbl IN (3, 6)", []).expect("a second writer");
+    assert_eq!(
+        begin("first").send().await.expect("an answer").status(),
+        StatusCode::OK
+    );
+    let store = rusqlite::Connection::open(gateway.path("data/private/log.sqlite"))
+        .expect("the gateway's store");
+    let damaged = store
+        .execute("UPDATE record SET value = x'00' WHERE tbl IN (3, 6)", [])
+        .expect("a second writer");
     assert_eq!(damaged, 2, "the turn and its key");
 
-    let read = gateway.request(Method::GET, &format!("{prompts}/p1")).header("x-request-id", "a-read");
+    let read = gateway
+        .request(Method::GET, &format!("{prompts}/p1"))
+        .header("x-request-id", "a-read");
     // The second is answered by a task that outlives its request.
     for (id, request) in [("a-read", read), ("a-retry", begin("a-retry"))] {
         let (status, problem) = problem(request).await;
         assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{problem}");
-        assert_eq!((&problem["code"], &problem["instance"]), (&json!("internal"), &json!(id)));
+        assert_eq!(
+            (&problem["code"], &problem["instance"]),
+            (&json!("internal"), &json!(id))
+        );
         let log = gateway.log();
         let of_it: Vec<&str> = log.lines().filter(|line| line.contains(id)).collect();
-        assert!(of_it.iter().any(|line| line.contains("expected value")), "{id}: {of_it:?}");
+        assert!(
+            of_it.iter().any(|line| line.contains("expected value")),
+            "{id}: {of_it:?}"
+        );
         assert!(!problem.to_string().contains("expected value"), "{problem}");
     }
 }

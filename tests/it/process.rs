@@ -35,7 +35,11 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::with(Limits { stop_stdin_timeout: STEP, stop_term_timeout: STEP, ..Limits::default() })
+        Self::with(Limits {
+            stop_stdin_timeout: STEP,
+            stop_term_timeout: STEP,
+            ..Limits::default()
+        })
     }
 
     fn with(limits: Limits) -> Self {
@@ -51,7 +55,11 @@ impl Bench {
             shutdown.clone(),
             Arc::new(limits),
         );
-        Self { dir, shutdown, spawner }
+        Self {
+            dir,
+            shutdown,
+            spawner,
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -71,7 +79,10 @@ impl Bench {
     }
 
     async fn start(&self, script: &str) -> Child {
-        self.spawner.spawn(self.shell(script)).await.expect("the child starts")
+        self.spawner
+            .spawn(self.shell(script))
+            .await
+            .expect("the child starts")
     }
 
     /// Runs a script to its end, with an empty stdin.
@@ -83,7 +94,10 @@ impl Bench {
         let mut child = self.spawner.spawn(spec).await.expect("the child starts");
         let mut out = String::new();
         let mut stdout = child.take_stdout().expect("a new child has its stdout");
-        stdout.read_to_string(&mut out).await.expect("stdout is text");
+        stdout
+            .read_to_string(&mut out)
+            .await
+            .expect("stdout is text");
         (out, soon(child.exited()).await)
     }
 
@@ -97,12 +111,17 @@ impl Bench {
 
     fn supervisor(&self) -> Pid {
         let [file] = self.run_files().try_into().expect("one supervisor runs");
-        pid(file.file_name().and_then(OsStr::to_str).expect("a run file is named by the pid"))
+        pid(file
+            .file_name()
+            .and_then(OsStr::to_str)
+            .expect("a run file is named by the pid"))
     }
 }
 
 async fn soon<T>(outcome: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, outcome).await.expect("it ends soon")
+    tokio::time::timeout(SOON, outcome)
+        .await
+        .expect("it ends soon")
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -114,7 +133,11 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 fn pid(text: &str) -> Pid {
-    text.trim().parse().ok().and_then(Pid::from_raw).unwrap_or_else(|| panic!("no pid: {text:?}"))
+    text.trim()
+        .parse()
+        .ok()
+        .and_then(Pid::from_raw)
+        .unwrap_or_else(|| panic!("no pid: {text:?}"))
 }
 
 /// A zombie counts as dead, because its parent may reap it late.
@@ -129,15 +152,24 @@ async fn line_of(file: &Path) -> String {
         fs::read_to_string(file).is_ok_and(|text| text.ends_with('\n'))
     })
     .await;
-    fs::read_to_string(file).expect("it was there").trim_end().to_owned()
+    fs::read_to_string(file)
+        .expect("it was there")
+        .trim_end()
+        .to_owned()
 }
 
 fn code(code: i32) -> Exit {
-    Exit { code: Some(code), signal: None }
+    Exit {
+        code: Some(code),
+        signal: None,
+    }
 }
 
 fn signal(signal: &str) -> Exit {
-    Exit { code: None, signal: Some(signal.to_owned()) }
+    Exit {
+        code: None,
+        signal: Some(signal.to_owned()),
+    }
 }
 
 #[tokio::test]
@@ -173,7 +205,10 @@ async fn stdin_stdout_and_end_of_file_pass() {
     read.unwrap();
     assert_eq!(exit, code(3));
     assert_eq!(out, [b"one\n", &big[..], b"done\n"].concat());
-    assert_eq!(child.stdin().send(Bytes::from_static(b"late\n")), Err(StdinError::Closed));
+    assert_eq!(
+        child.stdin().send(Bytes::from_static(b"late\n")),
+        Err(StdinError::Closed)
+    );
 }
 
 #[tokio::test]
@@ -206,10 +241,24 @@ async fn environment_is_exactly_the_specified_one() {
 async fn arguments_pass_untouched_however_they_look() {
     let bench = Bench::new();
     let mut spec = bench.shell("");
-    let args =
-        ["--", "--config", "supervisor", "-h", "--help", "--version", "--data=x", "", "two words", "-"];
+    let args = [
+        "--",
+        "--config",
+        "supervisor",
+        "-h",
+        "--help",
+        "--version",
+        "--data=x",
+        "",
+        "two words",
+        "-",
+    ];
     spec.program = PathBuf::from("/usr/bin/printf");
-    spec.args = ["<%s>\\n"].iter().chain(&args).map(OsString::from).collect();
+    spec.args = ["<%s>\\n"]
+        .iter()
+        .chain(&args)
+        .map(OsString::from)
+        .collect();
     let (out, exit) = bench.finish(spec).await;
     let shown: Vec<String> = args.iter().map(|arg| format!("<{arg}>")).collect();
     assert_eq!(
@@ -224,7 +273,10 @@ async fn the_environment_shows_in_no_command_line() {
     let mut spec = bench.shell("cat");
     spec.env.push(("KEY".into(), "canary".into()));
     let child = bench.spawner.spawn(spec).await.unwrap();
-    for pid in [bench.supervisor().as_raw_pid().to_string(), child.pid().to_string()] {
+    for pid in [
+        bench.supervisor().as_raw_pid().to_string(),
+        child.pid().to_string(),
+    ] {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
         assert!(line.len() > 6 && !line.windows(6).any(|bytes| bytes == b"canary"));
     }
@@ -234,14 +286,22 @@ async fn the_environment_shows_in_no_command_line() {
 #[tokio::test]
 async fn the_child_is_confined() {
     let bench = Bench::new();
-    let script = "pwd; umask; ulimit -c; ulimit -Hc; grep NoNewPrivs /proc/self/status; cat /proc/$$/stat";
+    let script =
+        "pwd; umask; ulimit -c; ulimit -Hc; grep NoNewPrivs /proc/self/status; cat /proc/$$/stat";
     let (out, _) = bench.run(script).await;
     let lines: Vec<&str> = out.lines().collect();
     let folder = bench.dir.path().to_str().unwrap();
     assert_eq!(lines[..5], [folder, "0077", "0", "0", "NoNewPrivs:\t1"]);
     let (pid, rest) = lines[5].split_once(' ').unwrap();
-    let fields: Vec<&str> = rest.rsplit(')').next().unwrap().split_whitespace().collect();
-    let [_, parent, group, session, terminal, ..] = fields[..] else { panic!("{out}") };
+    let fields: Vec<&str> = rest
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    let [_, parent, group, session, terminal, ..] = fields[..] else {
+        panic!("{out}")
+    };
     assert_eq!(group, pid, "it leads a group");
     assert_eq!(session, parent, "the supervisor leads the session");
     assert_eq!(terminal, "0");
@@ -260,7 +320,10 @@ async fn no_descriptor_but_the_three_is_inherited() {
 
 #[tokio::test]
 async fn stderr_is_drained_bounded_and_without_secrets() {
-    let limits = Limits { max_stderr_bytes: 4096, ..Limits::default() };
+    let limits = Limits {
+        max_stderr_bytes: 4096,
+        ..Limits::default()
+    };
     let bench = Bench::with(limits);
     let mut spec = bench.shell(
         "head -c 3000000 /dev/zero | tr '\\0' 'x' >&2; printf 'the key is s3c' >&2; sleep 0.1; \
@@ -270,7 +333,11 @@ async fn stderr_is_drained_bounded_and_without_secrets() {
     let child = bench.spawner.spawn(spec).await.unwrap();
     assert_eq!(soon(child.exited()).await.code, Some(5));
     let text = child.stderr().tail();
-    assert!(text.ends_with("xthe key is [secret], bye"), "{}", &text[text.len() - 60..]);
+    assert!(
+        text.ends_with("xthe key is [secret], bye"),
+        "{}",
+        &text[text.len() - 60..]
+    );
     assert!((4000..=4096).contains(&text.len()), "{}", text.len());
 }
 
@@ -280,8 +347,13 @@ async fn exec_failure_is_a_typed_error() {
     let mut spec = bench.shell("");
     spec.program = PathBuf::from("/nowhere/agent");
     let missing = soon(bench.spawner.spawn(spec.clone())).await.unwrap_err();
-    let SpawnError::Program { program, source } = missing else { panic!("{missing:?}") };
-    assert_eq!((program, source.kind()), (spec.program, io::ErrorKind::NotFound));
+    let SpawnError::Program { program, source } = missing else {
+        panic!("{missing:?}")
+    };
+    assert_eq!(
+        (program, source.kind()),
+        (spec.program, io::ErrorKind::NotFound)
+    );
 
     spec.program = bench.path("plain");
     fs::write(&spec.program, "text").unwrap();
@@ -302,8 +374,18 @@ async fn run_file_exists_as_long_as_its_supervisor() {
     let bench = Bench::new();
     let child = bench.start("cat").await;
     let [file] = bench.run_files().try_into().unwrap();
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(fs::metadata(bench.path("run")).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(
+        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    assert_eq!(
+        fs::metadata(bench.path("run"))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777,
+        0o700
+    );
     soon(child.stop()).await;
     assert!(!file.exists());
 }
@@ -312,7 +394,10 @@ async fn run_file_exists_as_long_as_its_supervisor() {
 async fn supervisor_without_its_gateway_starts_nothing() {
     let bench = Bench::new();
     let file = bench.path("started");
-    #[expect(clippy::disallowed_methods, reason = "the test starts the supervisor itself")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test starts the supervisor itself"
+    )]
     let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_acp-gateway"))
         .args(["supervisor", "watch", "1", "/bin/sh", "-c"])
         .arg(format!("echo >{}", file.display()))

@@ -16,7 +16,8 @@ mod real;
 mod scenarios;
 
 /// The mock of the model, the program of the Claude Code CLI, and its variables.
-pub(crate) async fn claude_code_before_a_mock() -> (model::Model, String, Vec<(&'static str, String)>) {
+pub(crate) async fn claude_code_before_a_mock()
+-> (model::Model, String, Vec<(&'static str, String)>) {
     let model = model::Model::start().await;
     let (program, variables) = real::CLAUDE_CODE.standalone(&model);
     (model, program, variables)
@@ -24,7 +25,9 @@ pub(crate) async fn claude_code_before_a_mock() -> (model::Model, String, Vec<(&
 
 /// A file that the tests' set-up brings.
 pub(crate) fn file(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/agents")
+        .join(name);
     assert!(
         path.exists(),
         "{} is missing: run `scripts/test rust`, which sets up the agents",

@@ -34,7 +34,10 @@ async fn reload(gateway: &Gateway, config: &str, says: &str) {
     let before = count();
     std::fs::write(gateway.path("config.toml"), config).expect("the folder is ours");
     gateway.signal(Signal::HUP);
-    eventually(says, PATIENCE, || async { (count() > before).then_some(()) }).await;
+    eventually(says, PATIENCE, || async {
+        (count() > before).then_some(())
+    })
+    .await;
 }
 
 fn agent(name: &str, args: &str) -> String {
@@ -45,64 +48,118 @@ fn agent(name: &str, args: &str) -> String {
 
 async fn pid(gateway: &Gateway, session: &str) -> u32 {
     let turn = gateway.turn(session, "pid").await;
-    let pid = turn["text"].as_str().expect("a text").strip_prefix("pid=").expect("its pid");
+    let pid = turn["text"]
+        .as_str()
+        .expect("a text")
+        .strip_prefix("pid=")
+        .expect("its pid");
     pid.trim().parse().expect("a pid")
 }
 
 async fn names(gateway: &Gateway) -> Vec<String> {
     let list = gateway.get("/v1/agents").await;
     let agents = list["agents"].as_array().expect("a list").iter();
-    agents.map(|agent| agent["name"].as_str().expect("a name").to_owned()).collect()
+    agents
+        .map(|agent| agent["name"].as_str().expect("a name").to_owned())
+        .collect()
 }
 
 #[tokio::test]
 async fn agents_are_added_changed_and_removed_without_a_restart() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let state = format!("\"--state\", {:?}", folder.path().join("state"));
-    let first = [agent("kept", ""), agent("edited", &state), agent("dropped", "")].concat();
+    let first = [
+        agent("kept", ""),
+        agent("edited", &state),
+        agent("dropped", ""),
+    ]
+    .concat();
     let gateway = start(Setup::default().table(&first));
     let mut sessions = Vec::new();
     for agent in ["kept", "edited", "edited", "dropped"] {
         sessions.push(gateway.session(agent).await);
     }
-    let [kept, idle, busy, dropped] = &sessions[..] else { panic!("{sessions:?}") };
+    let [kept, idle, busy, dropped] = &sessions[..] else {
+        panic!("{sessions:?}")
+    };
     let follower = Follower::all(&gateway, &sessions);
-    let (kept_pid, idle_pid, busy_pid) =
-        (pid(&gateway, kept).await, pid(&gateway, idle).await, pid(&gateway, busy).await);
+    let (kept_pid, idle_pid, busy_pid) = (
+        pid(&gateway, kept).await,
+        pid(&gateway, idle).await,
+        pid(&gateway, busy).await,
+    );
     gateway.turn(dropped, "echo what was said").await;
     let running = gateway.prompt(busy, "slow chunks=25 ms=100").await;
 
-    let second =
-        [agent("kept", ""), agent("edited", &format!("{state}, \"--resume\"")), agent("added", "")].concat();
+    let second = [
+        agent("kept", ""),
+        agent("edited", &format!("{state}, \"--resume\"")),
+        agent("added", ""),
+    ]
+    .concat();
     reload(&gateway, &second, RELOADED).await;
 
     assert_eq!(names(&gateway).await, ["added", "edited", "kept"]);
     // Unchanged parts continue to run.
     assert_eq!(pid(&gateway, kept).await, kept_pid);
     // An idle process of a changed entry ends; the session's next prompt gets one of the new entry.
-    eventually("the idle process has gone", PATIENCE, || async { (!is_alive(idle_pid)).then_some(()) }).await;
+    eventually("the idle process has gone", PATIENCE, || async {
+        (!is_alive(idle_pid)).then_some(())
+    })
+    .await;
     assert_ne!(pid(&gateway, idle).await, idle_pid);
     let log = gateway.lawful(idle).await;
     assert_eq!(all(&log, "session.detached")[0]["reason"], "reclaimed");
-    assert_eq!(all(&log, "session.attached")[1]["by"], "resume", "which only the new entry can");
+    assert_eq!(
+        all(&log, "session.attached")[1]["by"],
+        "resume",
+        "which only the new entry can"
+    );
     // A running turn continues with its process. The process stops after the turn.
-    let path = format!("/v1/sessions/{busy}/prompts/{}", running["promptId"].as_str().expect("an id"));
-    let ended = gateway.request(Method::GET, &path).header("Prefer", "wait=30").send().await;
+    let path = format!(
+        "/v1/sessions/{busy}/prompts/{}",
+        running["promptId"].as_str().expect("an id")
+    );
+    let ended = gateway
+        .request(Method::GET, &path)
+        .header("Prefer", "wait=30")
+        .send()
+        .await;
     let ended: Value = ended.expect("an answer").json().await.expect("JSON");
     assert_eq!(ended["stopReason"], "end_turn", "{ended}");
-    eventually("the busy process has gone", PATIENCE, || async { (!is_alive(busy_pid)).then_some(()) }).await;
+    eventually("the busy process has gone", PATIENCE, || async {
+        (!is_alive(busy_pid)).then_some(())
+    })
+    .await;
     let log = gateway.lawful(busy).await;
     let last = kinds(&log).into_iter().rev().take(2).collect::<Vec<_>>();
     assert_eq!(last, ["session.detached", "prompt.completed"]);
     // Of a removed agent everything can be read, and nothing asked.
-    let transcript = gateway.get(&format!("/v1/sessions/{dropped}/transcript")).await;
-    assert!(transcript.to_string().contains("what was said"), "{transcript}");
+    let transcript = gateway
+        .get(&format!("/v1/sessions/{dropped}/transcript"))
+        .await;
+    assert!(
+        transcript.to_string().contains("what was said"),
+        "{transcript}"
+    );
     let prompts = format!("/v1/sessions/{dropped}/prompts");
-    let refused = gateway.posted(&prompts, &[], &json!({ "prompt": "echo more" })).await;
+    let refused = gateway
+        .posted(&prompts, &[], &json!({ "prompt": "echo more" }))
+        .await;
     let problem = refused.problem(502, "agent_start_failed");
-    assert!(problem["detail"].as_str().expect("a text").contains("no longer in the gateway's configuration"));
-    let (status, body) = gateway.post("/v1/sessions", &json!({ "agent": "dropped" })).await;
-    assert_eq!((status, &body["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("invalid")));
+    assert!(
+        problem["detail"]
+            .as_str()
+            .expect("a text")
+            .contains("no longer in the gateway's configuration")
+    );
+    let (status, body) = gateway
+        .post("/v1/sessions", &json!({ "agent": "dropped" }))
+        .await;
+    assert_eq!(
+        (status, &body["code"]),
+        (StatusCode::UNPROCESSABLE_ENTITY, &json!("invalid"))
+    );
     // A new one works, and a removed one that is there again.
     let added = gateway.session("added").await;
     assert_eq!(gateway.turn(&added, "echo new").await["text"], "new");
@@ -127,22 +184,35 @@ async fn invalid_reload_changes_nothing_and_names_keys_that_need_a_restart() {
     ] {
         reload(&gateway, broken, NOT_RELOADED).await;
         let log = gateway.log();
-        let line = log.lines().rfind(|line| line.contains(NOT_RELOADED)).expect("it is there");
+        let line = log
+            .lines()
+            .rfind(|line| line.contains(NOT_RELOADED))
+            .expect("it is there");
         assert!(line.contains(says), "{says}: {line}");
         assert_eq!(names(&gateway).await, ["kept"]);
     }
-    assert_eq!(pid(&gateway, &session).await, process, "the process goes on");
+    assert_eq!(
+        pid(&gateway, &session).await,
+        process,
+        "the process goes on"
+    );
 
     let other = format!(
         "server.public_url = \"https://elsewhere.example\"\ntimeouts.drain_timeout = \"7s\"\n{first}"
     );
     reload(&gateway, &other, RELOADED).await;
     assert!(
-        gateway.log().contains("\"keys\":\"server.public_url, timeouts.drain_timeout\""),
+        gateway
+            .log()
+            .contains("\"keys\":\"server.public_url, timeouts.drain_timeout\""),
         "{}",
         gateway.log()
     );
-    assert_eq!(pid(&gateway, &session).await, process, "its entry has not changed");
+    assert_eq!(
+        pid(&gateway, &session).await,
+        process,
+        "its entry has not changed"
+    );
 }
 
 #[tokio::test]
@@ -154,19 +224,45 @@ async fn the_operators_key_changes_and_streams_of_the_former_end() {
     let events = format!("/v1/sessions/{session}/events");
     let mut stream = gateway.events(&events).await;
     stream.until("ready").await;
-    let ticket = gateway.post("/v1/tickets", &json!({ "paths": [events] })).await.1;
+    let ticket = gateway
+        .post("/v1/tickets", &json!({ "paths": [events] }))
+        .await
+        .1;
     std::fs::write(gateway.path("admin-key"), OTHER).expect("the folder is ours");
     reload(&gateway, &first, RELOADED).await;
 
-    let last = stream.rest().await.pop().expect("the stream ends with a reason");
+    let last = stream
+        .rest()
+        .await
+        .pop()
+        .expect("the stream ends with a reason");
     assert_eq!(last.data["problem"]["code"], "unauthorized", "{last:?}");
     let status = async |key: &str| {
-        let request = gateway.http.get(format!("{}/v1/sessions", gateway.url)).bearer_auth(key);
+        let request = gateway
+            .http
+            .get(format!("{}/v1/sessions", gateway.url))
+            .bearer_auth(key);
         request.send().await.expect("an answer").status()
     };
-    assert_eq!((status(KEY).await, status(OTHER).await), (StatusCode::UNAUTHORIZED, StatusCode::OK));
-    let ticketed = format!("{}{events}?ticket={}", gateway.url, ticket["ticket"].as_str().expect("a ticket"));
-    assert_eq!(gateway.http.get(ticketed).send().await.expect("an answer").status(), 401);
+    assert_eq!(
+        (status(KEY).await, status(OTHER).await),
+        (StatusCode::UNAUTHORIZED, StatusCode::OK)
+    );
+    let ticketed = format!(
+        "{}{events}?ticket={}",
+        gateway.url,
+        ticket["ticket"].as_str().expect("a ticket")
+    );
+    assert_eq!(
+        gateway
+            .http
+            .get(ticketed)
+            .send()
+            .await
+            .expect("an answer")
+            .status(),
+        401
+    );
 
     // An invalid key is an error. The current key stays valid.
     std::fs::write(gateway.path("admin-key"), "short").expect("the folder is ours");
@@ -180,23 +276,40 @@ fn in_a_terminal(gateway: &Gateway, through: &[&str]) -> (Child, impl AsFd) {
         .expect("a terminal");
     rustix::pty::grantpt(&ours).expect("it is ours");
     rustix::pty::unlockpt(&ours).expect("it is ours");
-    let name = rustix::pty::ptsname(&ours, Vec::new()).expect("it has a name").into_string().expect("UTF-8");
+    let name = rustix::pty::ptsname(&ours, Vec::new())
+        .expect("it has a name")
+        .into_string()
+        .expect("UTF-8");
     let nobodys = rustix::fs::OFlags::NOCTTY.bits().cast_signed();
-    let theirs =
-        File::options().read(true).write(true).custom_flags(nobodys).open(name).expect("it is there");
+    let theirs = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(nobodys)
+        .open(name)
+        .expect("it is there");
     let served = gateway.serve("127.0.0.1:0");
     let mut words: Command = command("setsid");
-    words.arg("--ctty").args(through).arg(served.get_program()).args(served.get_args()).env_clear();
+    words
+        .arg("--ctty")
+        .args(through)
+        .arg(served.get_program())
+        .args(served.get_args())
+        .env_clear();
     for (name, value) in served.get_envs() {
         words.env(name, value.expect("it is set"));
     }
-    words.stdin(theirs).stdout(Stdio::piped()).stderr(File::create(gateway.path("stderr")).expect("ours"));
+    words
+        .stdin(theirs)
+        .stdout(Stdio::piped())
+        .stderr(File::create(gateway.path("stderr")).expect("ours"));
     (words.spawn().expect("setsid is there"), ours)
 }
 
 fn listening(child: &mut Child) {
     let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut line).expect("text");
+    BufReader::new(child.stdout.take().expect("it is piped"))
+        .read_line(&mut line)
+        .expect("text");
     assert!(line.starts_with("http://"), "{line:?}");
 }
 
@@ -221,8 +334,14 @@ async fn a_terminal_that_closes_stops_its_gateway_and_not_one_of_nohup() {
     let (mut child, terminal) = in_a_terminal(&gateway, &["nohup"]);
     listening(&mut child);
     drop(terminal);
-    eventually(RELOADED, PATIENCE, || async { gateway.log().contains(RELOADED).then_some(()) }).await;
-    assert!(child.try_wait().expect("it is our child").is_none(), "it runs on");
+    eventually(RELOADED, PATIENCE, || async {
+        gateway.log().contains(RELOADED).then_some(())
+    })
+    .await;
+    assert!(
+        child.try_wait().expect("it is our child").is_none(),
+        "it runs on"
+    );
     child.kill().expect("it is our child");
     child.wait().expect("it is our child");
 }

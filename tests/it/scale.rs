@@ -29,7 +29,10 @@ const FLOOD: u64 = 100_000;
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// A task of the test, and its result.
-#[expect(clippy::disallowed_methods, reason = "the test's own task, which the test waits for")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test's own task, which the test waits for"
+)]
 fn task<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     tokio::spawn(work)
 }
@@ -43,7 +46,10 @@ struct Peak {
 
 impl Peak {
     fn of(look: impl Fn() -> u64 + Send + 'static) -> Self {
-        let (stop, most) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stop, most) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicU64::new(0)),
+        );
         let (stopped, seen) = (Arc::clone(&stop), Arc::clone(&most));
         let thread = std::thread::Builder::new().spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
@@ -51,12 +57,20 @@ impl Peak {
                 std::thread::sleep(Duration::from_millis(10));
             }
         });
-        Self { stop, most, thread: Some(thread.expect("a thread")) }
+        Self {
+            stop,
+            most,
+            thread: Some(thread.expect("a thread")),
+        }
     }
 
     fn end(mut self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().expect("it ends once").join().expect("it saw nothing odd");
+        self.thread
+            .take()
+            .expect("it ends once")
+            .join()
+            .expect("it saw nothing odd");
         self.most.load(Ordering::Relaxed)
     }
 }
@@ -128,7 +142,11 @@ async fn stalled_reader_costs_nothing_and_receives_every_event() {
         }
     }
     assert_eq!(next, FLOOD);
-    assert!(most <= usual + 2048, "a stalled reader costs {} KiB", most - usual);
+    assert!(
+        most <= usual + 2048,
+        "a stalled reader costs {} KiB",
+        most - usual
+    );
 }
 
 /// Sixty sessions on four processes, each prompted twice, all at once.
@@ -141,12 +159,16 @@ async fn sixty_on_four(name: &str, args: &[&str]) {
     let state = folder.path().join("state");
     let args = [args, &["--state", state.to_str().expect("UTF-8")]].concat();
     let pool = format!("pool = {{ max_size = {PROCESSES}, min_idle = 0 }}");
-    let gateway = Setup::default().agent("fake", fake, &args, &pool).settings(LIMITS).start();
+    let gateway = Setup::default()
+        .agent("fake", fake, &args, &pool)
+        .settings(LIMITS)
+        .start();
     let gateway = Arc::new(gateway);
     let pid = gateway.pid();
     let program = Path::new(fake).canonicalize().expect("it is there");
-    let alive =
-        Peak::of(move || u64::try_from(procfs::running(&procfs::descendants(pid), &program)).expect("few"));
+    let alive = Peak::of(move || {
+        u64::try_from(procfs::running(&procfs::descendants(pid), &program)).expect("few")
+    });
     let began = Instant::now();
     let mut making = JoinSet::new();
     for _ in 0..SESSIONS {
@@ -189,7 +211,10 @@ async fn sixty_on_four(name: &str, args: &[&str]) {
             .filter(|event| event["type"] == "session.attached")
             .map(|event| &event["context"])
             .collect();
-        assert!(contexts.len() >= 2 && contexts.iter().all(|context| **context == "kept"), "{contexts:?}");
+        assert!(
+            contexts.len() >= 2 && contexts.iter().all(|context| **context == "kept"),
+            "{contexts:?}"
+        );
     }
 }
 

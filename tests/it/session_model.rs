@@ -76,9 +76,12 @@ async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Responses {
                 let answer = gateway.posted(&of("prompts"), &[], &body).await;
                 match (answer.status.as_u16(), answer.body["code"].as_str()) {
                     (202, _) => {
-                        responses
-                            .prompts
-                            .push(answer.body["promptId"].as_str().expect("it has an id").to_owned());
+                        responses.prompts.push(
+                            answer.body["promptId"]
+                                .as_str()
+                                .expect("it has an id")
+                                .to_owned(),
+                        );
                     }
                     (409, Some("turn_running")) => {
                         assert!(!queue, "a prompt with `queue` is not rejected: {answer:?}");
@@ -93,7 +96,9 @@ async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Responses {
             }
             Step::Cancel(number) => {
                 let known = responses.prompts.contains(&format!("p{number}"));
-                let answer = gateway.call(Method::POST, &of(&format!("prompts/p{number}/cancel"))).await;
+                let answer = gateway
+                    .call(Method::POST, &of(&format!("prompts/p{number}/cancel")))
+                    .await;
                 // A cancel of an ended turn returns 204.
                 let fits = if known { [202, 204] } else { [404, 404] };
                 assert!(fits.contains(&answer.status.as_u16()), "{answer:?}");
@@ -101,7 +106,8 @@ async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Responses {
             Step::Change(number, before) => {
                 let known = responses.prompts.contains(&format!("p{number}"));
                 let text = format!("echo change {at}");
-                let body = json!({ "prompt": text, "before": before.map(|before| format!("p{before}")) });
+                let body =
+                    json!({ "prompt": text, "before": before.map(|before| format!("p{before}")) });
                 let path = format!("{}/p{number}", of("prompts"));
                 let answer = Answer::of(gateway.request(Method::PATCH, &path).json(&body)).await;
                 match (answer.status.as_u16(), answer.body["code"].as_str()) {
@@ -113,8 +119,14 @@ async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Responses {
             }
             Step::Answer(number) => {
                 let path = of(&format!("permissions/r{number}"));
-                let (allow, reject) = (json!({ "optionId": "allow" }), json!({ "optionId": "reject" }));
-                let tabs = (gateway.posted(&path, &[], &allow), gateway.posted(&path, &[], &reject));
+                let (allow, reject) = (
+                    json!({ "optionId": "allow" }),
+                    json!({ "optionId": "reject" }),
+                );
+                let tabs = (
+                    gateway.posted(&path, &[], &allow),
+                    gateway.posted(&path, &[], &reject),
+                );
                 let (one, two) = tokio::join!(tabs.0, tabs.1);
                 for answer in [one, two] {
                     match answer.status.as_u16() {
@@ -132,30 +144,45 @@ async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Responses {
 
 /// Ends all running turns and returns the whole log.
 async fn settled(gateway: &Gateway, session: &str) -> Vec<Value> {
-    gateway.call(Method::POST, &format!("/v1/sessions/{session}/cancel")).await;
-    eventually("the session is idle", std::time::Duration::from_mins(1), || async {
-        let shown = gateway.get_session(session).await;
-        (shown["state"] == "idle" && shown["queued"] == json!([])).then_some(())
-    })
+    gateway
+        .call(Method::POST, &format!("/v1/sessions/{session}/cancel"))
+        .await;
+    eventually(
+        "the session is idle",
+        std::time::Duration::from_mins(1),
+        || async {
+            let shown = gateway.get_session(session).await;
+            (shown["state"] == "idle" && shown["queued"] == json!([])).then_some(())
+        },
+    )
     .await;
     gateway.lawful(session).await
 }
 
 fn judge(events: &[Value], responses: &Responses) {
     let ids = |kinds: &[&str]| -> Vec<String> {
-        let of = events.iter().filter(|event| kinds.iter().any(|kind| event["type"] == *kind));
-        of.filter_map(|event| event["promptId"].as_str().map(str::to_owned)).collect()
+        let of = events
+            .iter()
+            .filter(|event| kinds.iter().any(|kind| event["type"] == *kind));
+        of.filter_map(|event| event["promptId"].as_str().map(str::to_owned))
+            .collect()
     };
     let mut ended = ids(&["prompt.completed", "prompt.failed"]);
     ended.sort_by_key(|id| (id.len(), id.clone()));
-    assert_eq!(ended, responses.prompts, "every admitted turn ends once, and no other turn does");
+    assert_eq!(
+        ended, responses.prompts,
+        "every admitted turn ends once, and no other turn does"
+    );
 
     let (mut waiting, mut running, mut content) = (Vec::new(), None, HashMap::new());
     for event in events {
         let turn = event["promptId"].as_str();
         match event["type"].as_str().expect("an event has a type") {
             "prompt.queued" => {
-                assert!(running.is_some(), "a prompt is queued only behind a running turn");
+                assert!(
+                    running.is_some(),
+                    "a prompt is queued only behind a running turn"
+                );
                 waiting.extend(turn);
                 assert!(waiting.len() <= QUEUE, "{waiting:?}");
             }
@@ -164,11 +191,16 @@ fn judge(events: &[Value], responses: &Responses) {
                 assert!(waiting.contains(&id), "only a prompt in the queue changes");
                 if event.get("before").is_some() {
                     waiting.retain(|waiting| *waiting != id);
-                    let at = waiting.iter().position(|waiting| event["before"] == **waiting);
+                    let at = waiting
+                        .iter()
+                        .position(|waiting| event["before"] == **waiting);
                     waiting.insert(at.unwrap_or(waiting.len()), id);
                 }
-                content
-                    .extend(event["prompt"][0]["text"].as_str().map(|text| (id.to_owned(), text.to_owned())));
+                content.extend(
+                    event["prompt"][0]["text"]
+                        .as_str()
+                        .map(|text| (id.to_owned(), text.to_owned())),
+                );
             }
             "prompt.started" => {
                 assert_eq!(running, None, "one turn at a time");
@@ -191,11 +223,22 @@ fn judge(events: &[Value], responses: &Responses) {
 
     for created in all(events, "request.created") {
         let id = &created["requestId"];
-        let resolved: Vec<&Value> =
-            all(events, "request.resolved").into_iter().filter(|event| event["requestId"] == *id).collect();
+        let resolved: Vec<&Value> = all(events, "request.resolved")
+            .into_iter()
+            .filter(|event| event["requestId"] == *id)
+            .collect();
         assert_eq!(resolved.len(), 1, "{id} ends once");
-        let accepted = responses.answers.get(id.as_str().expect("it is text")).copied().unwrap_or(0);
-        assert_eq!(accepted, usize::from(resolved[0]["resolution"] == "answered"), "{id}: {}", resolved[0]);
+        let accepted = responses
+            .answers
+            .get(id.as_str().expect("it is text"))
+            .copied()
+            .unwrap_or(0);
+        assert_eq!(
+            accepted,
+            usize::from(resolved[0]["resolution"] == "answered"),
+            "{id}: {}",
+            resolved[0]
+        );
     }
 }
 
@@ -211,14 +254,18 @@ async fn session_matches_its_model_for_any_order_of_actions() {
     let strategy = steps();
     let mut asked = 0;
     for _ in 0..SESSIONS / AT_ONCE {
-        let cases: Vec<Vec<Step>> =
-            (0..AT_ONCE).map(|_| strategy.new_tree(&mut runner).expect("steps").current()).collect();
+        let cases: Vec<Vec<Step>> = (0..AT_ONCE)
+            .map(|_| strategy.new_tree(&mut runner).expect("steps").current())
+            .collect();
         let played = cases.iter().map(|steps| async {
             let session = gateway.session("fake").await;
             let responses = play(&gateway, &session, steps).await;
             (settled(&gateway, &session).await, responses)
         });
-        for (steps, (events, responses)) in cases.iter().zip(futures_util::future::join_all(played).await) {
+        for (steps, (events, responses)) in cases
+            .iter()
+            .zip(futures_util::future::join_all(played).await)
+        {
             asked += all(&events, "request.created").len();
             println!("{steps:?}\n  {responses:?}");
             judge(&events, &responses);

@@ -40,14 +40,18 @@ fn on_disk(setup: Setup) -> (Gateway, Disk) {
 fn beginning(path: &Path, session: &str, seq: u64) -> Vec<u8> {
     let session: SessionId = session.parse().expect("an id");
     let file = rusqlite::Connection::open(path).expect("the log");
-    let select =
-        "SELECT substr(frames, 1, 200) FROM run WHERE session = ?1 AND first_seq <= ?2 AND last_seq >= ?2";
+    let select = "SELECT substr(frames, 1, 200) FROM run WHERE session = ?1 AND first_seq <= ?2 AND last_seq >= ?2";
     let run = rusqlite::params![session.as_bytes(), i64::try_from(seq).expect("it is small")];
-    file.query_row(select, run, |row| row.get(0)).expect("there is one")
+    file.query_row(select, run, |row| row.get(0))
+        .expect("there is one")
 }
 
 #[test]
 fn the_bundled_sqlite_has_the_fix_of_its_write_ahead_log() {
     // Up to 3.51.2 two connections that wrote and moved the log at the same moment could damage the file.
-    assert!(rusqlite::version_number() >= 3_051_003, "{}", rusqlite::version());
+    assert!(
+        rusqlite::version_number() >= 3_051_003,
+        "{}",
+        rusqlite::version()
+    );
 }

@@ -15,7 +15,10 @@ use crate::support::{FAKE, Gateway, Setup};
 
 async fn create(gateway: &Gateway, body: Value) -> Value {
     let (status, task) = gateway.post("/v1/tasks", &body).await;
-    assert!(status == StatusCode::ACCEPTED || status == StatusCode::OK, "{status} {task}");
+    assert!(
+        status == StatusCode::ACCEPTED || status == StatusCode::OK,
+        "{status} {task}"
+    );
     task
 }
 
@@ -38,7 +41,10 @@ async fn until(gateway: &Gateway, task: &Value, status: &str) -> Value {
 
 /// Creates a task and waits for its end with `Prefer: wait`.
 async fn run(gateway: &Gateway, body: &Value) -> Value {
-    let request = gateway.request(Method::POST, "/v1/tasks").header("prefer", "wait=60").json(body);
+    let request = gateway
+        .request(Method::POST, "/v1/tasks")
+        .header("prefer", "wait=60")
+        .json(body);
     let response = request.send().await.expect("an answer");
     assert_eq!(response.headers()["preference-applied"], "wait=60");
     assert_eq!(response.status(), StatusCode::OK, "the task has ended");
@@ -49,29 +55,54 @@ async fn run(gateway: &Gateway, body: &Value) -> Value {
 async fn task_runs_in_a_hidden_session_and_has_a_result() {
     let gateway = Setup::fake(&[]).start();
     let metadata = json!({ "ticket": "A-17" });
-    let body =
-        json!({ "agent": "fake", "description": "Say hello", "prompt": "echo hello", "metadata": metadata });
+    let body = json!({ "agent": "fake", "description": "Say hello", "prompt": "echo hello", "metadata": metadata });
     let task = run(&gateway, &body).await;
-    assert_eq!((&task["status"], &task["priority"]), (&json!("completed"), &json!("normal")), "{task}");
+    assert_eq!(
+        (&task["status"], &task["priority"]),
+        (&json!("completed"), &json!("normal")),
+        "{task}"
+    );
     let result = &task["result"];
-    assert_eq!((&result["success"], &result["output"]), (&json!(true), &json!("hello")), "{task}");
-    assert_eq!((&result["stopReason"], &result["metadata"]), (&json!("end_turn"), &metadata), "{task}");
-    assert!(result["durationMs"].is_u64() && result.get("error").is_none(), "{task}");
+    assert_eq!(
+        (&result["success"], &result["output"]),
+        (&json!(true), &json!("hello")),
+        "{task}"
+    );
+    assert_eq!(
+        (&result["stopReason"], &result["metadata"]),
+        (&json!("end_turn"), &metadata),
+        "{task}"
+    );
+    assert!(
+        result["durationMs"].is_u64() && result.get("error").is_none(),
+        "{task}"
+    );
     assert_eq!(get(&gateway, &task).await, task);
 
     // Its session is one like any other, but lists omit it by default.
     let session = task["sessionId"].as_str().expect("a session");
     let listed = async |query: &str| {
         let list = gateway.get(&format!("/v1/sessions{query}")).await;
-        list["sessions"].as_array().expect("sessions").iter().any(|of| of["taskId"] == task["taskId"])
+        list["sessions"]
+            .as_array()
+            .expect("sessions")
+            .iter()
+            .any(|of| of["taskId"] == task["taskId"])
     };
-    assert_eq!((listed("").await, listed("?tasks=true").await), (false, true));
+    assert_eq!(
+        (listed("").await, listed("?tasks=true").await),
+        (false, true)
+    );
     let shown = eventually("the session is closed", LONGEST, || async {
         let shown = gateway.get(&format!("/v1/sessions/{session}")).await;
         (shown["state"] == "closed").then_some(shown)
     })
     .await;
-    assert_eq!((&shown["title"], &shown["taskId"]), (&json!("Say hello"), &task["taskId"]), "{shown}");
+    assert_eq!(
+        (&shown["title"], &shown["taskId"]),
+        (&json!("Say hello"), &task["taskId"]),
+        "{shown}"
+    );
     gateway.lawful(session).await;
 }
 
@@ -81,12 +112,21 @@ async fn bad_requests_are_rejected_and_create_nothing() {
     let long = "x".repeat(65_537);
     for (body, pointer) in [
         (json!({ "agent": "fake" }), ""),
-        (json!({ "agent": "fake", "description": "" }), "/description"),
-        (json!({ "agent": "fake", "description": long }), "/description"),
+        (
+            json!({ "agent": "fake", "description": "" }),
+            "/description",
+        ),
+        (
+            json!({ "agent": "fake", "description": long }),
+            "/description",
+        ),
         (json!({ "agent": "fake", "prompt": "" }), "/prompt"),
         (json!({ "agent": "fake", "prompt": 1 }), "/prompt"),
         (json!({ "agent": "nobody", "description": "x" }), "/agent"),
-        (json!({ "agent": "fake", "description": "x", "priority": "urgent" }), "/priority"),
+        (
+            json!({ "agent": "fake", "description": "x", "priority": "urgent" }),
+            "/priority",
+        ),
         (
             json!({ "agent": "fake", "description": "x", "parentTask": "01938c5e-7a3b-7c4d-8e5f-0123456789ab" }),
             "/parentTask",
@@ -95,13 +135,17 @@ async fn bad_requests_are_rejected_and_create_nothing() {
             json!({ "agent": "fake", "description": "x", "permissions": { "onTimeout": "wait" } }),
             "/permissions/onTimeout",
         ),
-        (json!({ "agent": "fake", "description": "x", "other": 1 }), "/other"),
+        (
+            json!({ "agent": "fake", "description": "x", "other": 1 }),
+            "/other",
+        ),
     ] {
         let (status, problem) = gateway.post("/v1/tasks", &body).await;
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
         assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
     }
-    let body = json!({ "agent": "fake", "description": "x", "callbackUrl": "https://hooks.example/" });
+    let body =
+        json!({ "agent": "fake", "description": "x", "callbackUrl": "https://hooks.example/" });
     let (status, problem) = gateway.post("/v1/tasks", &body).await;
     assert_eq!(
         (status, &problem["code"]),
@@ -116,33 +160,68 @@ async fn request_with_a_key_creates_one_task() {
     let gateway = Setup::fake(&[]).start();
     let send = |text: &str| {
         let body = json!({ "agent": "fake", "description": text });
-        gateway.request(Method::POST, "/v1/tasks").header("idempotency-key", "k1").json(&body).send()
+        gateway
+            .request(Method::POST, "/v1/tasks")
+            .header("idempotency-key", "k1")
+            .json(&body)
+            .send()
     };
     let first = send("echo once").await.expect("an answer");
     assert!(first.headers().get("idempotency-replayed").is_none());
     let first: Value = first.json().await.expect("JSON");
     let again = send("echo once").await.expect("an answer");
     assert_eq!(again.headers()["idempotency-replayed"], "true");
-    assert_eq!(again.json::<Value>().await.expect("JSON")["taskId"], first["taskId"]);
+    assert_eq!(
+        again.json::<Value>().await.expect("JSON")["taskId"],
+        first["taskId"]
+    );
     let other = send("echo other").await.expect("an answer");
     assert_eq!(other.status(), StatusCode::UNPROCESSABLE_ENTITY);
-    assert_eq!(other.json::<Value>().await.expect("JSON")["code"], "idempotency_mismatch");
-    assert_eq!(gateway.get("/v1/tasks").await["tasks"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        other.json::<Value>().await.expect("JSON")["code"],
+        "idempotency_mismatch"
+    );
+    assert_eq!(
+        gateway.get("/v1/tasks").await["tasks"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
 }
 
 #[tokio::test]
 async fn failed_turn_is_a_failed_task_with_its_problem() {
     let gateway = Setup::fake(&[]).start();
-    let task = run(&gateway, &json!({ "agent": "fake", "description": "error message=broken" })).await;
-    assert_eq!((&task["status"], &task["result"]["success"]), (&json!("failed"), &json!(false)), "{task}");
+    let task = run(
+        &gateway,
+        &json!({ "agent": "fake", "description": "error message=broken" }),
+    )
+    .await;
+    assert_eq!(
+        (&task["status"], &task["result"]["success"]),
+        (&json!("failed"), &json!(false)),
+        "{task}"
+    );
     assert_eq!(task["result"]["error"]["code"], "agent_error", "{task}");
     // A refusal is an end of the agent, and no success.
-    let task = run(&gateway, &json!({ "agent": "fake", "description": "stop reason=refusal" })).await;
-    assert_eq!((&task["status"], &task["result"]["success"]), (&json!("completed"), &json!(false)), "{task}");
+    let task = run(
+        &gateway,
+        &json!({ "agent": "fake", "description": "stop reason=refusal" }),
+    )
+    .await;
+    assert_eq!(
+        (&task["status"], &task["result"]["success"]),
+        (&json!("completed"), &json!(false)),
+        "{task}"
+    );
     assert_eq!(task["result"]["stopReason"], "refusal", "{task}");
     let body = json!({ "agent": "fake", "description": "echo x", "cwd": "/" });
     let task = run(&gateway, &body).await;
-    assert_eq!((&task["status"], &task["sessionId"]), (&json!("failed"), &Value::Null), "{task}");
+    assert_eq!(
+        (&task["status"], &task["sessionId"]),
+        (&json!("failed"), &Value::Null),
+        "{task}"
+    );
     assert_eq!(task["result"]["error"]["code"], "forbidden", "{task}");
 }
 
@@ -151,17 +230,32 @@ async fn permission_requests_are_rejected_because_nobody_watches() {
     let gateway = Setup::fake(&[]).start();
     let body = json!({ "agent": "fake", "description": "permission wait=yes", "permissions": { "timeoutSeconds": 1 } });
     let task = run(&gateway, &body).await;
-    assert_eq!(task["permissions"], json!({ "onTimeout": "reject", "timeoutSeconds": 1 }), "{task}");
-    assert!(task["result"]["output"].as_str().is_some_and(|text| text.contains("reject")), "{task}");
+    assert_eq!(
+        task["permissions"],
+        json!({ "onTimeout": "reject", "timeoutSeconds": 1 }),
+        "{task}"
+    );
+    assert!(
+        task["result"]["output"]
+            .as_str()
+            .is_some_and(|text| text.contains("reject")),
+        "{task}"
+    );
 }
 
 #[tokio::test]
 async fn cancel_ends_a_task_with_its_children() {
-    let gateway = Setup::fake(&[]).settings("limits.per_key.max_requests_per_minute = 100000").start();
+    let gateway = Setup::fake(&[])
+        .settings("limits.per_key.max_requests_per_minute = 100000")
+        .start();
     let parent = create(&gateway, json!({ "agent": "fake", "description": "hang" })).await;
     let child = json!({ "agent": "fake", "description": "hang", "parentTask": parent["taskId"] });
-    let children = [create(&gateway, child.clone()).await, create(&gateway, child).await];
-    let deep = json!({ "agent": "fake", "description": "hang", "parentTask": children[0]["taskId"] });
+    let children = [
+        create(&gateway, child.clone()).await,
+        create(&gateway, child).await,
+    ];
+    let deep =
+        json!({ "agent": "fake", "description": "hang", "parentTask": children[0]["taskId"] });
     let deep = create(&gateway, deep).await;
     let level = json!({ "agent": "fake", "description": "hang", "parentTask": deep["taskId"] });
     let lowest = create(&gateway, level).await;
@@ -171,19 +265,36 @@ async fn cancel_ends_a_task_with_its_children() {
     assert_eq!(problem["errors"][0]["pointer"], "/parentTask");
 
     let shown = get(&gateway, &parent).await;
-    assert_eq!(shown["children"], json!([children[1]["taskId"], children[0]["taskId"]]), "{shown}");
-    let listed = gateway.get(&format!("/v1/tasks?parent={}", id(&children[0]))).await;
+    assert_eq!(
+        shown["children"],
+        json!([children[1]["taskId"], children[0]["taskId"]]),
+        "{shown}"
+    );
+    let listed = gateway
+        .get(&format!("/v1/tasks?parent={}", id(&children[0])))
+        .await;
     assert_eq!(listed["tasks"][0]["taskId"], deep["taskId"]);
 
     until(&gateway, &parent, "running").await;
-    gateway.post(&format!("/v1/tasks/{}/cancel", id(&parent)), &json!({})).await;
+    gateway
+        .post(&format!("/v1/tasks/{}/cancel", id(&parent)), &json!({}))
+        .await;
     for task in [&parent, &children[0], &children[1], &deep, &lowest] {
         let end = until(&gateway, task, "cancelled").await;
-        assert_eq!((&end["result"]["success"], end["result"].get("error")), (&json!(false), None), "{end}");
+        assert_eq!(
+            (&end["result"]["success"], end["result"].get("error")),
+            (&json!(false), None),
+            "{end}"
+        );
     }
     // A cancel of an ended task has no effect.
-    let (status, end) = gateway.post(&format!("/v1/tasks/{}/cancel", id(&parent)), &json!({})).await;
-    assert_eq!((status, &end["status"]), (StatusCode::OK, &json!("cancelled")));
+    let (status, end) = gateway
+        .post(&format!("/v1/tasks/{}/cancel", id(&parent)), &json!({}))
+        .await;
+    assert_eq!(
+        (status, &end["status"]),
+        (StatusCode::OK, &json!("cancelled"))
+    );
 }
 
 #[tokio::test]
@@ -191,10 +302,16 @@ async fn deadline_ends_running_and_queued_tasks() {
     let agent = "pool = { max_size = 1, min_idle = 0 }";
     let gateway = Setup::default().agent("fake", FAKE, &[], agent).start();
     let soon = || (jiff::Timestamp::now() + Duration::from_secs(2)).to_string();
-    let running =
-        create(&gateway, json!({ "agent": "fake", "description": "hang", "deadline": soon() })).await;
-    let queued =
-        create(&gateway, json!({ "agent": "fake", "description": "hang", "deadline": soon() })).await;
+    let running = create(
+        &gateway,
+        json!({ "agent": "fake", "description": "hang", "deadline": soon() }),
+    )
+    .await;
+    let queued = create(
+        &gateway,
+        json!({ "agent": "fake", "description": "hang", "deadline": soon() }),
+    )
+    .await;
     for (task, ran) in [(&running, true), (&queued, false)] {
         let end = until(&gateway, task, "failed").await;
         assert_eq!(end["result"]["error"]["code"], "deadline_exceeded", "{end}");
@@ -212,7 +329,12 @@ async fn list_has_filters_and_pages() {
     }
     created.reverse();
     let ids = |list: &Value| -> Vec<Value> {
-        list["tasks"].as_array().expect("tasks").iter().map(|task| task["taskId"].clone()).collect()
+        list["tasks"]
+            .as_array()
+            .expect("tasks")
+            .iter()
+            .map(|task| task["taskId"].clone())
+            .collect()
     };
     let expected: Vec<_> = created.iter().map(|task| task["taskId"].clone()).collect();
     assert_eq!(ids(&gateway.get("/v1/tasks").await), expected);
@@ -221,6 +343,12 @@ async fn list_has_filters_and_pages() {
     let rest = gateway.get(&format!("/v1/tasks?cursor={cursor}")).await;
     assert_eq!([ids(&first), ids(&rest)].concat(), expected);
     assert_eq!(rest["nextCursor"], Value::Null);
-    assert_eq!(ids(&gateway.get("/v1/tasks?status=failed").await), [expected[2].clone()]);
-    assert_eq!(ids(&gateway.get("/v1/tasks?agent=other").await), Vec::<Value>::new());
+    assert_eq!(
+        ids(&gateway.get("/v1/tasks?status=failed").await),
+        [expected[2].clone()]
+    );
+    assert_eq!(
+        ids(&gateway.get("/v1/tasks?agent=other").await),
+        Vec::<Value>::new()
+    );
 }

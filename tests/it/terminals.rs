@@ -48,7 +48,10 @@ async fn last(gateway: &Gateway, session: &str, steps: &Value) -> Value {
 /// The joined output of all `terminal.output` events of a terminal. Checks that it has no gap.
 fn logged_output(events: &[Value], terminal: &str) -> String {
     let mut text = String::new();
-    for event in events.iter().filter(|e| e["type"] == "terminal.output" && e["terminalId"] == terminal) {
+    for event in events
+        .iter()
+        .filter(|e| e["type"] == "terminal.output" && e["terminalId"] == terminal)
+    {
         assert_eq!(event["offset"], text.len(), "{event}");
         text += event["data"].as_str().expect("text");
     }
@@ -59,7 +62,13 @@ fn logged_output(events: &[Value], terminal: &str) -> String {
 async fn a_command_runs_shows_and_ends() {
     let gateway = gateway();
     let session = gateway.session("fake").await;
-    let steps = json!([shell("echo out; echo err >&2; exit 3"), "wait", "output", "release", "output"]);
+    let steps = json!([
+        shell("echo out; echo err >&2; exit 3"),
+        "wait",
+        "output",
+        "release",
+        "output"
+    ]);
     let came = play(&gateway, &session, &steps).await;
     assert_eq!(
         came,
@@ -75,7 +84,12 @@ async fn a_command_runs_shows_and_ends() {
         ]
     );
     let events = gateway.lawful(&session).await;
-    let of = |kind: &str| events.iter().find(|event| event["type"] == kind).expect("it was logged");
+    let of = |kind: &str| {
+        events
+            .iter()
+            .find(|event| event["type"] == kind)
+            .expect("it was logged")
+    };
     let created = of("terminal.created");
     let cwd = gateway.get_session(&session).await["cwd"].clone();
     for (member, value) in [
@@ -89,10 +103,17 @@ async fn a_command_runs_shows_and_ends() {
     }
     assert_eq!(logged_output(&events, "t1"), "out\nerr\n");
     let exited = of("terminal.exited");
-    assert_eq!((&exited["exitCode"], &exited["signal"]), (&json!(3), &Value::Null));
+    assert_eq!(
+        (&exited["exitCode"], &exited["signal"]),
+        (&json!(3), &Value::Null)
+    );
     assert_eq!(exited["promptId"], "p1");
     let next = play(&gateway, &session, &json!([shell("exit"), "wait"])).await;
-    assert_eq!(next[0].1, json!({ "terminalId": "t2" }), "ids count within the session");
+    assert_eq!(
+        next[0].1,
+        json!({ "terminalId": "t2" }),
+        "ids count within the session"
+    );
 }
 
 #[tokio::test]
@@ -104,7 +125,10 @@ async fn terminal_has_the_sessions_folder_and_the_agents_environment() {
     let env = env.replace("\"token\"", &format!("{token:?}"));
     let gateway = Setup::fake_with(&[], &format!("{SERVED}\n{env}")).start();
     let session = gateway.session("fake").await;
-    let cwd = gateway.get_session(&session).await["cwd"].as_str().expect("a path").to_owned();
+    let cwd = gateway.get_session(&session).await["cwd"]
+        .as_str()
+        .expect("a path")
+        .to_owned();
     std::fs::create_dir(format!("{cwd}/below")).expect("the folder is ours");
     let script = "pwd; echo $AGENT_WORD $ADDED $TOKEN; basename $HOME; wc -c";
     let steps = json!([
@@ -122,34 +146,64 @@ async fn terminal_has_the_sessions_folder_and_the_agents_environment() {
         "a secret of the configuration does not show: {shown}"
     );
     let log = gateway.lawful(&session).await;
-    assert!(!json!(log).to_string().contains("hunter2"), "nor in the log");
+    assert!(
+        !json!(log).to_string().contains("hunter2"),
+        "nor in the log"
+    );
 }
 
 #[tokio::test]
 async fn invalid_command_is_rejected() {
     let gateway = gateway();
     let session = gateway.session("fake").await;
-    let cwd = gateway.get_session(&session).await["cwd"].as_str().expect("a path").to_owned();
+    let cwd = gateway.get_session(&session).await["cwd"]
+        .as_str()
+        .expect("a path")
+        .to_owned();
     std::os::unix::fs::symlink("/etc", format!("{cwd}/link")).expect("the folder is ours");
     std::fs::create_dir(format!("{cwd}-sibling")).expect("the root is ours");
     let sh = |more: Value| {
         let mut create = json!({ "command": "sh", "args": ["-c", "echo ran"] });
-        create.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        create
+            .as_object_mut()
+            .expect("an object")
+            .extend(more.as_object().expect("an object").clone());
         json!([{ "create": create }])
     };
     for (what, steps) in [
-        ("a missing program", json!([{ "create": { "command": "no-such-program" } }])),
+        (
+            "a missing program",
+            json!([{ "create": { "command": "no-such-program" } }]),
+        ),
         ("no command", json!([{ "create": {} }])),
         ("an empty command", json!([{ "create": { "command": "" } }])),
-        ("a NUL", json!([{ "create": { "command": "sh", "args": ["a\u{0}b"] } }])),
-        ("a variable without a name", sh(json!({ "env": [{ "name": "", "value": "x" }] }))),
-        ("a long command", json!([{ "create": { "command": "sh", "args": ["x".repeat(300 << 10)] } }])),
+        (
+            "a NUL",
+            json!([{ "create": { "command": "sh", "args": ["a\u{0}b"] } }]),
+        ),
+        (
+            "a variable without a name",
+            sh(json!({ "env": [{ "name": "", "value": "x" }] })),
+        ),
+        (
+            "a long command",
+            json!([{ "create": { "command": "sh", "args": ["x".repeat(300 << 10)] } }]),
+        ),
         ("a relative folder", sh(json!({ "cwd": "." }))),
         ("a folder outside", sh(json!({ "cwd": "/" }))),
         ("dot-dot", sh(json!({ "cwd": format!("{cwd}/..") }))),
-        ("a sibling with the same prefix", sh(json!({ "cwd": format!("{cwd}-sibling") }))),
-        ("a link that leads out", sh(json!({ "cwd": format!("{cwd}/link") }))),
-        ("a missing folder", sh(json!({ "cwd": format!("{cwd}/missing") }))),
+        (
+            "a sibling with the same prefix",
+            sh(json!({ "cwd": format!("{cwd}-sibling") })),
+        ),
+        (
+            "a link that leads out",
+            sh(json!({ "cwd": format!("{cwd}/link") })),
+        ),
+        (
+            "a missing folder",
+            sh(json!({ "cwd": format!("{cwd}/missing") })),
+        ),
         ("another session", sh(json!({ "sessionId": "another" }))),
     ] {
         let came = last(&gateway, &session, &steps).await;
@@ -157,20 +211,31 @@ async fn invalid_command_is_rejected() {
     }
     for step in ["output", "wait", "kill", "release"] {
         for unknown in ["t1", "t0", "1", ""] {
-            let came = last(&gateway, &session, &json!([{ step: { "terminalId": unknown } }])).await;
+            let came = last(
+                &gateway,
+                &session,
+                &json!([{ step: { "terminalId": unknown } }]),
+            )
+            .await;
             assert_eq!(came, json!({ "error": -32002 }), "{step} {unknown:?}");
         }
     }
     let events = gateway.lawful(&session).await;
-    assert!(events.iter().all(|event| !event["type"].as_str().expect("a type").starts_with("terminal.")));
+    assert!(events.iter().all(|event| {
+        !event["type"]
+            .as_str()
+            .expect("a type")
+            .starts_with("terminal.")
+    }));
 }
 
 #[tokio::test]
 async fn policy_off_starts_no_terminal() {
     let log = tempfile::NamedTempFile::new().expect("a temporary file");
     let path = log.path().to_str().expect("plain");
-    let gateway =
-        Setup::fake(&["--log", path]).agent("served", crate::support::FAKE, &["--log", path], SERVED).start();
+    let gateway = Setup::fake(&["--log", path])
+        .agent("served", crate::support::FAKE, &["--log", path], SERVED)
+        .start();
     let off = gateway.session("fake").await;
     let came = last(&gateway, &off, &json!([shell("echo ran")])).await;
     assert_eq!(came, json!({ "error": -32601 }));
@@ -181,7 +246,11 @@ async fn policy_off_starts_no_terminal() {
     let narrowed = narrowed["sessionId"].as_str().expect("an id");
     let came = last(&gateway, narrowed, &json!([shell("echo ran")])).await;
     assert_eq!(came, json!({ "error": -32601 }), "a session may narrow it");
-    let offered = |text: &str| std::fs::read_to_string(log.path()).expect("the log").contains(text);
+    let offered = |text: &str| {
+        std::fs::read_to_string(log.path())
+            .expect("the log")
+            .contains(text)
+    };
     assert!(offered("\"terminal\":false") && !offered("\"terminal\":true"));
 
     let served = gateway.session("served").await;
@@ -192,12 +261,27 @@ async fn policy_off_starts_no_terminal() {
 
 #[tokio::test]
 async fn a_session_has_so_many_terminals_and_no_more() {
-    let gateway = Setup::fake_with(&[], SERVED).settings("limits.per_session.max_terminals = 2").start();
+    let gateway = Setup::fake_with(&[], SERVED)
+        .settings("limits.per_session.max_terminals = 2")
+        .start();
     let session = gateway.session("fake").await;
-    let steps = json!([shell("sleep 60"), shell("exit"), shell("exit"), "release", shell("exit"), "wait"]);
+    let steps = json!([
+        shell("sleep 60"),
+        shell("exit"),
+        shell("exit"),
+        "release",
+        shell("exit"),
+        "wait"
+    ]);
     let came = play(&gateway, &session, &steps).await;
     let ids: Vec<&Value> = came.iter().map(|(_, came)| came).collect();
-    assert_eq!(ids[..2], [&json!({ "terminalId": "t1" }), &json!({ "terminalId": "t2" })]);
+    assert_eq!(
+        ids[..2],
+        [
+            &json!({ "terminalId": "t1" }),
+            &json!({ "terminalId": "t2" })
+        ]
+    );
     assert_eq!(ids[2], &json!({ "error": -32603 }), "two are open");
     assert_eq!(ids[4], &json!({ "terminalId": "t3" }), "one was released");
 }

@@ -17,7 +17,9 @@ fn setup(args: &[&str], more: &str) -> Setup {
 }
 
 async fn fake() -> (Gateway, String) {
-    let gateway = setup(&[], "").settings("testing.min_backoff = \"10ms\"").start();
+    let gateway = setup(&[], "")
+        .settings("testing.min_backoff = \"10ms\"")
+        .start();
     let session = gateway.session("fake").await;
     (gateway, session)
 }

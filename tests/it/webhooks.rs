@@ -13,7 +13,9 @@ use receiver::Receiver;
 
 /// A gateway that permits webhooks to these hosts.
 fn gateway(receiver: &Receiver, hosts: &str) -> Gateway {
-    setup(receiver, hosts).settings("testing.webhooks_to_loopback = true").start()
+    setup(receiver, hosts)
+        .settings("testing.webhooks_to_loopback = true")
+        .start()
 }
 
 /// The same without loopback.
@@ -21,11 +23,15 @@ fn setup(receiver: &Receiver, hosts: &str) -> Setup {
     let certificate = receiver.certificate.display();
     Setup::fake(&[])
         .settings("testing.webhook_retry_unit = \"1ms\"")
-        .table(&format!("[webhooks]\nallowed_hosts = {hosts}\nca_file = \"{certificate}\""))
+        .table(&format!(
+            "[webhooks]\nallowed_hosts = {hosts}\nca_file = \"{certificate}\""
+        ))
 }
 
 async fn create(gateway: &Gateway, url: &str, events: &[&str]) -> String {
-    let (status, made) = gateway.post("/v1/webhooks", &json!({ "url": url, "events": events })).await;
+    let (status, made) = gateway
+        .post("/v1/webhooks", &json!({ "url": url, "events": events }))
+        .await;
     assert_eq!(status, StatusCode::CREATED, "{made}");
     made["webhookId"].as_str().expect("an id").to_owned()
 }
@@ -37,7 +43,10 @@ async fn started(receiver: &mut Receiver) -> Gateway {
 }
 
 async fn deliveries(gateway: &Gateway) -> Vec<Value> {
-    gateway.get("/v1/webhooks/deliveries").await["deliveries"].as_array().expect("a list").clone()
+    gateway.get("/v1/webhooks/deliveries").await["deliveries"]
+        .as_array()
+        .expect("a list")
+        .clone()
 }
 
 /// Waits until all deliveries have this state.
@@ -55,19 +64,31 @@ async fn stock_library_verifies_each_selected_event_once() {
     let gateway = started(&mut receiver).await;
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo before").await;
-    create(&gateway, &receiver.url("/ok"), &["prompt.completed", "session.closed"]).await;
+    create(
+        &gateway,
+        &receiver.url("/ok"),
+        &["prompt.completed", "session.closed"],
+    )
+    .await;
     gateway.turn(&session, "echo first").await;
     gateway.turn(&session, "echo second").await;
-    gateway.post(&format!("/v1/sessions/{session}/close"), &json!({})).await;
+    gateway
+        .post(&format!("/v1/sessions/{session}/close"), &json!({}))
+        .await;
 
     let events = gateway.all_events(&session).await;
     let selected = ["prompt.completed", "session.closed"];
-    let expected: Vec<_> =
-        events.iter().filter(|event| selected.iter().any(|kind| event["type"] == *kind)).collect();
+    let expected: Vec<_> = events
+        .iter()
+        .filter(|event| selected.iter().any(|kind| event["type"] == *kind))
+        .collect();
     let mut bodies = Vec::new();
     for _ in 0..3 {
         let request = receiver.next().await;
-        assert!(request["verified"].is_object(), "the signature is valid: {request}");
+        assert!(
+            request["verified"].is_object(),
+            "the signature is valid: {request}"
+        );
         bodies.push(request["verified"].clone());
     }
     bodies.sort_by_key(|body| body["data"]["seq"].as_u64());
@@ -80,8 +101,16 @@ async fn stock_library_verifies_each_selected_event_once() {
         );
     }
     let listed = all_in(&gateway, 3, "delivered").await;
-    assert!(listed.iter().all(|one| one["attempts"] == 1 && one["lastStatus"] == 204), "{listed:?}");
-    assert!(listed.iter().all(|one| one["sessionId"] == *session), "{listed:?}");
+    assert!(
+        listed
+            .iter()
+            .all(|one| one["attempts"] == 1 && one["lastStatus"] == 204),
+        "{listed:?}"
+    );
+    assert!(
+        listed.iter().all(|one| one["sessionId"] == *session),
+        "{listed:?}"
+    );
 }
 
 #[tokio::test]
@@ -97,9 +126,22 @@ async fn receiver_that_fails_ten_times_gets_each_delivery_once_it_recovers() {
     assert!(listed.iter().all(|one| one["attempts"] == 11), "{listed:?}");
     let requests = receiver.take(33).await;
     for one in &listed {
-        let of_one: Vec<_> = requests.iter().filter(|request| request["id"] == one["deliveryId"]).collect();
-        assert_eq!(of_one.iter().filter(|request| request["status"] == 204).count(), 1);
-        assert!(of_one.iter().all(|request| request["verified"]["data"] == of_one[0]["verified"]["data"]));
+        let of_one: Vec<_> = requests
+            .iter()
+            .filter(|request| request["id"] == one["deliveryId"])
+            .collect();
+        assert_eq!(
+            of_one
+                .iter()
+                .filter(|request| request["status"] == 204)
+                .count(),
+            1
+        );
+        assert!(
+            of_one
+                .iter()
+                .all(|request| request["verified"]["data"] == of_one[0]["verified"]["data"])
+        );
     }
 }
 
@@ -118,13 +160,18 @@ async fn deliveries_survive_a_kill_of_the_gateway_and_an_absent_receiver() {
     receiver.start(&gateway, port).await;
     let listed = all_in(&gateway, 5, "delivered").await;
     let requests = receiver.take(5).await;
-    let mut seqs: Vec<_> =
-        requests.iter().filter_map(|one| one["verified"]["data"]["seq"].as_u64()).collect();
+    let mut seqs: Vec<_> = requests
+        .iter()
+        .filter_map(|one| one["verified"]["data"]["seq"].as_u64())
+        .collect();
     seqs.sort_unstable();
     seqs.dedup();
     assert_eq!(seqs.len(), 5, "{requests:?}");
     // Only a kill between the answer and its commit repeats a delivery, with the same id.
-    let mut ids: Vec<_> = listed.iter().map(|one| one["deliveryId"].to_string()).collect();
+    let mut ids: Vec<_> = listed
+        .iter()
+        .map(|one| one["deliveryId"].to_string())
+        .collect();
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 5);
@@ -139,24 +186,58 @@ async fn redirects_are_not_followed_and_410_ends_a_webhook() {
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo 1").await;
     let requests = receiver.take(5).await;
-    assert!(requests.iter().all(|request| request["path"] != "/ok"), "{requests:?}");
-    assert_eq!(requests.iter().filter(|request| request["path"] == "/gone").count(), 1, "{requests:?}");
+    assert!(
+        requests.iter().all(|request| request["path"] != "/ok"),
+        "{requests:?}"
+    );
+    assert_eq!(
+        requests
+            .iter()
+            .filter(|request| request["path"] == "/gone")
+            .count(),
+        1,
+        "{requests:?}"
+    );
     let listed = deliveries(&gateway).await;
-    let of =
-        |path: &str| listed.iter().find(|one| one["url"].as_str().is_some_and(|url| url.ends_with(path)));
+    let of = |path: &str| {
+        listed
+            .iter()
+            .find(|one| one["url"].as_str().is_some_and(|url| url.ends_with(path)))
+    };
     let (redirected, ended) = (of("/redirect").expect("one"), of("/gone").expect("one"));
-    assert_eq!((&redirected["state"], &redirected["lastStatus"]), (&json!("pending"), &json!(302)));
-    assert_eq!((&ended["state"], &ended["attempts"]), (&json!("failed"), &json!(1)));
+    assert_eq!(
+        (&redirected["state"], &redirected["lastStatus"]),
+        (&json!("pending"), &json!(302))
+    );
+    assert_eq!(
+        (&ended["state"], &ended["attempts"]),
+        (&json!("failed"), &json!(1))
+    );
     assert_eq!(ended["lastStatus"], 410);
     let webhooks = gateway.get("/v1/webhooks").await;
     let webhooks = webhooks["webhooks"].as_array().expect("a list");
-    assert!(webhooks.iter().all(|one| one["gone"] == (one["webhookId"] == *gone)), "{webhooks:?}");
+    assert!(
+        webhooks
+            .iter()
+            .all(|one| one["gone"] == (one["webhookId"] == *gone)),
+        "{webhooks:?}"
+    );
     // It gets no delivery for a later event, and the other one does.
     gateway.turn(&session, "echo 2").await;
     let count = async || deliveries(&gateway).await.len();
-    eventually("another delivery", LONGEST, || async { (count().await >= 3).then_some(()) }).await;
+    eventually("another delivery", LONGEST, || async {
+        (count().await >= 3).then_some(())
+    })
+    .await;
     let listed = deliveries(&gateway).await;
-    assert_eq!(listed.iter().filter(|one| one["webhookId"] == *gone).count(), 1, "{listed:?}");
+    assert_eq!(
+        listed
+            .iter()
+            .filter(|one| one["webhookId"] == *gone)
+            .count(),
+        1,
+        "{listed:?}"
+    );
 }
 
 #[tokio::test]
@@ -170,15 +251,30 @@ async fn finished_delivery_is_sent_again_with_the_same_id() {
     let id = listed[0]["deliveryId"].as_str().expect("an id");
     let path = format!("/v1/webhooks/deliveries/{id}/retry");
     let (status, repeated) = gateway.post(&path, &json!({})).await;
-    assert_eq!((status, &repeated["state"]), (StatusCode::ACCEPTED, &json!("pending")));
+    assert_eq!(
+        (status, &repeated["state"]),
+        (StatusCode::ACCEPTED, &json!("pending"))
+    );
     let requests = receiver.take(2).await;
-    assert!(requests.iter().all(|request| request["id"] == *id), "{requests:?}");
+    assert!(
+        requests.iter().all(|request| request["id"] == *id),
+        "{requests:?}"
+    );
     all_in(&gateway, 1, "delivered").await;
 
-    let (status, _) = gateway.send(Method::DELETE, &format!("/v1/webhooks/{webhook}"), &json!({})).await;
+    let (status, _) = gateway
+        .send(
+            Method::DELETE,
+            &format!("/v1/webhooks/{webhook}"),
+            &json!({}),
+        )
+        .await;
     assert_eq!(status, StatusCode::NO_CONTENT);
     let (status, problem) = gateway.post(&path, &json!({})).await;
-    assert_eq!((status, &problem["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("invalid")));
+    assert_eq!(
+        (status, &problem["code"]),
+        (StatusCode::UNPROCESSABLE_ENTITY, &json!("invalid"))
+    );
 }
 
 #[tokio::test]
@@ -190,11 +286,24 @@ async fn delete_of_a_webhook_deletes_its_pending_deliveries() {
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo 1").await;
     let pending = all_in(&gateway, 1, "pending").await;
-    assert!(pending[0]["lastError"].as_str().is_none_or(|error| !error.contains("https://")), "{pending:?}");
-    let (status, _) = gateway.send(Method::DELETE, &format!("/v1/webhooks/{webhook}"), &json!({})).await;
-    assert_eq!(status, StatusCode::NO_CONTENT);
-    eventually("no deliveries", LONGEST, || async { deliveries(&gateway).await.is_empty().then_some(()) })
+    assert!(
+        pending[0]["lastError"]
+            .as_str()
+            .is_none_or(|error| !error.contains("https://")),
+        "{pending:?}"
+    );
+    let (status, _) = gateway
+        .send(
+            Method::DELETE,
+            &format!("/v1/webhooks/{webhook}"),
+            &json!({}),
+        )
         .await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
+    eventually("no deliveries", LONGEST, || async {
+        deliveries(&gateway).await.is_empty().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -203,14 +312,32 @@ async fn urls_and_events_are_checked() {
     let gateway = gateway(&receiver, "[\"hooks.example\", \"*.team.example\"]");
     for (url, events, pointer) in [
         ("http://hooks.example/", json!(["prompt.completed"]), "/url"),
-        ("https://other.example/", json!(["prompt.completed"]), "/url"),
-        ("https://hooks.example@evil/", json!(["prompt.completed"]), "/url"),
+        (
+            "https://other.example/",
+            json!(["prompt.completed"]),
+            "/url",
+        ),
+        (
+            "https://hooks.example@evil/",
+            json!(["prompt.completed"]),
+            "/url",
+        ),
         ("https://127.0.0.1/", json!(["prompt.completed"]), "/url"),
         ("https://hooks.example/", json!([]), "/events"),
-        ("https://hooks.example/", json!(["session.update"]), "/events"),
-        ("https://hooks.example/", json!(["prompt.completed", "prompt.completed"]), "/events"),
+        (
+            "https://hooks.example/",
+            json!(["session.update"]),
+            "/events",
+        ),
+        (
+            "https://hooks.example/",
+            json!(["prompt.completed", "prompt.completed"]),
+            "/events",
+        ),
     ] {
-        let (status, problem) = gateway.post("/v1/webhooks", &json!({ "url": url, "events": events })).await;
+        let (status, problem) = gateway
+            .post("/v1/webhooks", &json!({ "url": url, "events": events }))
+            .await;
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{url} {problem}");
         assert_eq!(problem["errors"][0]["pointer"], pointer, "{url} {problem}");
     }
@@ -222,8 +349,16 @@ async fn without_permitted_hosts_webhooks_are_disabled() {
     let gateway = Setup::fake(&[]).start();
     let body = json!({ "url": "https://hooks.example/", "events": ["prompt.completed"] });
     let (status, problem) = gateway.post("/v1/webhooks", &body).await;
-    assert_eq!((status, &problem["code"]), (StatusCode::FORBIDDEN, &json!("forbidden")), "{problem}");
-    assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("webhooks.allowed_hosts")));
+    assert_eq!(
+        (status, &problem["code"]),
+        (StatusCode::FORBIDDEN, &json!("forbidden")),
+        "{problem}"
+    );
+    assert!(
+        problem["detail"]
+            .as_str()
+            .is_some_and(|detail| detail.contains("webhooks.allowed_hosts"))
+    );
     assert!(!gateway.path("data/private/webhook-secret").exists());
 }
 

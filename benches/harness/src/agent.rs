@@ -25,24 +25,42 @@ pub(crate) struct Prompt {
 impl Prompt {
     /// n updates of 64 characters, at full speed.
     pub(crate) fn burst(n: u64) -> Self {
-        Self { n, size: 64, rate: 0, batch: 65536 }
+        Self {
+            n,
+            size: 64,
+            rate: 0,
+            batch: 65536,
+        }
     }
 
     /// n updates, `rate` per second.
     pub(crate) fn paced(n: u64, rate: u64) -> Self {
-        Self { rate, ..Self::burst(n) }
+        Self {
+            rate,
+            ..Self::burst(n)
+        }
     }
 
     pub(crate) fn text(self) -> String {
-        let Self { n, size, rate, batch } = self;
+        let Self {
+            n,
+            size,
+            rate,
+            batch,
+        } = self;
         format!("n={n} size={size} rate={rate} batch={batch}")
     }
 
     /// Unknown values keep their defaults.
     fn parse(text: &str) -> Self {
         let mut prompt = Self::burst(100);
-        for (name, value) in text.split_whitespace().filter_map(|word| word.split_once('=')) {
-            let Ok(value) = value.parse::<u64>() else { continue };
+        for (name, value) in text
+            .split_whitespace()
+            .filter_map(|word| word.split_once('='))
+        {
+            let Ok(value) = value.parse::<u64>() else {
+                continue;
+            };
             let size = usize::try_from(value).unwrap_or(usize::MAX);
             match name {
                 "n" => prompt.n = value,
@@ -63,8 +81,13 @@ pub fn play() -> io::Result<()> {
     let mut out = io::stdout().lock();
     let mut sessions = 0_u64;
     for line in io::stdin().lock().lines() {
-        let Ok(message) = serde_json::from_str::<Value>(&line?) else { continue };
-        let (id, method) = (&message["id"], message["method"].as_str().unwrap_or_default());
+        let Ok(message) = serde_json::from_str::<Value>(&line?) else {
+            continue;
+        };
+        let (id, method) = (
+            &message["id"],
+            message["method"].as_str().unwrap_or_default(),
+        );
         let result = match method {
             "initialize" => json!({
                 "protocolVersion": 1,
@@ -85,7 +108,11 @@ pub fn play() -> io::Result<()> {
             _ => json!({}),
         };
         if !id.is_null() && !method.is_empty() {
-            writeln!(out, "{}", json!({ "jsonrpc": "2.0", "id": id, "result": result }))?;
+            writeln!(
+                out,
+                "{}",
+                json!({ "jsonrpc": "2.0", "id": id, "result": result })
+            )?;
             out.flush()?;
         }
     }
@@ -93,8 +120,11 @@ pub fn play() -> io::Result<()> {
 }
 
 fn emit(out: &mut impl io::Write, session: &Value, prompt: Prompt) -> io::Result<()> {
-    let filler: String =
-        "The quick brown fox jumps over the lazy dog. ".chars().cycle().take(prompt.size).collect();
+    let filler: String = "The quick brown fox jumps over the lazy dog. "
+        .chars()
+        .cycle()
+        .take(prompt.size)
+        .collect();
     let line = format!(
         r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":{session},"update":{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{filler}"}}}},"_meta":{{"bench":"{BLANK}"}}}}}}"#
     );
@@ -127,15 +157,36 @@ mod tests {
 
     #[test]
     fn a_prompt_is_read_as_it_was_written() {
-        let prompt = Prompt { n: 7, size: 30, rate: 50, batch: 1 };
+        let prompt = Prompt {
+            n: 7,
+            size: 30,
+            rate: 50,
+            batch: 1,
+        };
         assert_eq!(Prompt::parse(&prompt.text()), prompt);
-        assert_eq!(Prompt::parse("hello n=x size=1"), Prompt { size: 1, ..Prompt::burst(100) });
+        assert_eq!(
+            Prompt::parse("hello n=x size=1"),
+            Prompt {
+                size: 1,
+                ..Prompt::burst(100)
+            }
+        );
     }
 
     #[test]
     fn each_line_is_an_update_with_its_number() {
         let mut out = Vec::new();
-        emit(&mut out, &json!("sess-1"), Prompt { n: 300, size: 5, rate: 0, batch: 1000 }).unwrap();
+        emit(
+            &mut out,
+            &json!("sess-1"),
+            Prompt {
+                n: 300,
+                size: 5,
+                rate: 0,
+                batch: 1000,
+            },
+        )
+        .unwrap();
         let (search, mut numbers) = (Search::new(), Vec::new());
         for line in out.split_inclusive(|&byte| byte == b'\n') {
             let update: Value = serde_json::from_slice(line).unwrap();

@@ -48,15 +48,27 @@ impl Form {
 /// Serves on a loopback port until it is killed.
 pub fn serve(port: u16, agent: &str, server: &str, form: &str) -> Outcome {
     let server: SocketAddr = server.parse()?;
-    let form = if form == "arrays" { Form::Arrays } else { Form::Lines };
+    let form = if form == "arrays" {
+        Form::Arrays
+    } else {
+        Form::Lines
+    };
     let mut agents: HashMap<String, ChildStdin> = HashMap::new();
     for client in TcpListener::bind((Ipv4Addr::LOCALHOST, port))?.incoming() {
         let mut client = client?;
-        let Some((session, text)) = prompt(&mut client)? else { continue };
+        let Some((session, text)) = prompt(&mut client)? else {
+            continue;
+        };
         if !agents.contains_key(&session) {
-            let mut child = Command::new(agent).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-            let (stdin, stdout) =
-                child.stdin.take().zip(child.stdout.take()).ok_or("an agent without pipes")?;
+            let mut child = Command::new(agent)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()?;
+            let (stdin, stdout) = child
+                .stdin
+                .take()
+                .zip(child.stdout.take())
+                .ok_or("an agent without pipes")?;
             let path = form.path(&session);
             std::thread::spawn(move || {
                 if let Err(error) = publish(stdout, server, &path, form) {
@@ -69,7 +81,9 @@ pub fn serve(port: u16, agent: &str, server: &str, form: &str) -> Outcome {
         if let Some(stdin) = agents.get_mut(&session) {
             writeln!(stdin, "{}", rpc::prompt(&text))?;
         }
-        client.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
+        client.write_all(
+            b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        )?;
     }
     Ok(())
 }
@@ -81,8 +95,17 @@ fn prompt(client: &mut TcpStream) -> Outcome<Option<(String, String)>> {
         if let Some((head, length)) = Head::parse(&bytes)? {
             let end = length + head.length().unwrap_or_default();
             if bytes.len() >= end {
-                let session = head.request_line().1.split('/').nth(2).unwrap_or_default().to_owned();
-                return Ok(Some((session, String::from_utf8_lossy(&bytes[length..end]).into_owned())));
+                let session = head
+                    .request_line()
+                    .1
+                    .split('/')
+                    .nth(2)
+                    .unwrap_or_default()
+                    .to_owned();
+                return Ok(Some((
+                    session,
+                    String::from_utf8_lossy(&bytes[length..end]).into_owned(),
+                )));
             }
         }
         match client.read(&mut buffer)? {
@@ -104,7 +127,10 @@ impl Flight {
     fn depart(&self, requests: usize, window: usize) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         while *open > 0 && *open + requests > window {
-            open = self.landed.wait(open).unwrap_or_else(PoisonError::into_inner);
+            open = self
+                .landed
+                .wait(open)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         *open += requests;
     }
@@ -129,13 +155,21 @@ fn publish(mut stdout: ChildStdout, server: SocketAddr, path: &str, form: Form) 
             return Ok(());
         }
         pending.extend_from_slice(&buffer[..read]);
-        let Some(end) = memrchr(b'\n', &pending) else { continue };
+        let Some(end) = memrchr(b'\n', &pending) else {
+            continue;
+        };
         let lines: Vec<u8> = pending.drain(..=end).collect();
         match form {
             Form::Arrays => {
                 let body = String::from_utf8_lossy(&lines[..end]).replace('\n', ",");
                 flight.depart(1, form.window());
-                stream.write_all(&request("POST", server, path, &[], Some(&format!("[{body}]"))))?;
+                stream.write_all(&request(
+                    "POST",
+                    server,
+                    path,
+                    &[],
+                    Some(&format!("[{body}]")),
+                ))?;
             }
             Form::Lines => {
                 let (mut from, mut count) = (0, 0);

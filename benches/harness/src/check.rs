@@ -33,7 +33,13 @@ impl Tally {
 
     /// Whether the reader received each of `expected` events once and in order.
     pub(crate) fn complete(&self, expected: u64) -> bool {
-        *self == Self { next: expected, events: expected, missing: 0, disordered: 0 }
+        *self
+            == Self {
+                next: expected,
+                events: expected,
+                missing: 0,
+                disordered: 0,
+            }
     }
 }
 
@@ -78,7 +84,10 @@ impl Grammar {
             self.between = BETWEEN.contains(&event);
         } else if line.starts_with(b"data: ") {
             self.data = true;
-        } else if ![&b"retry: "[..], b":"].iter().any(|field| line.starts_with(field)) {
+        } else if ![&b"retry: "[..], b":"]
+            .iter()
+            .any(|field| line.starts_with(field))
+        {
             self.faults += 1;
         }
     }
@@ -88,7 +97,9 @@ impl Grammar {
         self.faults += u64::from(!std::mem::take(&mut self.data));
         let (id, between) = (self.id.take(), std::mem::take(&mut self.between));
         let Some(id) = id else { return };
-        let due = self.last.map_or(id, |last| if between { last } else { last + 1 });
+        let due = self
+            .last
+            .map_or(id, |last| if between { last } else { last + 1 });
         self.faults += u64::from(id != due);
         self.ids += 1;
         self.last = Some(id);
@@ -97,7 +108,12 @@ impl Grammar {
 
 /// The number of an id: the whole id, or the part after the epoch.
 fn number(id: &[u8]) -> Option<u64> {
-    std::str::from_utf8(id).ok()?.rsplit('-').next()?.parse().ok()
+    std::str::from_utf8(id)
+        .ok()?
+        .rsplit('-')
+        .next()?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -130,7 +146,15 @@ mod tests {
         ] {
             assert!(!tally(numbers).complete(4), "{what}");
         }
-        assert_eq!(tally([0, 2, 1, 3]), Tally { next: 4, events: 4, missing: 1, disordered: 1 });
+        assert_eq!(
+            tally([0, 2, 1, 3]),
+            Tally {
+                next: 4,
+                events: 4,
+                missing: 1,
+                disordered: 1
+            }
+        );
         assert!(!tally([0, 1, 2]).done(4));
     }
 
@@ -138,7 +162,10 @@ mod tests {
         [1, 7, stream.len()]
             .map(|size| {
                 let mut grammar = Grammar::default();
-                stream.as_bytes().chunks(size).for_each(|piece| grammar.feed(piece));
+                stream
+                    .as_bytes()
+                    .chunks(size)
+                    .for_each(|piece| grammar.feed(piece));
                 (grammar.ids, grammar.faults)
             })
             .to_vec()
@@ -155,7 +182,11 @@ mod tests {
 
     #[test]
     fn a_block_without_data_is_a_fault() {
-        for (stream, ids) in [("retry: 1000\n\n", 0), (":\n\n", 0), ("id: k-1\n\nid: k-2\ndata: a\n\n", 2)] {
+        for (stream, ids) in [
+            ("retry: 1000\n\n", 0),
+            (":\n\n", 0),
+            ("id: k-1\n\nid: k-2\ndata: a\n\n", 2),
+        ] {
             assert_eq!(grammar(stream), [(ids, 1); 3], "{stream}");
         }
     }

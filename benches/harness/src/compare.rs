@@ -19,39 +19,179 @@ const TOLERANCE: f64 = 1.05;
 const FIGURES: [(&str, Test, &str, Better); 35] = [
     ("1 x 1, events/s", Test::Single, "events_s", Better::More),
     ("1 x 1, CPU s/M", Test::Single, "cpu_per_m", Better::Less),
-    ("1 x 1000, deliveries/s", Test::Fan, "events_s", Better::More),
+    (
+        "1 x 1000, deliveries/s",
+        Test::Fan,
+        "events_s",
+        Better::More,
+    ),
     ("1 x 1000, CPU s/M", Test::Fan, "cpu_per_m", Better::Less),
-    ("1 x 1000 at 50/s, p50, us", Test::Paced, "p50_us", Better::Less),
-    ("1 x 1000 at 50/s, p99, us", Test::Paced, "p99_us", Better::Less),
-    ("1 x 1000 at 50/s, CPU s/M", Test::Paced, "cpu_per_m", Better::Less),
-    ("latency at 1000/s, p50, us", Test::Latency, "p50_us", Better::Less),
-    ("latency at 1000/s, p99, us", Test::Latency, "p99_us", Better::Less),
-    ("latency at 1000/s, p99.9, us", Test::Latency, "p999_us", Better::Less),
-    ("latency at 1000/s, CPU s/M", Test::Latency, "cpu_per_m", Better::Less),
-    ("prompt to first event, p50, us", Test::Prompt, "p50_us", Better::Less),
-    ("prompt to first event, p99, us", Test::Prompt, "p99_us", Better::Less),
-    ("a turn with one event, CPU us", Test::Prompt, "cpu_us", Better::Less),
+    (
+        "1 x 1000 at 50/s, p50, us",
+        Test::Paced,
+        "p50_us",
+        Better::Less,
+    ),
+    (
+        "1 x 1000 at 50/s, p99, us",
+        Test::Paced,
+        "p99_us",
+        Better::Less,
+    ),
+    (
+        "1 x 1000 at 50/s, CPU s/M",
+        Test::Paced,
+        "cpu_per_m",
+        Better::Less,
+    ),
+    (
+        "latency at 1000/s, p50, us",
+        Test::Latency,
+        "p50_us",
+        Better::Less,
+    ),
+    (
+        "latency at 1000/s, p99, us",
+        Test::Latency,
+        "p99_us",
+        Better::Less,
+    ),
+    (
+        "latency at 1000/s, p99.9, us",
+        Test::Latency,
+        "p999_us",
+        Better::Less,
+    ),
+    (
+        "latency at 1000/s, CPU s/M",
+        Test::Latency,
+        "cpu_per_m",
+        Better::Less,
+    ),
+    (
+        "prompt to first event, p50, us",
+        Test::Prompt,
+        "p50_us",
+        Better::Less,
+    ),
+    (
+        "prompt to first event, p99, us",
+        Test::Prompt,
+        "p99_us",
+        Better::Less,
+    ),
+    (
+        "a turn with one event, CPU us",
+        Test::Prompt,
+        "cpu_us",
+        Better::Less,
+    ),
     ("100 x 1, events/s", Test::Many, "events_s", Better::More),
     ("100 x 1, CPU s/M", Test::Many, "cpu_per_m", Better::Less),
-    ("memory per idle stream, KiB", Test::Idle, "kib_per_stream", Better::Less),
-    ("idle streams opened in, s", Test::Idle, "connect_s", Better::Less),
-    ("start to first answer, ms", Test::Cold, "cold_ms", Better::Less),
-    ("memory when idle, MiB", Test::Cold, "idle_mib", Better::Less),
+    (
+        "memory per idle stream, KiB",
+        Test::Idle,
+        "kib_per_stream",
+        Better::Less,
+    ),
+    (
+        "idle streams opened in, s",
+        Test::Idle,
+        "connect_s",
+        Better::Less,
+    ),
+    (
+        "start to first answer, ms",
+        Test::Cold,
+        "cold_ms",
+        Better::Less,
+    ),
+    (
+        "memory when idle, MiB",
+        Test::Cold,
+        "idle_mib",
+        Better::Less,
+    ),
     ("threads when idle", Test::Cold, "threads", Better::Less),
-    ("size of the binary, MiB", Test::Cold, "binary_mib", Better::Less),
+    (
+        "size of the binary, MiB",
+        Test::Cold,
+        "binary_mib",
+        Better::Less,
+    ),
     ("a new session, ms", Test::Cold, "create_ms", Better::Less),
-    ("replay x 10 hot, events/s", Test::Replay, "hot_s", Better::More),
-    ("replay x 10 hot, CPU s/M", Test::Replay, "hot_cpu_per_m", Better::Less),
-    ("replay x 10 from disk, events/s", Test::Replay, "disk_s", Better::More),
-    ("replay x 10 from disk, CPU s/M", Test::Replay, "disk_cpu_per_m", Better::Less),
-    ("100 readers beside 10 that never read, deliveries/s", Test::Stalled, "events_s", Better::More),
-    ("memory per reader that never reads, KiB", Test::Stalled, "kib_per_stalled", Better::Less),
-    ("50 readers, streams checked by line, CPU s/M", Test::Strict, "cpu_per_m", Better::Less),
-    ("50 readers, streams checked by line, events/s", Test::Strict, "events_s", Better::More),
-    ("allocations per event at full speed", Test::Allocations, "burst_calls", Better::Less),
-    ("bytes allocated per event at full speed", Test::Allocations, "burst_bytes", Better::Less),
-    ("allocations per event at 1000/s", Test::Allocations, "paced_calls", Better::Less),
-    ("bytes allocated per event at 1000/s", Test::Allocations, "paced_bytes", Better::Less),
+    (
+        "replay x 10 hot, events/s",
+        Test::Replay,
+        "hot_s",
+        Better::More,
+    ),
+    (
+        "replay x 10 hot, CPU s/M",
+        Test::Replay,
+        "hot_cpu_per_m",
+        Better::Less,
+    ),
+    (
+        "replay x 10 from disk, events/s",
+        Test::Replay,
+        "disk_s",
+        Better::More,
+    ),
+    (
+        "replay x 10 from disk, CPU s/M",
+        Test::Replay,
+        "disk_cpu_per_m",
+        Better::Less,
+    ),
+    (
+        "100 readers beside 10 that never read, deliveries/s",
+        Test::Stalled,
+        "events_s",
+        Better::More,
+    ),
+    (
+        "memory per reader that never reads, KiB",
+        Test::Stalled,
+        "kib_per_stalled",
+        Better::Less,
+    ),
+    (
+        "50 readers, streams checked by line, CPU s/M",
+        Test::Strict,
+        "cpu_per_m",
+        Better::Less,
+    ),
+    (
+        "50 readers, streams checked by line, events/s",
+        Test::Strict,
+        "events_s",
+        Better::More,
+    ),
+    (
+        "allocations per event at full speed",
+        Test::Allocations,
+        "burst_calls",
+        Better::Less,
+    ),
+    (
+        "bytes allocated per event at full speed",
+        Test::Allocations,
+        "burst_bytes",
+        Better::Less,
+    ),
+    (
+        "allocations per event at 1000/s",
+        Test::Allocations,
+        "paced_calls",
+        Better::Less,
+    ),
+    (
+        "bytes allocated per event at 1000/s",
+        Test::Allocations,
+        "paced_bytes",
+        Better::Less,
+    ),
 ];
 
 /// One figure of both builds.
@@ -74,11 +214,23 @@ pub(crate) enum Verdict {
 }
 
 impl Comparison {
-    fn of(results: &Results, title: String, test: Test, figure: &str, better: Better) -> Option<Self> {
+    fn of(
+        results: &Results,
+        title: String,
+        test: Test,
+        figure: &str,
+        better: Better,
+    ) -> Option<Self> {
         let previous = results.spread(test, PREVIOUS, figure)?;
         let current = results.spread(test, GATEWAY, figure)?;
         let ratio = results.ratio((test, GATEWAY, figure), (test, PREVIOUS, figure))?;
-        Some(Self { title, better, previous, current, ratio })
+        Some(Self {
+            title,
+            better,
+            previous,
+            current,
+            ratio,
+        })
     }
 
     /// The best round of the current build over the best round of the previous one.
@@ -114,13 +266,22 @@ pub(crate) fn compare(results: &Results) -> Vec<Comparison> {
 
 /// The figures of the growth test: `list_ms@1000 sessions`.
 fn growth(results: &Results) -> Vec<Comparison> {
-    let lines = results.lines.iter().filter(|line| line.test == Test::Growth);
+    let lines = results
+        .lines
+        .iter()
+        .filter(|line| line.test == Test::Growth);
     let names: BTreeSet<&String> = lines.flat_map(|line| line.sample.figures.keys()).collect();
     let mut found = Vec::new();
     for (figure, title) in GROWTH {
-        let better = if figure.ends_with("_s") { Better::More } else { Better::Less };
+        let better = if figure.ends_with("_s") {
+            Better::More
+        } else {
+            Better::Less
+        };
         for name in &names {
-            let Some((start, size)) = name.split_once('@') else { continue };
+            let Some((start, size)) = name.split_once('@') else {
+                continue;
+            };
             if start == figure {
                 let title = format!("{title}, at {size}");
                 found.extend(Comparison::of(results, title, Test::Growth, name, better));
@@ -137,7 +298,13 @@ pub(crate) fn table(comparisons: &[Comparison]) -> String {
          |---|---|---|---|---|---|---|\n",
     );
     for comparison in comparisons {
-        let Comparison { title, previous, current, ratio, .. } = comparison;
+        let Comparison {
+            title,
+            previous,
+            current,
+            ratio,
+            ..
+        } = comparison;
         let verdict = match comparison.verdict() {
             Verdict::Better => "better",
             Verdict::Same => "",
@@ -172,12 +339,23 @@ mod tests {
             (100.0, 94.0, Verdict::Better, Verdict::Worse),
         ] {
             let results = made(&[
-                (Test::Single, PREVIOUS, "cpu_per_m", &[previous, previous, previous]),
-                (Test::Single, GATEWAY, "cpu_per_m", &[current, current, current * 9.0]),
+                (
+                    Test::Single,
+                    PREVIOUS,
+                    "cpu_per_m",
+                    &[previous, previous, previous],
+                ),
+                (
+                    Test::Single,
+                    GATEWAY,
+                    "cpu_per_m",
+                    &[current, current, current * 9.0],
+                ),
                 (Test::Single, PREVIOUS, "events_s", &[previous]),
                 (Test::Single, GATEWAY, "events_s", &[current]),
             ]);
-            let verdicts: Vec<Verdict> = compare(&results).iter().map(Comparison::verdict).collect();
+            let verdicts: Vec<Verdict> =
+                compare(&results).iter().map(Comparison::verdict).collect();
             assert_eq!(verdicts, [more, less], "{current} after {previous}");
         }
     }
@@ -189,7 +367,10 @@ mod tests {
             (Test::Single, GATEWAY, "events_s", &[80.0, 70.0, 99.0]),
         ]);
         let comparison = &compare(&results)[0];
-        assert_eq!((comparison.ratio.median, comparison.verdict()), (0.8, Verdict::Same));
+        assert_eq!(
+            (comparison.ratio.median, comparison.verdict()),
+            (0.8, Verdict::Same)
+        );
     }
 
     #[test]

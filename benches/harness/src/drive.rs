@@ -39,31 +39,63 @@ fn bench(options: &Options) -> Outcome<bool> {
     let places = Places {
         gateway: root.join(&options.gateway),
         // The build places all programs of the harness in one directory.
-        programs: std::env::current_exe()?.parent().ok_or("a program without a folder")?.to_owned(),
+        programs: std::env::current_exe()?
+            .parent()
+            .ok_or("a program without a folder")?
+            .to_owned(),
         peers: below.join("peers"),
         scratch: scratch.path().to_owned(),
         isolation: options.isolation.clone(),
     };
     let targets = targets::all(&places);
-    let previous = options.previous.as_ref().map(|program| Gateway::previous(&root.join(program), &places));
+    let previous = options
+        .previous
+        .as_ref()
+        .map(|program| Gateway::previous(&root.join(program), &places));
     let results = if let Some(file) = &options.results {
         Results::read(file)?
     } else {
         raise_files()?;
         let results = Results::create(&below.join("results.jsonl"))?;
-        rounds(options, &chosen(options, &targets, previous.as_ref())?, &places, results)?
+        rounds(
+            options,
+            &chosen(options, &targets, previous.as_ref())?,
+            &places,
+            results,
+        )?
     };
-    report(options, &root, &Context { results: &results, targets: &targets, machine: machine(&results) })
+    report(
+        options,
+        &root,
+        &Context {
+            results: &results,
+            targets: &targets,
+            machine: machine(&results),
+        },
+    )
 }
 
 fn machine(results: &Results) -> String {
-    document::describe_machine(results.lines.iter().map(|line| line.round + 1).max().unwrap_or_default())
+    document::describe_machine(
+        results
+            .lines
+            .iter()
+            .map(|line| line.round + 1)
+            .max()
+            .unwrap_or_default(),
+    )
 }
 
 /// A thousand readers and ten thousand idle streams need as many descriptors.
 fn raise_files() -> Outcome {
     let maximum = getrlimit(Resource::Nofile).maximum;
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+    Ok(setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    )?)
 }
 
 fn rounds(
@@ -83,7 +115,11 @@ fn rounds(
             events: options.events.clone(),
         }
     };
-    let tests = if options.gate { gate::TESTS.to_vec() } else { options.tests.clone() };
+    let tests = if options.gate {
+        gate::TESTS.to_vec()
+    } else {
+        options.tests.clone()
+    };
     for round in 0..options.rounds() {
         for &test in &tests {
             for index in 0..chosen.len() {
@@ -91,12 +127,22 @@ fn rounds(
                 let target = chosen[(index + round) % chosen.len()];
                 let folder = places.scratch.join(target.name());
                 // A failed measurement counts as an incomplete reader. Its directory must not be used again.
-                let sample = measure(test, target, &scale, round, &folder).unwrap_or_else(|error| {
-                    drop(std::fs::remove_dir_all(&folder));
-                    Some(Sample { readers: 1, complaint: Some(error.to_string()), ..Sample::default() })
-                });
+                let sample =
+                    measure(test, target, &scale, round, &folder).unwrap_or_else(|error| {
+                        drop(std::fs::remove_dir_all(&folder));
+                        Some(Sample {
+                            readers: 1,
+                            complaint: Some(error.to_string()),
+                            ..Sample::default()
+                        })
+                    });
                 if let Some(sample) = sample {
-                    let line = Line { round, test, target: target.name().to_owned(), sample };
+                    let line = Line {
+                        round,
+                        test,
+                        target: target.name().to_owned(),
+                        sample,
+                    };
                     say(&line);
                     results.push(line)?;
                 }
@@ -118,34 +164,59 @@ fn chosen<'a>(
     } else {
         options.targets.iter().map(String::as_str).collect()
     };
-    if let Some(unknown) = names.iter().find(|name| !targets.iter().any(|target| target.name() == **name)) {
+    if let Some(unknown) = names
+        .iter()
+        .find(|name| !targets.iter().any(|target| target.name() == **name))
+    {
         return Err(format!("there is no target {unknown}").into());
     }
     let mut chosen: Vec<&dyn Target> = Vec::new();
-    for target in targets.iter().filter(|target| names.is_empty() || names.contains(&target.name())) {
+    for target in targets
+        .iter()
+        .filter(|target| names.is_empty() || names.contains(&target.name()))
+    {
         match target.missing() {
             None => chosen.push(target.as_ref()),
-            Some(why) if target.gateway().is_some() => return Err(format!("the gateway is {why}").into()),
+            Some(why) if target.gateway().is_some() => {
+                return Err(format!("the gateway is {why}").into());
+            }
             Some(why) => eprintln!("{}: {why}", target.title()),
         }
     }
     if let Some(previous) = previous {
         if let Some(why) = previous.missing() {
-            return Err(format!("{} is {why}: {}", previous.title(), previous.program().display()).into());
+            return Err(format!(
+                "{} is {why}: {}",
+                previous.title(),
+                previous.program().display()
+            )
+            .into());
         }
         let current = chosen.iter().position(|target| target.name() == GATEWAY);
-        let current = current
-            .ok_or("nothing to compare with the previous build: acp-gateway is not among the targets")?;
+        let current = current.ok_or(
+            "nothing to compare with the previous build: acp-gateway is not among the targets",
+        )?;
         chosen.insert(current + 1, previous);
     }
     Ok(chosen)
 }
 
 fn say(line: &Line) {
-    let Line { round, test, target, sample } = line;
-    let figures: Vec<String> =
-        sample.figures.iter().map(|(name, figure)| format!("{name} {}", digits(*figure))).collect();
-    let complaint = sample.complaint.as_ref().map_or(String::new(), |complaint| format!(" - {complaint}"));
+    let Line {
+        round,
+        test,
+        target,
+        sample,
+    } = line;
+    let figures: Vec<String> = sample
+        .figures
+        .iter()
+        .map(|(name, figure)| format!("{name} {}", digits(*figure)))
+        .collect();
+    let complaint = sample
+        .complaint
+        .as_ref()
+        .map_or(String::new(), |complaint| format!(" - {complaint}"));
     let (complete, readers) = (sample.complete, sample.readers);
     println!(
         "{round} {:<11} {target:<15} {complete}/{readers} {}{complaint}",
@@ -163,8 +234,17 @@ fn report(options: &Options, root: &Path, context: &Context<'_>) -> Outcome<bool
         print_comparison(context.results);
         return Ok(wrong.is_empty());
     }
-    println!("\n{}\n{}", document::goals(context.results), document::targets(context));
-    for part in [document::gateway(context.results), document::growth(context.results)].into_iter().flatten()
+    println!(
+        "\n{}\n{}",
+        document::goals(context.results),
+        document::targets(context)
+    );
+    for part in [
+        document::gateway(context.results),
+        document::growth(context.results),
+    ]
+    .into_iter()
+    .flatten()
     {
         println!("{part}");
     }
@@ -175,7 +255,9 @@ fn report(options: &Options, root: &Path, context: &Context<'_>) -> Outcome<bool
         println!("docs/internals/performance.md is written.");
     }
     let (readers, complete) = context.results.completeness(None, GATEWAY);
-    let missed = GOALS.iter().any(|goal| goal.verdict(context.results) == Verdict::Missed);
+    let missed = GOALS
+        .iter()
+        .any(|goal| goal.verdict(context.results) == Verdict::Missed);
     Ok(readers == complete && !(options.must && (missed || regressed)))
 }
 
@@ -185,5 +267,7 @@ fn print_comparison(results: &Results) -> bool {
     if !comparisons.is_empty() {
         println!("{}", compare::table(&comparisons));
     }
-    comparisons.iter().any(|comparison| comparison.verdict() == compare::Verdict::Worse)
+    comparisons
+        .iter()
+        .any(|comparison| comparison.verdict() == compare::Verdict::Worse)
 }

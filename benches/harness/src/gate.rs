@@ -17,7 +17,13 @@ const IDLE: f64 = 10.0;
 const STALLED: f64 = 64.0;
 
 pub(crate) fn scale() -> Scale {
-    Scale { divisor: 2, fan: 1000, idle: 2000, sessions: Vec::new(), events: Vec::new() }
+    Scale {
+        divisor: 2,
+        fan: 1000,
+        idle: 2000,
+        sessions: Vec::new(),
+        events: Vec::new(),
+    }
 }
 
 /// The violated limits.
@@ -27,13 +33,23 @@ pub(crate) fn judge(results: &Results) -> Vec<String> {
         let (readers, complete) = results.completeness(Some(test), GATEWAY);
         if readers == 0 || complete < readers {
             let test = test.name();
-            wrong.push(format!("{test}: {complete} of {readers} readers got each event once and in order"));
+            wrong.push(format!(
+                "{test}: {complete} of {readers} readers got each event once and in order"
+            ));
         }
     }
     let fan = |target| (Test::Fan, target, "cpu_per_m");
     for (what, found, bound) in [
-        ("processor time of the fan, over the limit's", results.ratio(fan(GATEWAY), fan(LIMIT)), PROCESSOR),
-        ("KiB of an idle stream", results.spread(Test::Idle, GATEWAY, "kib_per_stream"), IDLE),
+        (
+            "processor time of the fan, over the limit's",
+            results.ratio(fan(GATEWAY), fan(LIMIT)),
+            PROCESSOR,
+        ),
+        (
+            "KiB of an idle stream",
+            results.spread(Test::Idle, GATEWAY, "kib_per_stream"),
+            IDLE,
+        ),
         (
             "KiB of a reader that never reads",
             results.spread(Test::Stalled, GATEWAY, "kib_per_stalled"),
@@ -73,11 +89,17 @@ mod tests {
     fn a_lost_event_a_dear_fan_dear_streams_and_silence_are_caught() {
         let mut lost = good();
         lost.lines.last_mut().unwrap().sample.complete = 0;
-        assert_eq!(judge(&lost), ["strict: 0 of 1 readers got each event once and in order"]);
+        assert_eq!(
+            judge(&lost),
+            ["strict: 0 of 1 readers got each event once and in order"]
+        );
         let mut dear = good();
         for line in &mut dear.lines {
             if line.target == GATEWAY {
-                line.sample.figures.values_mut().for_each(|figure| *figure *= 50.0);
+                line.sample
+                    .figures
+                    .values_mut()
+                    .for_each(|figure| *figure *= 50.0);
             }
         }
         assert_eq!(judge(&dear).len(), 3, "{:?}", judge(&dear));

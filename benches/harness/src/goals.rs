@@ -49,14 +49,18 @@ impl Goal {
     pub(crate) fn result(&self, results: &Results) -> Option<Spread> {
         let ours = (self.test, GATEWAY, self.figure);
         match self.against {
-            Against::Nothing(_) | Against::Without => results.spread(self.test, GATEWAY, self.figure),
+            Against::Nothing(_) | Against::Without => {
+                results.spread(self.test, GATEWAY, self.figure)
+            }
             Against::Target(target) => results.ratio(ours, (self.test, target, self.figure)),
             Against::Limit(figure) => results.ratio(ours, (self.test, LIMIT, figure)),
         }
     }
 
     pub(crate) fn verdict(&self, results: &Results) -> Verdict {
-        let Some(Spread { median, .. }) = self.result(results) else { return Verdict::Unknown };
+        let Some(Spread { median, .. }) = self.result(results) else {
+            return Verdict::Unknown;
+        };
         let reaches = |goal: f64| match self.better {
             Better::More => median >= goal,
             Better::Less => median <= goal,
@@ -101,7 +105,9 @@ impl Goal {
         match self.against {
             Against::Nothing(unit) => format!("{} {unit}", digits(figure)),
             // A small ratio is easier to read as a fraction.
-            _ if matches!(self.better, Better::Less) && figure < 0.1 => format!("1/{}", digits(1.0 / figure)),
+            _ if matches!(self.better, Better::Less) && figure < 0.1 => {
+                format!("1/{}", digits(1.0 / figure))
+            }
             _ => format!("{}x", digits(figure)),
         }
     }
@@ -120,7 +126,9 @@ pub(crate) fn digits(figure: f64) -> String {
         return text.trim_end_matches('0').trim_end_matches('.').to_owned();
     }
     let text = format!("{figure:.0}");
-    let (sign, text) = text.strip_prefix('-').map_or(("", &text[..]), |text| ("-", text));
+    let (sign, text) = text
+        .strip_prefix('-')
+        .map_or(("", &text[..]), |text| ("-", text));
     let mut grouped = String::new();
     for (index, digit) in text.char_indices() {
         if index > 0 && (text.len() - index).is_multiple_of(3) {
@@ -149,7 +157,15 @@ const fn more(
     must: f64,
     aim: f64,
 ) -> Goal {
-    Goal { says, test, figure, against, better: Better::More, must, aim }
+    Goal {
+        says,
+        test,
+        figure,
+        against,
+        better: Better::More,
+        must,
+        aim,
+    }
 }
 
 const fn less(
@@ -160,34 +176,175 @@ const fn less(
     must: f64,
     aim: f64,
 ) -> Goal {
-    Goal { says, test, figure, against, better: Better::Less, must, aim }
+    Goal {
+        says,
+        test,
+        figure,
+        against,
+        better: Better::Less,
+        must,
+        aim,
+    }
 }
 
 /// In the order of the document.
 pub(crate) const GOALS: [Goal; 23] = [
     more("1 x 1, events/s", Test::Single, "events_s", EPOLL, 0.2, 0.4),
     more("1 x 1, events/s", Test::Single, "events_s", ACP, 8.0, 15.0),
-    more("1 x 1, events/s", Test::Single, "events_s", DURABLE, 1.0, 2.0),
-    more("1 x 1000, deliveries/s", Test::Fan, "events_s", EPOLL, 0.65, 0.9),
-    less("1 x 1000, processor time", Test::Fan, "cpu_per_m", EPOLL, 1.5, 1.1),
-    less("1 x 1000, processor time", Test::Fan, "cpu_per_m", NCHAN, 1.0 / 20.0, 1.0 / 60.0),
-    less("1 x 1000, processor time", Test::Fan, "cpu_per_m", SANDBOX, 1.0 / 100.0, 1.0 / 300.0),
-    less("1 x 1000 at 50/s, p50", Test::Paced, "p50_us", EPOLL, 1.4, 1.1),
-    less("1 x 1000 at 50/s, p99", Test::Paced, "p99_us", EPOLL, 1.6, 1.2),
-    less("1 x 1000 at 50/s, processor time", Test::Paced, "cpu_per_m", NCHAN, 1.0, 0.7),
-    less("latency at 1000/s, p50", Test::Latency, "p50_us", EPOLL, 6.0, 3.0),
-    less("latency at 1000/s, p99.9 (no mode at 40 ms)", Test::Latency, "p999_us", US, 35_000.0, 20_000.0),
-    less("prompt to first event, p50", Test::Prompt, "p50_us", ACP, 1.2, 0.7),
-    more("100 x 1, events/s", Test::Many, "events_s", EPOLL, 0.25, 0.6),
+    more(
+        "1 x 1, events/s",
+        Test::Single,
+        "events_s",
+        DURABLE,
+        1.0,
+        2.0,
+    ),
+    more(
+        "1 x 1000, deliveries/s",
+        Test::Fan,
+        "events_s",
+        EPOLL,
+        0.65,
+        0.9,
+    ),
+    less(
+        "1 x 1000, processor time",
+        Test::Fan,
+        "cpu_per_m",
+        EPOLL,
+        1.5,
+        1.1,
+    ),
+    less(
+        "1 x 1000, processor time",
+        Test::Fan,
+        "cpu_per_m",
+        NCHAN,
+        1.0 / 20.0,
+        1.0 / 60.0,
+    ),
+    less(
+        "1 x 1000, processor time",
+        Test::Fan,
+        "cpu_per_m",
+        SANDBOX,
+        1.0 / 100.0,
+        1.0 / 300.0,
+    ),
+    less(
+        "1 x 1000 at 50/s, p50",
+        Test::Paced,
+        "p50_us",
+        EPOLL,
+        1.4,
+        1.1,
+    ),
+    less(
+        "1 x 1000 at 50/s, p99",
+        Test::Paced,
+        "p99_us",
+        EPOLL,
+        1.6,
+        1.2,
+    ),
+    less(
+        "1 x 1000 at 50/s, processor time",
+        Test::Paced,
+        "cpu_per_m",
+        NCHAN,
+        1.0,
+        0.7,
+    ),
+    less(
+        "latency at 1000/s, p50",
+        Test::Latency,
+        "p50_us",
+        EPOLL,
+        6.0,
+        3.0,
+    ),
+    less(
+        "latency at 1000/s, p99.9 (no mode at 40 ms)",
+        Test::Latency,
+        "p999_us",
+        US,
+        35_000.0,
+        20_000.0,
+    ),
+    less(
+        "prompt to first event, p50",
+        Test::Prompt,
+        "p50_us",
+        ACP,
+        1.2,
+        0.7,
+    ),
+    more(
+        "100 x 1, events/s",
+        Test::Many,
+        "events_s",
+        EPOLL,
+        0.25,
+        0.6,
+    ),
     more("100 x 1, events/s", Test::Many, "events_s", ACP, 5.0, 15.0),
-    less("memory per idle stream", Test::Idle, "kib_per_stream", KIB, 10.0, 2.0),
-    less("start to first answer", Test::Cold, "cold_ms", Against::Nothing("ms"), 50.0, 15.0),
+    less(
+        "memory per idle stream",
+        Test::Idle,
+        "kib_per_stream",
+        KIB,
+        10.0,
+        2.0,
+    ),
+    less(
+        "start to first answer",
+        Test::Cold,
+        "cold_ms",
+        Against::Nothing("ms"),
+        50.0,
+        15.0,
+    ),
     less("memory when idle", Test::Cold, "idle_mib", MIB, 24.0, 12.0),
-    less("size of the binary", Test::Cold, "binary_mib", MIB, 30.0, 15.0),
-    more("replay x 10, hot, events/s", Test::Replay, "hot_s", EPOLL, 0.6, 0.9),
-    more("replay x 10, from disk, events/s", Test::Replay, "disk_s", Against::Limit("hot_s"), 0.2, 0.5),
-    more("10 of 110 never read, events/s of the others", Test::Stalled, "healthy", WITHOUT, 0.9, 0.98),
-    less("memory per reader that never reads", Test::Stalled, "kib_per_stalled", KIB, 64.0, 8.0),
+    less(
+        "size of the binary",
+        Test::Cold,
+        "binary_mib",
+        MIB,
+        30.0,
+        15.0,
+    ),
+    more(
+        "replay x 10, hot, events/s",
+        Test::Replay,
+        "hot_s",
+        EPOLL,
+        0.6,
+        0.9,
+    ),
+    more(
+        "replay x 10, from disk, events/s",
+        Test::Replay,
+        "disk_s",
+        Against::Limit("hot_s"),
+        0.2,
+        0.5,
+    ),
+    more(
+        "10 of 110 never read, events/s of the others",
+        Test::Stalled,
+        "healthy",
+        WITHOUT,
+        0.9,
+        0.98,
+    ),
+    less(
+        "memory per reader that never reads",
+        Test::Stalled,
+        "kib_per_stalled",
+        KIB,
+        64.0,
+        8.0,
+    ),
 ];
 
 #[cfg(test)]
@@ -209,13 +366,17 @@ mod tests {
             ]);
             assert_eq!(fan.verdict(&results), verdict, "{ours:?}");
         }
-        assert_eq!(fan.verdict(&made(&[(Test::Fan, GATEWAY, "events_s", &[9.0])])), Verdict::Unknown);
+        assert_eq!(
+            fan.verdict(&made(&[(Test::Fan, GATEWAY, "events_s", &[9.0])])),
+            Verdict::Unknown
+        );
     }
 
     #[test]
     fn lower_is_better_for_costs() {
         let memory = GOALS[15];
-        let verdict = |kib: f64| memory.verdict(&made(&[(Test::Idle, GATEWAY, "kib_per_stream", &[kib])]));
+        let verdict =
+            |kib: f64| memory.verdict(&made(&[(Test::Idle, GATEWAY, "kib_per_stream", &[kib])]));
         assert_eq!(
             [verdict(1.9), verdict(9.9), verdict(10.1)],
             [Verdict::Aim, Verdict::Must, Verdict::Missed]

@@ -28,8 +28,12 @@ pub(crate) fn request(
         head.push_str("\r\n");
     }
     if let Some(body) = body {
-        write!(head, "Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
-            .expect("writing to a String does not fail");
+        write!(
+            head,
+            "Content-Type: application/json\r\nContent-Length: {}\r\n",
+            body.len()
+        )
+        .expect("writing to a String does not fail");
     }
     head.push_str("\r\n");
     head.push_str(body.unwrap_or_default());
@@ -54,11 +58,24 @@ impl Head {
     /// Parses the head at the start of the bytes. Returns it with its length, or `None` if it is incomplete.
     pub(crate) fn parse(bytes: &[u8]) -> Outcome<Option<(Self, usize)>> {
         let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
-            return if bytes.len() > HEAD { Err("a head without an end".into()) } else { Ok(None) };
+            return if bytes.len() > HEAD {
+                Err("a head without an end".into())
+            } else {
+                Ok(None)
+            };
         };
         let text = String::from_utf8_lossy(&bytes[..end]).into_owned();
-        let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
-        Ok(Some((Self { status: status.unwrap_or_default(), text }, end + 4)))
+        let status = text
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
+        Ok(Some((
+            Self {
+                status: status.unwrap_or_default(),
+                text,
+            },
+            end + 4,
+        )))
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
@@ -69,16 +86,21 @@ impl Head {
     }
 
     pub(crate) fn chunked(&self) -> bool {
-        self.header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked"))
+        self.header("transfer-encoding")
+            .is_some_and(|value| value.eq_ignore_ascii_case("chunked"))
     }
 
     pub(crate) fn length(&self) -> Option<usize> {
-        self.header("content-length").and_then(|value| value.parse().ok())
+        self.header("content-length")
+            .and_then(|value| value.parse().ok())
     }
 
     pub(crate) fn request_line(&self) -> (&str, &str) {
         let mut words = self.text.split(' ');
-        (words.next().unwrap_or_default(), words.next().unwrap_or_default())
+        (
+            words.next().unwrap_or_default(),
+            words.next().unwrap_or_default(),
+        )
     }
 }
 
@@ -114,8 +136,11 @@ impl Chunks {
                 let (now, rest) = piece.split_at(due.min(piece.len()));
                 content(now);
                 piece = rest;
-                self.state =
-                    if due == now.len() { ChunkState::Tail } else { ChunkState::Content(due - now.len()) };
+                self.state = if due == now.len() {
+                    ChunkState::Tail
+                } else {
+                    ChunkState::Content(due - now.len())
+                };
                 continue;
             }
             piece = &piece[1..];
@@ -123,7 +148,9 @@ impl Chunks {
                 (ChunkState::End, _) => return,
                 (ChunkState::Tail, b'\n') => ChunkState::Start,
                 (ChunkState::Size(0) | ChunkState::Extension(0), b'\n') => ChunkState::End,
-                (ChunkState::Size(size) | ChunkState::Extension(size), b'\n') => ChunkState::Content(size),
+                (ChunkState::Size(size) | ChunkState::Extension(size), b'\n') => {
+                    ChunkState::Content(size)
+                }
                 (ChunkState::Start, _) => digit(0, byte),
                 (ChunkState::Size(size), _) => digit(size, byte),
                 (state, _) => state,
@@ -218,7 +245,10 @@ mod tests {
         let bytes = b"HTTP/1.1 202 Accepted\r\nContent-Length: 7\r\nX-Y:  z \r\n\r\n{\"a\":1}";
         assert!(Head::parse(&bytes[..40]).unwrap().is_none());
         let (head, length) = Head::parse(bytes).unwrap().unwrap();
-        assert_eq!((head.status, head.length(), head.chunked()), (202, Some(7), false));
+        assert_eq!(
+            (head.status, head.length(), head.chunked()),
+            (202, Some(7), false)
+        );
         assert_eq!(head.header("x-y"), Some("z"));
         assert_eq!(&bytes[length..], b"{\"a\":1}");
     }

@@ -77,7 +77,12 @@ pub fn serve(port: u16, agent: String) -> Outcome {
     rustix::net::listen(&listener, BACKLOG)?;
     listener.set_nonblocking(true)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+    epoll::add(
+        &epoll,
+        &listener,
+        EventData::new_u64(LISTENER),
+        EventFlags::IN,
+    )?;
     let mut limit = Limit {
         agent,
         epoll,
@@ -90,7 +95,11 @@ pub fn serve(port: u16, agent: String) -> Outcome {
     let (mut events, mut buffer) = (Vec::with_capacity(512), vec![0; PIPE]);
     loop {
         events.clear();
-        match epoll::wait(&limit.epoll, rustix::buffer::spare_capacity(&mut events), None) {
+        match epoll::wait(
+            &limit.epoll,
+            rustix::buffer::spare_capacity(&mut events),
+            None,
+        ) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -116,7 +125,12 @@ impl Limit {
                 self.clients.len() - 1
             });
             epoll::add(&self.epoll, &stream, token(CLIENTS, number)?, READABLE)?;
-            self.clients[number] = Some(Client { stream, request: Vec::new(), follows: None, waits: false });
+            self.clients[number] = Some(Client {
+                stream,
+                request: Vec::new(),
+                follows: None,
+                waits: false,
+            });
         }
         Ok(())
     }
@@ -140,7 +154,9 @@ impl Limit {
     }
 
     fn client(&mut self, number: usize, flags: EventFlags, buffer: &mut [u8]) -> Outcome {
-        let Some(client) = &mut self.clients[number] else { return Ok(()) };
+        let Some(client) = &mut self.clients[number] else {
+            return Ok(());
+        };
         if let Some((session, _)) = client.follows
             && flags.contains(EventFlags::OUT)
         {
@@ -158,7 +174,9 @@ impl Limit {
             return Ok(());
         }
         client.request.extend_from_slice(&buffer[..read]);
-        let Some((head, length)) = Head::parse(&client.request)? else { return Ok(()) };
+        let Some((head, length)) = Head::parse(&client.request)? else {
+            return Ok(());
+        };
         let body = length + head.length().unwrap_or_default();
         if client.request.len() < body {
             return Ok(());
@@ -166,19 +184,26 @@ impl Limit {
         let text = String::from_utf8_lossy(&client.request[length..body]).into_owned();
         client.request = Vec::new();
         let (method, path) = head.request_line();
-        let Some((name, _)) = path.strip_prefix("/s/").and_then(|rest| rest.split_once('/')) else {
+        let Some((name, _)) = path
+            .strip_prefix("/s/")
+            .and_then(|rest| rest.split_once('/'))
+        else {
             return answer(client, "404 Not Found");
         };
         let request = match method {
             "POST" => ClientRequest::Prompt(text),
-            _ => ClientRequest::Events { replay: head.header("last-event-id") == Some("0") },
+            _ => ClientRequest::Events {
+                replay: head.header("last-event-id") == Some("0"),
+            },
         };
         self.grant(number, name, request)
     }
 
     fn grant(&mut self, number: usize, name: &str, request: ClientRequest) -> Outcome {
         let session = self.session(name)?;
-        let Some(client) = &mut self.clients[number] else { return Ok(()) };
+        let Some(client) = &mut self.clients[number] else {
+            return Ok(());
+        };
         match request {
             ClientRequest::Prompt(text) => {
                 writeln!(self.sessions[session].stdin, "{}", rpc::prompt(&text))?;
@@ -202,22 +227,42 @@ impl Limit {
         if let Some(&number) = self.names.get(name) {
             return Ok(number);
         }
-        let mut agent = Command::new(&self.agent).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (stdin, stdout) = agent.stdin.take().zip(agent.stdout.take()).ok_or("an agent without pipes")?;
+        let mut agent = Command::new(&self.agent)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (stdin, stdout) = agent
+            .stdin
+            .take()
+            .zip(agent.stdout.take())
+            .ok_or("an agent without pipes")?;
         rustix::io::ioctl_fionbio(&stdout, true)?;
         let number = self.sessions.len();
         epoll::add(&self.epoll, &stdout, token(PIPES, number)?, EventFlags::IN)?;
         let log = Vec::with_capacity(WRITE);
         let (part, readers) = (Vec::new(), Vec::new());
-        self.sessions.push(Session { _agent: agent, stdin, stdout, log, part, events: 0, readers });
+        self.sessions.push(Session {
+            _agent: agent,
+            stdin,
+            stdout,
+            log,
+            part,
+            events: 0,
+            readers,
+        });
         self.names.insert(name.to_owned(), number);
         Ok(number)
     }
 
     fn forget(&mut self, number: usize) {
         // Closing the socket removes it from epoll.
-        if let Some((session, _)) = self.clients[number].take().and_then(|client| client.follows) {
-            self.sessions[session].readers.retain(|&reader| reader != number);
+        if let Some((session, _)) = self.clients[number]
+            .take()
+            .and_then(|client| client.follows)
+        {
+            self.sessions[session]
+                .readers
+                .retain(|&reader| reader != number);
         }
         self.free.push(number);
     }
@@ -244,12 +289,17 @@ fn token(kind: u64, number: usize) -> Outcome<EventData> {
 }
 
 fn answer(client: &mut Client, status: &str) -> Outcome {
-    Ok(write!(client.stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n")?)
+    Ok(write!(
+        client.stream,
+        "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"
+    )?)
 }
 
 /// Writes the data after the reader's position, as far as its socket accepts it.
 fn push(epoll: &OwnedFd, number: usize, client: &mut Client, log: &[u8]) -> Outcome {
-    let Some((_, offset)) = &mut client.follows else { return Ok(()) };
+    let Some((_, offset)) = &mut client.follows else {
+        return Ok(());
+    };
     let mut waits = false;
     while *offset < log.len() {
         match (&client.stream).write(&log[*offset..log.len().min(*offset + WRITE)]) {
@@ -264,7 +314,11 @@ fn push(epoll: &OwnedFd, number: usize, client: &mut Client, log: &[u8]) -> Outc
     }
     if waits != client.waits {
         client.waits = waits;
-        let flags = if waits { READABLE | EventFlags::OUT } else { READABLE };
+        let flags = if waits {
+            READABLE | EventFlags::OUT
+        } else {
+            READABLE
+        };
         epoll::modify(epoll, &client.stream, token(CLIENTS, number)?, flags)?;
     }
     Ok(())

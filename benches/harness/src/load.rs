@@ -35,7 +35,12 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(readers: usize, prompt: Prompt) -> Self {
-        Self { readers, stalled: 0, prompt, strict: false }
+        Self {
+            readers,
+            stalled: 0,
+            prompt,
+            strict: false,
+        }
     }
 }
 
@@ -145,7 +150,10 @@ pub(crate) fn first_events(session: &Session, times: usize) -> Outcome<Histogram
     readers.turn_end = session.turn_end;
     readers.until(|readers| readers.answered == 1)?;
     readers.pause(Duration::from_millis(100))?;
-    let prompt = Prompt { batch: 1, ..Prompt::burst(1) };
+    let prompt = Prompt {
+        batch: 1,
+        ..Prompt::burst(1)
+    };
     let mut connections = Vec::new();
     for _ in 0..times {
         let mut connection = http::connect(session.prompt_address)?;
@@ -199,7 +207,9 @@ fn send_prompt(session: &Session, prompt: Prompt) -> Outcome<TcpStream> {
 
 /// The message of a server that rejected a prompt.
 fn refusal(connection: &mut TcpStream) -> Option<String> {
-    connection.set_read_timeout(Some(Duration::from_millis(100))).ok()?;
+    connection
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .ok()?;
     let (head, body) = http::answer(connection).ok()?;
     (head.status / 100 != 2).then(|| format!("{} {body}", head.status))
 }

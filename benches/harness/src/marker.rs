@@ -24,7 +24,10 @@ impl Marker {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let written = digits(bytes.get(6..22)?)?;
         let number = digits(bytes.get(23..LENGTH)?)?;
-        Some(Self { written, number: u32::try_from(number).ok()? })
+        Some(Self {
+            written,
+            number: u32::try_from(number).ok()?,
+        })
     }
 
     /// Writes the current time and a number into a placeholder.
@@ -35,7 +38,9 @@ impl Marker {
 }
 
 fn digits(bytes: &[u8]) -> Option<u64> {
-    bytes.iter().try_fold(0, |value, &byte| Some(value << 4 | u64::from(char::from(byte).to_digit(16)?)))
+    bytes.iter().try_fold(0, |value, &byte| {
+        Some(value << 4 | u64::from(char::from(byte).to_digit(16)?))
+    })
 }
 
 fn hex(mut value: u64, digits: &mut [u8]) {
@@ -86,7 +91,8 @@ impl Scanner {
         let mut rest = piece;
         if !self.carry.is_empty() {
             let held = self.carry.len();
-            self.carry.extend_from_slice(&piece[..piece.len().min(LENGTH - 1)]);
+            self.carry
+                .extend_from_slice(&piece[..piece.len().min(LENGTH - 1)]);
             match search.first(&self.carry) {
                 Some((at, Some(marker))) if at < held => {
                     found(marker);
@@ -94,7 +100,8 @@ impl Scanner {
                 }
                 // The piece is short enough to fit into the carry completely.
                 _ if piece.len() < LENGTH - 1 => {
-                    self.carry.drain(..self.carry.len().saturating_sub(LENGTH - 1));
+                    self.carry
+                        .drain(..self.carry.len().saturating_sub(LENGTH - 1));
                     return;
                 }
                 _ => {}
@@ -105,7 +112,8 @@ impl Scanner {
             found(marker);
             rest = &rest[at + LENGTH..];
         }
-        self.carry.extend_from_slice(&rest[rest.len().saturating_sub(LENGTH - 1)..]);
+        self.carry
+            .extend_from_slice(&rest[rest.len().saturating_sub(LENGTH - 1)..]);
     }
 }
 
@@ -129,11 +137,17 @@ mod tests {
             Marker::stamp(&mut mark, number);
             body.extend_from_slice(b"data: {\"bench\":\"");
             body.extend_from_slice(&mark);
-            body.extend_from_slice(&b"\"} bench@ and no more\n\n"[..usize::try_from(number % 23).unwrap()]);
+            body.extend_from_slice(
+                &b"\"} bench@ and no more\n\n"[..usize::try_from(number % 23).unwrap()],
+            );
         }
         let expected: Vec<u32> = (0..20).collect();
         for size in 1..=body.len() {
-            assert_eq!(numbers(body.chunks(size).map(<[u8]>::to_vec)), expected, "in pieces of {size}");
+            assert_eq!(
+                numbers(body.chunks(size).map(<[u8]>::to_vec)),
+                expected,
+                "in pieces of {size}"
+            );
         }
     }
 

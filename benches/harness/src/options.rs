@@ -23,7 +23,10 @@ pub(crate) const USAGE: &str = "scripts/bench [OPTION...]
   --gate             for the CI: only what noise cannot move, in a minute; fails beyond its bounds
   --peers            install what the gateway is compared with, as far as that is possible";
 
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) quick: bool,
@@ -64,14 +67,19 @@ impl Options {
             isolation: DEFAULT_ISOLATION.to_owned(),
         };
         while let Some(arg) = args.next() {
-            let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
+            let mut value = || {
+                args.next()
+                    .ok_or_else(|| format!("{arg} needs a value\n{USAGE}"))
+            };
             match arg.as_str() {
                 "--quick" => options.quick = true,
                 "--write" => options.write = true,
                 "--must" => options.must = true,
                 "--gate" => options.gate = true,
                 "--rounds" => options.rounds = Some(value()?.parse()?),
-                "--tests" => options.tests = value()?.split(',').map(test).collect::<Outcome<_>>()?,
+                "--tests" => {
+                    options.tests = value()?.split(',').map(test).collect::<Outcome<_>>()?
+                }
                 "--targets" => options.targets = value()?.split(',').map(str::to_owned).collect(),
                 "--sessions" => options.sessions = numbers(&value()?)?,
                 "--events" => options.events = numbers(&value()?)?,
@@ -85,7 +93,10 @@ impl Options {
         }
         // Growth is slow, so it runs only on request.
         if options.tests.is_empty() {
-            options.tests = Test::ALL.into_iter().filter(|&test| test != Test::Growth).collect();
+            options.tests = Test::ALL
+                .into_iter()
+                .filter(|&test| test != Test::Growth)
+                .collect();
         } else {
             options.tests.sort_unstable();
         }
@@ -94,7 +105,8 @@ impl Options {
 
     /// The number of rounds, with its default.
     pub(crate) fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.quick || self.gate { 3 } else { 5 })
+        self.rounds
+            .unwrap_or(if self.quick || self.gate { 3 } else { 5 })
     }
 
     /// Whether the document is written by default.
@@ -130,20 +142,32 @@ mod tests {
     #[test]
     fn default_measures_everything_except_growth() {
         let options = parsed("").unwrap();
-        assert_eq!((options.rounds(), options.tests.len(), options.whole()), (5, 12, true));
+        assert_eq!(
+            (options.rounds(), options.tests.len(), options.whole()),
+            (5, 12, true)
+        );
         assert!(!options.tests.contains(&Test::Growth));
         let options = parsed("--quick --tests idle,single --rounds 7 --events 5,6").unwrap();
         assert_eq!((options.rounds(), options.whole()), (7, false));
         assert_eq!(options.tests, [Test::Single, Test::Idle]);
         assert_eq!(options.events, [5, 6]);
-        assert_eq!(parsed("--previous a/b").unwrap().previous.as_deref(), Some(Path::new("a/b")));
+        assert_eq!(
+            parsed("--previous a/b").unwrap().previous.as_deref(),
+            Some(Path::new("a/b"))
+        );
     }
 
     #[test]
     fn invalid_arguments_are_reported() {
         let isolated = parsed("--isolation off").unwrap();
         assert_eq!((&*isolated.isolation, isolated.whole()), ("off", false));
-        for args in ["--tests nothing", "--rounds", "--rounds x", "--previous", "--fast"] {
+        for args in [
+            "--tests nothing",
+            "--rounds",
+            "--rounds x",
+            "--previous",
+            "--fast",
+        ] {
             assert!(parsed(args).is_err(), "{args}");
         }
     }

@@ -33,7 +33,9 @@ fn status(pid: u32, key: &str) -> Option<f64> {
 /// The running child processes of a process.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    text.split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
 }
 
 #[cfg(test)]

@@ -30,13 +30,21 @@ pub(crate) struct Results {
 impl Results {
     /// Creates a file that receives each line at once.
     pub(crate) fn create(path: &Path) -> Outcome<Self> {
-        Ok(Self { lines: Vec::new(), file: Some(File::create(path)?) })
+        Ok(Self {
+            lines: Vec::new(),
+            file: Some(File::create(path)?),
+        })
     }
 
     pub(crate) fn read(path: &Path) -> Outcome<Self> {
         let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let lines = BufReader::new(file).lines().map(|line| Ok(serde_json::from_str(&line?)?));
-        Ok(Self { lines: lines.collect::<Outcome<_>>()?, file: None })
+        let lines = BufReader::new(file)
+            .lines()
+            .map(|line| Ok(serde_json::from_str(&line?)?));
+        Ok(Self {
+            lines: lines.collect::<Outcome<_>>()?,
+            file: None,
+        })
     }
 
     pub(crate) fn push(&mut self, line: Line) -> Outcome {
@@ -110,7 +118,14 @@ pub(crate) mod tests {
                     complete: 1,
                     complaint: None,
                 };
-                results.push(Line { round, test, target: target.to_owned(), sample }).unwrap();
+                results
+                    .push(Line {
+                        round,
+                        test,
+                        target: target.to_owned(),
+                        sample,
+                    })
+                    .unwrap();
             }
         }
         results
@@ -122,9 +137,23 @@ pub(crate) mod tests {
             (Test::Fan, "a", "events_s", &[10.0, 40.0, 9.0]),
             (Test::Fan, "b", "events_s", &[20.0, 50.0, 10.0]),
         ]);
-        let ratio = results.ratio((Test::Fan, "a", "events_s"), (Test::Fan, "b", "events_s")).unwrap();
-        assert_eq!(ratio, Spread { median: 0.8, least: 0.5, most: 0.9, rounds: 3 });
-        assert!(results.ratio((Test::Fan, "a", "events_s"), (Test::Idle, "b", "events_s")).is_none());
+        let ratio = results
+            .ratio((Test::Fan, "a", "events_s"), (Test::Fan, "b", "events_s"))
+            .unwrap();
+        assert_eq!(
+            ratio,
+            Spread {
+                median: 0.8,
+                least: 0.5,
+                most: 0.9,
+                rounds: 3
+            }
+        );
+        assert!(
+            results
+                .ratio((Test::Fan, "a", "events_s"), (Test::Idle, "b", "events_s"))
+                .is_none()
+        );
     }
 
     #[test]
@@ -138,7 +167,9 @@ pub(crate) mod tests {
 
     #[test]
     fn a_line_is_read_as_it_was_written() {
-        let line = made(&[(Test::Single, "a", "events_s", &[7.0])]).lines.remove(0);
+        let line = made(&[(Test::Single, "a", "events_s", &[7.0])])
+            .lines
+            .remove(0);
         let text = serde_json::to_string(&line).unwrap();
         let read: Line = serde_json::from_str(&text).unwrap();
         assert_eq!(

@@ -87,7 +87,13 @@ impl Server {
     /// Waits until it answers a request with 200.
     pub(crate) fn answers(&mut self, address: SocketAddr, path: &str) -> Outcome {
         let begun = Instant::now();
-        let request = http::request("GET", address, path, &["Connection: close".to_owned()], None);
+        let request = http::request(
+            "GET",
+            address,
+            path,
+            &["Connection: close".to_owned()],
+            None,
+        );
         let asked = || -> Outcome<u16> {
             let mut stream = http::connect(address)?;
             stream.write_all(&request)?;
@@ -123,8 +129,10 @@ impl Server {
     }
 
     fn end(&mut self) -> Outcome {
-        let pid =
-            i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).ok_or("a server without a pid")?;
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or("a server without a pid")?;
         if self.child.try_wait()?.is_some() {
             return Ok(());
         }

@@ -11,12 +11,20 @@ pub(crate) struct Spread {
 
 impl Spread {
     pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut figures: Vec<f64> = figures.into_iter().filter(|figure| figure.is_finite()).collect();
+        let mut figures: Vec<f64> = figures
+            .into_iter()
+            .filter(|figure| figure.is_finite())
+            .collect();
         figures.sort_by(f64::total_cmp);
         let rounds = figures.len();
         let (least, most) = (*figures.first()?, *figures.last()?);
         let median = f64::midpoint(figures[(rounds - 1) / 2], figures[rounds / 2]);
-        Some(Self { median, least, most, rounds })
+        Some(Self {
+            median,
+            least,
+            most,
+            rounds,
+        })
     }
 }
 
@@ -33,7 +41,10 @@ pub(crate) struct Histogram {
 
 impl Histogram {
     pub(crate) fn new() -> Self {
-        Self { buckets: vec![0; (FINE * (OCTAVES + 1)) as usize], count: 0 }
+        Self {
+            buckets: vec![0; (FINE * (OCTAVES + 1)) as usize],
+            count: 0,
+        }
     }
 
     pub(crate) fn add(&mut self, value: u64) {
@@ -70,7 +81,15 @@ mod tests {
         let spread = |figures: &[f64]| Spread::of(figures.iter().copied());
         assert_eq!(spread(&[]), None);
         assert_eq!(spread(&[f64::NAN]), None);
-        assert_eq!(spread(&[3.0]), Some(Spread { median: 3.0, least: 3.0, most: 3.0, rounds: 1 }));
+        assert_eq!(
+            spread(&[3.0]),
+            Some(Spread {
+                median: 3.0,
+                least: 3.0,
+                most: 3.0,
+                rounds: 1
+            })
+        );
         let three = spread(&[9.0, 1.0, 2.0]).unwrap();
         assert_eq!((three.median, three.least, three.most), (2.0, 1.0, 9.0));
         assert!((spread(&[4.0, 1.0, 3.0, 2.0]).unwrap().median - 2.5).abs() < f64::EPSILON);
@@ -80,9 +99,17 @@ mod tests {
     fn quantiles_are_right_to_two_percent() {
         let mut histogram = Histogram::new();
         (1..=100_000_u64).for_each(|value| histogram.add(value * 1000));
-        for (part, expected) in [(0.5, 50_000.0), (0.99, 99_000.0), (0.999, 99_900.0), (0.001, 100.0)] {
+        for (part, expected) in [
+            (0.5, 50_000.0),
+            (0.99, 99_000.0),
+            (0.999, 99_900.0),
+            (0.001, 100.0),
+        ] {
             let found = histogram.quantile(part);
-            assert!((found / expected - 1.0_f64).abs() < 0.02, "{part}: {found} instead of {expected}");
+            assert!(
+                (found / expected - 1.0_f64).abs() < 0.02,
+                "{part}: {found} instead of {expected}"
+            );
         }
     }
 
@@ -92,7 +119,10 @@ mod tests {
             let mut histogram = Histogram::new();
             histogram.add(value);
             let found = histogram.quantile(0.5) * 1000.0;
-            assert!((found - value as f64).abs() <= value as f64 * 0.016, "{value} came back as {found}");
+            assert!(
+                (found - value as f64).abs() <= value as f64 * 0.016,
+                "{value} came back as {found}"
+            );
         }
     }
 }

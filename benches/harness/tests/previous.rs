@@ -8,7 +8,8 @@ use std::{env, fs};
 fn root(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(root.join("docs/internals")).expect("the folder is created");
-    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/performance.md");
+    let document =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/performance.md");
     fs::copy(document, root.join("docs/internals/performance.md")).expect("the document is copied");
     root
 }
@@ -20,8 +21,11 @@ fn bench(root: &Path, args: &[&str]) -> (Output, String) {
         .args(args)
         .output()
         .expect("the harness runs");
-    let printed =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let printed = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     (output, printed)
 }
 
@@ -45,17 +49,32 @@ fn a_regression_is_printed_and_fails_a_strict_run() {
 
     fs::write(&file, results(11.0)).unwrap();
     let (output, printed) = bench(&root, &["--results", path]);
-    assert!(output.status.success() && printed.contains(row), "{printed}");
+    assert!(
+        output.status.success() && printed.contains(row),
+        "{printed}"
+    );
     let (output, printed) = bench(&root, &["--results", path, "--must"]);
-    assert!(output.status.code() == Some(1) && printed.contains(row), "{printed}");
+    assert!(
+        output.status.code() == Some(1) && printed.contains(row),
+        "{printed}"
+    );
 
     fs::write(&file, results(10.4)).unwrap();
     let (output, printed) = bench(&root, &["--results", path, "--must"]);
-    assert!(output.status.success() && printed.contains("| 1.04 to 1.04 | 1.04 |  |"), "{printed}");
+    assert!(
+        output.status.success() && printed.contains("| 1.04 to 1.04 | 1.04 |  |"),
+        "{printed}"
+    );
 
     let document = fs::read_to_string(root.join("docs/internals/performance.md")).unwrap();
-    assert!(document.contains("start to first answer"), "the document was written");
-    assert!(!document.contains("1.04 to 1.04"), "the document does not depend on an earlier build");
+    assert!(
+        document.contains("start to first answer"),
+        "the document was written"
+    );
+    assert!(
+        !document.contains("1.04 to 1.04"),
+        "the document does not depend on an earlier build"
+    );
 }
 
 #[test]
@@ -64,7 +83,10 @@ fn a_previous_build_that_is_not_there_is_an_error() {
     let limit_only = ["--targets", "raw-epoll", "--tests", "single", "--previous"];
     let (output, printed) = bench(&root, &[&limit_only[..], &["nowhere"]].concat());
     assert!(output.status.code() == Some(2), "{printed}");
-    assert!(printed.contains("the previous build") && printed.contains("nowhere"), "{printed}");
+    assert!(
+        printed.contains("the previous build") && printed.contains("nowhere"),
+        "{printed}"
+    );
     let program = env!("CARGO_BIN_EXE_bench");
     let (output, printed) = bench(&root, &[&limit_only[..], &[program]].concat());
     assert!(

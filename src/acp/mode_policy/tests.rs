@@ -12,12 +12,22 @@ const OPTIONS: &str = r#"[
     {"id":"plain","type":"select","currentValue":"a","options":[{"value":"a","name":"A"},{"value":"auto","name":"B"}]}]"#;
 
 fn denied() -> DeniedModes {
-    let names = ["bypassPermissions", "yolo", "full-access", "allow-all", "auto"];
+    let names = [
+        "bypassPermissions",
+        "yolo",
+        "full-access",
+        "allow-all",
+        "auto",
+    ];
     DeniedModes::new(names.map(str::to_owned).to_vec())
 }
 
 fn policy(denied: &DeniedModes) -> ModePolicy<'_> {
-    ModePolicy { denied, modes: Some(raw(MODES)), config_options: Some(raw(OPTIONS)) }
+    ModePolicy {
+        denied,
+        modes: Some(raw(MODES)),
+        config_options: Some(raw(OPTIONS)),
+    }
 }
 
 #[test]
@@ -34,8 +44,15 @@ fn modes_are_found_by_id_and_by_shown_name() {
     ] {
         assert_eq!(policy(&denied).find_mode(id), entry, "{id}");
     }
-    let unknown = ModePolicy { denied: &denied, modes: None, config_options: None };
-    assert_eq!((unknown.find_mode("yolo"), unknown.find_mode("x-1")), (Some("yolo"), None));
+    let unknown = ModePolicy {
+        denied: &denied,
+        modes: None,
+        config_options: None,
+    };
+    assert_eq!(
+        (unknown.find_mode("yolo"), unknown.find_mode("x-1")),
+        (Some("yolo"), None)
+    );
 }
 
 #[test]
@@ -58,7 +75,11 @@ fn values_of_options_are_found_unless_the_option_selects_a_model() {
         ("yolo", ConfigValue::Boolean(true), Some("yolo")),
         ("plain", ConfigValue::Boolean(true), None),
     ] {
-        assert_eq!(policy(&denied).find_option(option, &value), entry, "{option} {value:?}");
+        assert_eq!(
+            policy(&denied).find_option(option, &value),
+            entry,
+            "{option} {value:?}"
+        );
     }
 }
 
@@ -84,19 +105,33 @@ fn the_current_mode_and_updates_are_classified() {
     assert_eq!(policy.current(), None);
     let update = |kind: &str, text: &str| policy.of_update(kind, raw(text).to_owned().as_ref());
     let mode = |text: &str| update(update::CURRENT_MODE, text);
-    assert_eq!(mode(r#"{"currentModeId":"yolo"}"#), Some(ModeSelection::mode("yolo")));
-    assert_eq!(mode(r#"{"currentModeId":"x-1"}"#), Some(ModeSelection::mode("x-1")));
+    assert_eq!(
+        mode(r#"{"currentModeId":"yolo"}"#),
+        Some(ModeSelection::mode("yolo"))
+    );
+    assert_eq!(
+        mode(r#"{"currentModeId":"x-1"}"#),
+        Some(ModeSelection::mode("x-1"))
+    );
     assert_eq!(mode(r#"{"currentModeId":"ask"}"#), None);
     assert_eq!(mode(r#"{"currentModeId":7}"#), None);
     let options = |now: &str| {
-        let text = format!(r#"{{"configOptions":[{{"id":"mode","category":"mode","currentValue":{now}}}]}}"#);
+        let text = format!(
+            r#"{{"configOptions":[{{"id":"mode","category":"mode","currentValue":{now}}}]}}"#
+        );
         policy.of_update(update::CONFIG_OPTION, raw(&text).to_owned().as_ref())
     };
-    assert_eq!(options(r#""yolo""#), Some(ModeSelection::option("mode", Some("yolo"))));
+    assert_eq!(
+        options(r#""yolo""#),
+        Some(ModeSelection::option("mode", Some("yolo")))
+    );
     assert_eq!(options(r#""ask""#), None);
     assert_eq!(options("true"), None);
     let switch = r#"{"configOptions":[{"id":"allow-all","currentValue":true}]}"#;
-    assert_eq!(update(update::CONFIG_OPTION, switch), Some(ModeSelection::option("allow-all", None)));
+    assert_eq!(
+        update(update::CONFIG_OPTION, switch),
+        Some(ModeSelection::option("allow-all", None))
+    );
     assert_eq!(update(update::PLAN, r#"{"currentModeId":"yolo"}"#), None);
 }
 
@@ -118,21 +153,36 @@ fn options_of_a_permission_request_are_found_by_id_and_by_name() {
         ("odd", None),
         ("unknown", None),
     ] {
-        assert_eq!(view.find_denied(&denied, &selected(option)), entry, "{option}");
+        assert_eq!(
+            view.find_denied(&denied, &selected(option)),
+            entry,
+            "{option}"
+        );
     }
     // The policy of the operator selects the first option that is not denied.
-    assert_eq!(view.allow_once(&denied).unwrap().get(), selected("default").get());
+    assert_eq!(
+        view.allow_once(&denied).unwrap().get(),
+        selected("default").get()
+    );
 }
 
 #[test]
 fn slash_commands_that_change_the_mode_are_found() {
     let denied = denied();
-    let all = PromptCapabilities { image: true, audio: true, embedded_context: true };
+    let all = PromptCapabilities {
+        image: true,
+        audio: true,
+        embedded_context: true,
+    };
     let found = |texts: &[&str]| {
-        let blocks: Vec<_> =
-            texts.iter().map(|text| serde_json::json!({ "type": "text", "text": text })).collect();
+        let blocks: Vec<_> = texts
+            .iter()
+            .map(|text| serde_json::json!({ "type": "text", "text": text }))
+            .collect();
         // An escape of an ASCII character is valid JSON.
-        let blocks = serde_json::to_string(&blocks).unwrap().replace('/', "\\u002f");
+        let blocks = serde_json::to_string(&blocks)
+            .unwrap()
+            .replace('/', "\\u002f");
         match find_mode_command(&denied, &validate_prompt(raw(&blocks), all).unwrap()) {
             Some(ModeCommand::Denied(entry)) => format!("denied {entry}"),
             Some(ModeCommand::Changes { name }) => format!("changes {name}"),
@@ -146,7 +196,10 @@ fn slash_commands_that_change_the_mode_are_found() {
         (&["/yolo-mode"], "denied yolo"),
         (&["//mode\tyolo"], "denied yolo"),
         (&["/mode bypass permissions"], "denied bypassPermissions"),
-        (&["/permissions set full-access please"], "denied full-access"),
+        (
+            &["/permissions set full-access please"],
+            "denied full-access",
+        ),
         (&["/approval-mode=yolo"], "denied yolo"),
         (&["/config approval.mode=yolo"], "denied yolo"),
         (&["look at this", "/yolo"], "denied yolo"),
@@ -188,15 +241,26 @@ fn only_texts_that_may_be_commands_are_decoded() {
 fn long_lists_of_modes_are_parsed_once() {
     let denied = denied();
     let mode = |number| {
-        format!(r#"{{"id":"m-{number}","name":"{}"}}"#, if number % 2 == 0 { "Yolo" } else { "Ask" })
+        format!(
+            r#"{{"id":"m-{number}","name":"{}"}}"#,
+            if number % 2 == 0 { "Yolo" } else { "Ask" }
+        )
     };
     let modes: Vec<_> = (0..4000).map(mode).collect();
     let modes = format!(r#"{{"availableModes":[{}]}}"#, modes.join(","));
-    let policy = ModePolicy { denied: &denied, modes: Some(raw(&modes)), config_options: Some(raw(OPTIONS)) };
+    let policy = ModePolicy {
+        denied: &denied,
+        modes: Some(raw(&modes)),
+        config_options: Some(raw(OPTIONS)),
+    };
     let began = std::time::Instant::now();
     let offered = policy.offered();
     // With one parse for each mode, this takes more than a minute.
-    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < std::time::Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
     assert_eq!(offered.len(), 2000 + 3);
     assert_eq!(offered[1], ModeSelection::mode("m-2"));
 }

@@ -27,7 +27,10 @@ pub(super) fn parts(content: &RawValue) -> Vec<Part<'_>> {
         Some(b'[') => {
             let all: Vec<&RawValue> = serde_json::from_str(content.get()).unwrap_or_default();
             // A list within a list is no content.
-            all.into_iter().filter(|part| !part.get().starts_with('[')).flat_map(parts).collect()
+            all.into_iter()
+                .filter(|part| !part.get().starts_with('['))
+                .flat_map(parts)
+                .collect()
         }
         _ => Object::parse("content", content)
             .ok()
@@ -39,7 +42,11 @@ pub(super) fn parts(content: &RawValue) -> Vec<Part<'_>> {
 
 fn part<'a>(raw: &'a RawValue, block: Object<'a>) -> Option<Part<'a>> {
     let kind = block.text("type").map(|kind| snake_case(&kind));
-    let string = |member| block.get(member).filter(|value| value.get().starts_with('"'));
+    let string = |member| {
+        block
+            .get(member)
+            .filter(|value| value.get().starts_with('"'))
+    };
     Some(match kind.as_deref() {
         None | Some("text" | "text_delta") => Part::Text(string("text")?),
         Some("thinking" | "thinking_delta" | "thought") => {
@@ -60,7 +67,9 @@ pub(super) fn text_of(content: &RawValue) -> Option<String> {
             _ => None,
         })
         .collect();
-    texts.filter(|texts| !texts.is_empty()).map(|texts| texts.concat())
+    texts
+        .filter(|texts| !texts.is_empty())
+        .map(|texts| texts.concat())
 }
 
 #[derive(Serialize)]
@@ -85,13 +94,21 @@ pub(super) fn tool_content(content: &RawValue) -> Option<Box<RawValue>> {
     let wrapped: Vec<Cow<'_, RawValue>> = items
         .into_iter()
         .filter(|item| !matches!(item.get().as_bytes().first(), Some(b'[' | b'n')))
-        .map(|item| if is_tool_content(item) { Cow::Borrowed(item) } else { Cow::Owned(wrap(item)) })
+        .map(|item| {
+            if is_tool_content(item) {
+                Cow::Borrowed(item)
+            } else {
+                Cow::Owned(wrap(item))
+            }
+        })
         .collect();
     Some(to_raw(&wrapped))
 }
 
 fn is_tool_content(item: &RawValue) -> bool {
-    let kind = Object::parse("content", item).ok().and_then(|item| item.text("type").map(Cow::into_owned));
+    let kind = Object::parse("content", item)
+        .ok()
+        .and_then(|item| item.text("type").map(Cow::into_owned));
     matches!(kind.as_deref(), Some("content" | "diff" | "terminal"))
 }
 
@@ -103,16 +120,24 @@ fn wrap(item: &RawValue) -> Box<RawValue> {
         None => Some(Cow::Owned(to_raw(&item.get()))),
         Some(block) if block.get("type").is_some() => None,
         // A result of another shape is shown as JSON.
-        Some(block) => Some(match block.get("text").filter(|text| text.get().starts_with('"')) {
-            Some(text) => Cow::Borrowed(text),
-            None => Cow::Owned(to_raw(&item.get())),
-        }),
+        Some(block) => Some(
+            match block.get("text").filter(|text| text.get().starts_with('"')) {
+                Some(text) => Cow::Borrowed(text),
+                None => Cow::Owned(to_raw(&item.get())),
+            },
+        ),
     };
     let content = match &text {
-        Some(text) => Cow::Owned(to_raw(&TextBlock { r#type: "text", text })),
+        Some(text) => Cow::Owned(to_raw(&TextBlock {
+            r#type: "text",
+            text,
+        })),
         None => Cow::Borrowed(item),
     };
-    to_raw(&ToolContent { r#type: "content", content })
+    to_raw(&ToolContent {
+        r#type: "content",
+        content,
+    })
 }
 
 /// The content of a tool call with this text.
@@ -130,7 +155,11 @@ pub(super) fn snake_case(name: &str) -> String {
             snake.push('_');
         }
         former_is_lower = char.is_lowercase() || char.is_ascii_digit();
-        if matches!(char, '-' | ' ') { snake.push('_') } else { snake.extend(char.to_lowercase()) }
+        if matches!(char, '-' | ' ') {
+            snake.push('_')
+        } else {
+            snake.extend(char.to_lowercase())
+        }
     }
     snake
 }
@@ -166,7 +195,11 @@ mod tests {
         ] {
             assert_eq!(text_of(&raw(none)), None, "{none}");
         }
-        assert_eq!(text_of(&raw(r#""\ud83d""#)), None, "a lone surrogate passes undecoded");
+        assert_eq!(
+            text_of(&raw(r#""\ud83d""#)),
+            None,
+            "a lone surrogate passes undecoded"
+        );
     }
 
     #[test]
@@ -175,8 +208,12 @@ mod tests {
             r#"[{"type":"thinking","thinking":"t"},{"type":"toolUse","id":"1"},{"type":"tool_result"},"#,
             r#"{"type":"image","data":"x"}]"#
         ));
-        let [Part::Thought(_), Part::ToolUse(_), Part::ToolResult(_), Part::Block(block)] =
-            parts(&content)[..]
+        let [
+            Part::Thought(_),
+            Part::ToolUse(_),
+            Part::ToolResult(_),
+            Part::Block(block),
+        ] = parts(&content)[..]
         else {
             panic!("{:?}", parts(&content));
         };
@@ -186,14 +223,26 @@ mod tests {
     #[test]
     fn content_of_a_tool_is_a_list_of_contents() {
         let text = r#"[{"type":"content","content":{"type":"text","text":"out"}}]"#;
-        for content in [r#""out""#, r#"["out"]"#, r#"[{"type":"text","text":"out"}]"#, r#"{"text":"out"}"#] {
-            assert_eq!(tool_content(&raw(content)).unwrap().get(), text, "{content}");
+        for content in [
+            r#""out""#,
+            r#"["out"]"#,
+            r#"[{"type":"text","text":"out"}]"#,
+            r#"{"text":"out"}"#,
+        ] {
+            assert_eq!(
+                tool_content(&raw(content)).unwrap().get(),
+                text,
+                "{content}"
+            );
         }
         for kept in ["[]", text, r#"[{"type":"diff","path":"/a","newText":"b"}]"#] {
             assert!(tool_content(&raw(kept)).is_none(), "{kept}");
         }
         let shown = |content| tool_content(&raw(content)).unwrap().get().to_owned();
-        assert_eq!(shown("7"), r#"[{"type":"content","content":{"type":"text","text":"7"}}]"#);
+        assert_eq!(
+            shown("7"),
+            r#"[{"type":"content","content":{"type":"text","text":"7"}}]"#
+        );
         assert_eq!(
             shown(r#"{"n":1}"#),
             r#"[{"type":"content","content":{"type":"text","text":"{\"n\":1}"}}]"#

@@ -15,7 +15,15 @@ use crate::agent::object::{LineError, Object};
 const PROMPT_TYPES: [(&str, &[&str]); 3] = [
     ("image", &["image", "images"]),
     ("audio", &["audio"]),
-    ("embeddedContext", &["embeddedContext", "embedded_context", "resource", "resources"]),
+    (
+        "embeddedContext",
+        &[
+            "embeddedContext",
+            "embedded_context",
+            "resource",
+            "resources",
+        ],
+    ),
 ];
 
 /// The params for the agent. They contain the members of early agents and those of ACP. `params` are those of ACP.
@@ -29,7 +37,9 @@ pub(super) fn initialize(opening: Opening, params: &RawValue) -> Result<Box<RawV
     let files = offered.object("fs");
     // Some agents read these members without `fs`.
     let flat = ["readTextFile", "writeTextFile"];
-    let flat = flat.iter().filter_map(|name| Some((*name, files.as_ref()?.get(name)?)));
+    let flat = flat
+        .iter()
+        .filter_map(|name| Some((*name, files.as_ref()?.get(name)?)));
     let capabilities: Members<'_> = offered.iter().chain(flat).collect();
     let mut members: Members<'_> = params.iter().collect();
     members.set(member::PROTOCOL_VERSION, version);
@@ -42,22 +52,32 @@ pub(super) fn initialize(opening: Opening, params: &RawValue) -> Result<Box<RawV
 pub(super) fn answer(result: &RawValue) -> Result<(Names, Box<RawValue>), LineError> {
     let result = Object::parse("initialize", result)?;
     let version = result.required(member::PROTOCOL_VERSION)?;
-    let major = major_version(version)
-        .ok_or(LineError::Member { object: "initialize", member: member::PROTOCOL_VERSION })?;
+    let major = major_version(version).ok_or(LineError::Member {
+        object: "initialize",
+        member: member::PROTOCOL_VERSION,
+    })?;
     let capabilities = result.object("agentCapabilities");
     // An agent can repeat the version of the request, so a text alone does not decide.
     let is_early = version.get().starts_with('"') && capabilities.is_none();
-    let names = if is_early { Names::Early } else { Names::Modern };
+    let names = if is_early {
+        Names::Early
+    } else {
+        Names::Modern
+    };
     let mut answer = Members::default();
     answer.set(member::PROTOCOL_VERSION, to_raw(&major));
-    let info = ["agentInfo", member::SERVER_INFO].into_iter().find_map(|name| result.get(name));
+    let info = ["agentInfo", member::SERVER_INFO]
+        .into_iter()
+        .find_map(|name| result.get(name));
     if let Some(info) = info {
         answer.set("agentInfo", info.to_owned());
     }
     // The methods of early names can do nothing beyond a text prompt.
     let capabilities = capabilities.as_ref().filter(|_| names == Names::Modern);
-    answer
-        .set("agentCapabilities", capabilities.map_or_else(|| to_raw(&Members::default()), capabilities_of));
+    answer.set(
+        "agentCapabilities",
+        capabilities.map_or_else(|| to_raw(&Members::default()), capabilities_of),
+    );
     if let Some(methods) = result.get("authMethods") {
         answer.set("authMethods", methods.to_owned());
     }
@@ -102,7 +122,9 @@ fn capabilities_of(capabilities: &Object<'_>) -> Box<RawValue> {
 
 /// `promptTypes` are flags, or a list of names.
 fn prompt_types(types: &RawValue) -> Box<RawValue> {
-    let Ok(listed) = serde_json::from_str::<Vec<String>>(types.get()) else { return types.to_owned() };
+    let Ok(listed) = serde_json::from_str::<Vec<String>>(types.get()) else {
+        return types.to_owned();
+    };
     let mut flags = Members::default();
     for (name, spellings) in PROMPT_TYPES {
         let has = listed.iter().any(|listed| spellings.contains(&&**listed));

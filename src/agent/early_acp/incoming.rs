@@ -15,8 +15,11 @@ use crate::jsonrpc::{self, EnvelopeError, Message};
 /// Other names of `session/update`.
 const SESSION_NOTIFICATION: &str = "session/notification";
 /// Other names of `session/request_permission`.
-const REQUEST_PERMISSION: [&str; 3] =
-    ["session/requestPermission", "agent/requestPermission", "agent/request_permission"];
+const REQUEST_PERMISSION: [&str; 3] = [
+    "session/requestPermission",
+    "agent/requestPermission",
+    "agent/request_permission",
+];
 
 /// Why a line cannot be translated.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +45,9 @@ impl Translator {
                     out.push(notification(&method, params));
                 }
             }
-            Message::Request { id, method, params } => self.request_of_agent(id, method, params, out)?,
+            Message::Request { id, method, params } => {
+                self.request_of_agent(id, method, params, out)?
+            }
         }
         Ok(())
     }
@@ -73,24 +78,33 @@ impl Translator {
         params: Box<RawValue>,
         out: &mut Vec<Decoded>,
     ) -> Result<(), LineError> {
-        let asks = &*method == method::SESSION_REQUEST_PERMISSION || REQUEST_PERMISSION.contains(&&*method);
+        let asks = &*method == method::SESSION_REQUEST_PERMISSION
+            || REQUEST_PERMISSION.contains(&&*method);
         let translated = if asks {
             self.streamed_other();
             let session = self.session.as_deref().unwrap_or_default();
             permission::request(&params, session, &mut self.tools).map(Some)
         } else {
-            self.notification(&method, &params, out).map(|is_update| (!is_update).then_some(params))
+            self.notification(&method, &params, out)
+                .map(|is_update| (!is_update).then_some(params))
         };
         match translated {
             Ok(Some(params)) => {
-                let method = if asks { method::SESSION_REQUEST_PERMISSION.into() } else { method };
+                let method = if asks {
+                    method::SESSION_REQUEST_PERMISSION.into()
+                } else {
+                    method
+                };
                 let params = self.with_session(&method, params);
                 out.push(Decoded::Message(Message::Request { id, method, params }));
             }
             Ok(None) => out.push(Decoded::Send(acknowledge(&id, &method))),
             Err(missing) => {
                 // Without an answer the agent would wait.
-                let error = error(error_code::INVALID_PARAMS, format!("Invalid params: {missing}"));
+                let error = error(
+                    error_code::INVALID_PARAMS,
+                    format!("Invalid params: {missing}"),
+                );
                 out.push(Decoded::Send(jsonrpc::error(&id, &to_raw(&error))));
                 return Err(missing);
             }
@@ -103,9 +117,14 @@ impl Translator {
         let is_of_session = method.starts_with("fs/")
             || method.starts_with("terminal/")
             || method == method::ELICITATION_CREATE;
-        let Some(session) = self.session.as_deref().filter(|_| is_of_session) else { return params };
-        let has_none = Object::parse("params", &params).is_ok_and(|object| object.get("sessionId").is_none());
-        let with = has_none.then(|| acp::with_session_id(&params, session).ok()).flatten();
+        let Some(session) = self.session.as_deref().filter(|_| is_of_session) else {
+            return params;
+        };
+        let has_none =
+            Object::parse("params", &params).is_ok_and(|object| object.get("sessionId").is_none());
+        let with = has_none
+            .then(|| acp::with_session_id(&params, session).ok())
+            .flatten();
         with.unwrap_or(params)
     }
 }

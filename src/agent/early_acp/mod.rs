@@ -39,7 +39,10 @@ impl EarlyAcp {
     /// `opening` is the spelling of the first `initialize`.
     pub(super) fn new(opening: Opening) -> Self {
         // The ids of tool calls stay unique in the transcript of a session with several processes.
-        Self(Mutex::new(Translator::new(opening, random_uuid().to_string())))
+        Self(Mutex::new(Translator::new(
+            opening,
+            random_uuid().to_string(),
+        )))
     }
 
     /// A panic while a line is decoded ends the reader, and with it this process only. Until then, the state still encodes.

@@ -14,14 +14,18 @@ const REQUEST: &str = "session/request_permission";
 const KINDS: [&str; 4] = ["allow_once", "allow_always", "reject_once", "reject_always"];
 /// Words of options that reject.
 const REJECTING: [&str; 15] = [
-    "reject", "deny", "denied", "no", "not", "cancel", "decline", "refuse", "disallow", "block", "abort",
-    "stop", "never", "skip", "don't",
+    "reject", "deny", "denied", "no", "not", "cancel", "decline", "refuse", "disallow", "block",
+    "abort", "stop", "never", "skip", "don't",
 ];
 /// Words of options that stay in effect.
-const LASTING: [&str; 7] = ["always", "never", "remember", "session", "forever", "all", "every"];
+const LASTING: [&str; 7] = [
+    "always", "never", "remember", "session", "forever", "all", "every",
+];
 /// Words of options that allow.
-const ALLOWING: [&str; 11] =
-    ["allow", "approve", "accept", "yes", "ok", "proceed", "continue", "permit", "grant", "confirm", "once"];
+const ALLOWING: [&str; 11] = [
+    "allow", "approve", "accept", "yes", "ok", "proceed", "continue", "permit", "grant", "confirm",
+    "once",
+];
 
 /// The params of `session/request_permission` of ACP.
 pub(super) fn request(
@@ -30,9 +34,15 @@ pub(super) fn request(
     tools: &mut Tools,
 ) -> Result<Box<RawValue>, LineError> {
     let params = Object::parse(REQUEST, params)?;
-    let options = params.required_array("options")?.into_iter().map(option).collect::<Result<Vec<_>, _>>()?;
-    let mut request: Members<'_> =
-        params.iter().filter(|(name, _)| matches!(*name, "_meta" | "sessionId")).collect();
+    let options = params
+        .required_array("options")?
+        .into_iter()
+        .map(option)
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut request: Members<'_> = params
+        .iter()
+        .filter(|(name, _)| matches!(*name, "_meta" | "sessionId"))
+        .collect();
     if params.text("sessionId").is_none() {
         request.set("sessionId", to_raw(&session_id));
     }
@@ -45,13 +55,23 @@ pub(super) fn request(
 /// The tool call that needs the permission. Without one, the title and the message describe it.
 fn tool_call(params: &Object<'_>, named: Option<&Object<'_>>, tools: &mut Tools) -> Box<RawValue> {
     let mut call: Members<'_> = named.into_iter().flat_map(Object::iter).collect();
-    let id = named.into_iter().chain([params]).find_map(|object| object.text("toolCallId"));
-    let id = id.map(Cow::into_owned).or_else(|| tools.only_open().map(ToOwned::to_owned));
+    let id = named
+        .into_iter()
+        .chain([params])
+        .find_map(|object| object.text("toolCallId"));
+    let id = id
+        .map(Cow::into_owned)
+        .or_else(|| tools.only_open().map(ToOwned::to_owned));
     call.set("toolCallId", to_raw(&id.unwrap_or_else(|| tools.new_id())));
-    let message = ["message", "description"].iter().find_map(|name| params.text(name));
+    let message = ["message", "description"]
+        .iter()
+        .find_map(|name| params.text(name));
     if named.is_none_or(|named| named.get("title").is_none()) {
         let title = params.text("title").or_else(|| message.clone());
-        call.set("title", to_raw(&title.unwrap_or(Cow::Borrowed("Permission"))));
+        call.set(
+            "title",
+            to_raw(&title.unwrap_or(Cow::Borrowed("Permission"))),
+        );
     }
     let content = match named.and_then(|named| named.get("content")) {
         Some(content) => tool_content(content),
@@ -72,10 +92,16 @@ fn option(raw: &RawValue) -> Result<Box<RawValue>, LineError> {
     };
     let text = |names: &[&str]| {
         let object = object.as_ref()?;
-        names.iter().find_map(|name| object.text(name)).map(Cow::into_owned)
+        names
+            .iter()
+            .find_map(|name| object.text(name))
+            .map(Cow::into_owned)
     };
     let id = text(&["optionId", "id"]).or(bare);
-    let id = id.ok_or(LineError::Member { object: "options", member: "optionId" })?;
+    let id = id.ok_or(LineError::Member {
+        object: "options",
+        member: "optionId",
+    })?;
     let name = text(&["name", "label", "title"]).unwrap_or_else(|| id.clone());
     let given = text(&["kind"]).filter(|kind| KINDS.contains(&&**kind));
     let kind = given.unwrap_or_else(|| kind_of(&id, &name).to_owned());
@@ -96,7 +122,9 @@ fn kind_of(id: &str, name: &str) -> &'static str {
         return kind;
     }
     let text = format!("{id} {}", snake_case(name));
-    let words: Vec<&str> = text.split(|char: char| !char.is_alphanumeric() && char != '\'').collect();
+    let words: Vec<&str> = text
+        .split(|char: char| !char.is_alphanumeric() && char != '\'')
+        .collect();
     let has = |known: &[&str]| words.iter().any(|word| known.contains(word));
     match (has(&REJECTING), has(&LASTING), has(&ALLOWING)) {
         (true, true, _) => "reject_always",
@@ -169,7 +197,10 @@ mod tests {
     #[test]
     fn request_without_options_is_a_typed_error() {
         let missing = |object, member| LineError::Member { object, member };
-        assert_eq!(translated(r#"{"title":"T"}"#, &mut tools()), Err(missing(REQUEST, "options")));
+        assert_eq!(
+            translated(r#"{"title":"T"}"#, &mut tools()),
+            Err(missing(REQUEST, "options"))
+        );
         let error = translated(r#"{"options":[{"label":"Allow"}]}"#, &mut tools());
         assert_eq!(error, Err(missing("options", "optionId")));
     }

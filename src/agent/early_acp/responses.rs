@@ -46,16 +46,26 @@ impl Translator {
     fn own_answered(&mut self, outcome: Outcome) {
         let Ok(result) = outcome else { return };
         let cancelled = Object::parse(names::CANCEL_SESSION, &result).ok();
-        let refused = cancelled.and_then(|result| Some(result.get(member::CANCELLED)?.get() == "false"));
+        let refused =
+            cancelled.and_then(|result| Some(result.get(member::CANCELLED)?.get() == "false"));
         if let (Some(true), Some(turn)) = (refused, &mut self.turn) {
             turn.is_cancelled = false;
         }
     }
 
-    fn initialize_answered(&mut self, mut attempt: Attempt, outcome: Outcome, out: &mut Vec<Decoded>) {
+    fn initialize_answered(
+        &mut self,
+        mut attempt: Attempt,
+        outcome: Outcome,
+        out: &mut Vec<Decoded>,
+    ) {
         let outcome = match outcome {
             Ok(result) => handshake::answer(&result).map_err(|missing| internal(&missing)),
-            Err(failed) => match attempt.params.take().filter(|_| !sign_in::is_required(&failed)) {
+            Err(failed) => match attempt
+                .params
+                .take()
+                .filter(|_| !sign_in::is_required(&failed))
+            {
                 Some(params) => {
                     let call = attempt.call;
                     attempt.first_error = Some(failed);
@@ -88,8 +98,11 @@ impl Translator {
                 Err(missing) => Err(internal(&missing)),
             },
             Err(failed) => {
-                let again =
-                    set_up.attempt.params.take().filter(|_| failed.code == error_code::METHOD_NOT_FOUND);
+                let again = set_up
+                    .attempt
+                    .params
+                    .take()
+                    .filter(|_| failed.code == error_code::METHOD_NOT_FOUND);
                 if let Some(params) = again {
                     self.names = self.names.other();
                     set_up.attempt.first_error = Some(failed);
@@ -122,7 +135,10 @@ impl Translator {
         }
         self.tools.clear();
         let was_refused = |failed: &RpcError| {
-            matches!(failed.code, error_code::METHOD_NOT_FOUND | error_code::INVALID_PARAMS)
+            matches!(
+                failed.code,
+                error_code::METHOD_NOT_FOUND | error_code::INVALID_PARAMS
+            )
         };
         if turn.has_output || !outcome.as_ref().is_err_and(was_refused) {
             self.form = Some(turn.form);
@@ -130,7 +146,11 @@ impl Translator {
         let call = turn.attempt.call;
         let outcome = match outcome {
             Ok(result) => self.turn_result(&turn, result, out),
-            Err(failed) => Err(turn.attempt.first_error.filter(|_| was_refused(&failed)).unwrap_or(failed)),
+            Err(failed) => Err(turn
+                .attempt
+                .first_error
+                .filter(|_| was_refused(&failed))
+                .unwrap_or(failed)),
         };
         out.push(response(call, outcome));
     }
@@ -143,8 +163,15 @@ impl Translator {
             None => Some(&*result).filter(|result| result.get().starts_with('"')),
         };
         let reason = object.as_ref().and_then(|object| object.text("stopReason"));
-        if content.is_none() && reason.is_none() && !turn.has_output && turn.form == PromptForm::Text {
-            return Err(internal(&LineError::Member { object: names::PROMPT, member: member::CONTENT }));
+        if content.is_none()
+            && reason.is_none()
+            && !turn.has_output
+            && turn.form == PromptForm::Text
+        {
+            return Err(internal(&LineError::Member {
+                object: names::PROMPT,
+                member: member::CONTENT,
+            }));
         }
         if let Some(content) = content {
             self.rest_of_text(turn, content, out);
@@ -152,7 +179,11 @@ impl Translator {
         if reason.is_some() && content.is_none() {
             return Ok(result);
         }
-        let default = if turn.is_cancelled { stop_reason::CANCELLED } else { stop_reason::END_TURN };
+        let default = if turn.is_cancelled {
+            stop_reason::CANCELLED
+        } else {
+            stop_reason::END_TURN
+        };
         let usage = object.as_ref().and_then(|object| object.get("usage"));
         let mut translated = json!({ "stopReason": reason.as_deref().unwrap_or(default) });
         if let Some(usage) = usage.and_then(|usage| serde_json::from_str(usage.get()).ok()) {
@@ -168,11 +199,19 @@ impl Translator {
             Some(text) => {
                 let rest = turn.streamed.remainder(&text);
                 if !rest.is_empty() {
-                    out.push(chunk(session, kind::AGENT_MESSAGE_CHUNK, &to_raw(&rest), None));
+                    out.push(chunk(
+                        session,
+                        kind::AGENT_MESSAGE_CHUNK,
+                        &to_raw(&rest),
+                        None,
+                    ));
                 }
             }
             // A text that cannot be compared is delivered only if it can be no repetition.
-            None if turn.streamed.is_empty() && !turn.has_undecoded && content.get().starts_with('"') => {
+            None if turn.streamed.is_empty()
+                && !turn.has_undecoded
+                && content.get().starts_with('"') =>
+            {
                 out.push(chunk(session, kind::AGENT_MESSAGE_CHUNK, content, None));
             }
             None => {}
@@ -185,10 +224,21 @@ fn session_id(set_up: &SetUp, names: Names, result: &RawValue) -> Result<Box<str
     if let Some(id) = &set_up.restores {
         return Ok(id.clone());
     }
-    let object = if names == Names::Early { names::CREATE_SESSION } else { method::SESSION_NEW };
-    let missing = LineError::Member { object, member: member::SESSION_ID };
+    let object = if names == Names::Early {
+        names::CREATE_SESSION
+    } else {
+        method::SESSION_NEW
+    };
+    let missing = LineError::Member {
+        object,
+        member: member::SESSION_ID,
+    };
     let id = Object::parse(object, result)?.required_text(member::SESSION_ID)?;
-    if id.is_empty() || id.len() > MAX_SESSION_ID { Err(missing) } else { Ok(id.into()) }
+    if id.is_empty() || id.len() > MAX_SESSION_ID {
+        Err(missing)
+    } else {
+        Ok(id.into())
+    }
 }
 
 /// Early agents report an error as `{"error": ...}` within the result.
@@ -215,5 +265,7 @@ fn internal(missing: &LineError) -> RpcError {
 }
 
 fn is_unknown_method(outcome: &Outcome) -> bool {
-    outcome.as_ref().is_err_and(|error| error.code == error_code::METHOD_NOT_FOUND)
+    outcome
+        .as_ref()
+        .is_err_and(|error| error.code == error_code::METHOD_NOT_FOUND)
 }

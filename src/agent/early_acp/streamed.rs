@@ -22,7 +22,9 @@ impl Text {
 
     /// The rest of `whole` after this text. `None` if `whole` does not begin with it.
     fn rest<'a>(&self, whole: &'a str) -> Option<&'a str> {
-        let mut shown = whole.char_indices().filter(|(_, char)| !char.is_whitespace());
+        let mut shown = whole
+            .char_indices()
+            .filter(|(_, char)| !char.is_whitespace());
         let end = match self.chars.checked_sub(1) {
             None => 0,
             Some(last) => shown.nth(last).map(|(at, char)| at + char.len_utf8())?,
@@ -59,7 +61,11 @@ impl Streamed {
     /// The part of the result that was not delivered. Empty if all of it was.
     pub(super) fn remainder<'a>(&self, result: &'a str) -> &'a str {
         let last = Some(&self.last).filter(|last| last.chars > 0);
-        let rest = self.all.rest(result).or_else(|| last?.rest(result)).unwrap_or(result);
+        let rest = self
+            .all
+            .rest(result)
+            .or_else(|| last?.rest(result))
+            .unwrap_or(result);
         if rest.trim().is_empty() { "" } else { rest }
     }
 }
@@ -87,7 +93,11 @@ mod tests {
         ] {
             let mut streamed = Streamed::default();
             for update in updates {
-                if *update == "|" { streamed.separate() } else { streamed.add(update) }
+                if *update == "|" {
+                    streamed.separate()
+                } else {
+                    streamed.add(update)
+                }
             }
             assert_eq!(streamed.remainder(result), rest, "{updates:?} {result:?}");
             assert_eq!(streamed.is_empty(), updates.is_empty());

@@ -26,13 +26,23 @@ fn raw(text: &str) -> Box<RawValue> {
 /// and `send {...}` for a line to the agent.
 fn shown(message: &Decoded) -> String {
     match message {
-        Decoded::Message(Message::Notification { method, params }) if &**method == "session/update" => {
+        Decoded::Message(Message::Notification { method, params })
+            if &**method == "session/update" =>
+        {
             format!("update {params}")
         }
         Decoded::Message(Message::Notification { method, params }) => format!("{method} {params}"),
-        Decoded::Message(Message::Request { id, method, params }) => format!("ask {id} {method} {params}"),
-        Decoded::Message(Message::Response { id, outcome: Ok(result) }) => format!("result {id} {result}"),
-        Decoded::Message(Message::Response { id, outcome: Err(error) }) => {
+        Decoded::Message(Message::Request { id, method, params }) => {
+            format!("ask {id} {method} {params}")
+        }
+        Decoded::Message(Message::Response {
+            id,
+            outcome: Ok(result),
+        }) => format!("result {id} {result}"),
+        Decoded::Message(Message::Response {
+            id,
+            outcome: Err(error),
+        }) => {
             format!("error {id} {} {}", error.code, error.message)
         }
         Decoded::Send(line) => format!("send {}", line_of(line)),
@@ -50,24 +60,38 @@ fn line_of(lines: &[u8]) -> String {
 impl Fixture {
     fn new() -> Self {
         let translator = Translator::new(Opening::Text, "t".to_owned());
-        Self { translator, tables: PendingTables::default() }
+        Self {
+            translator,
+            tables: PendingTables::default(),
+        }
     }
 
     fn encode(&mut self, message: &Outgoing<'_>) -> String {
         let Encoded { lines, replies } = self.translator.encode(message);
         let replies = replies.iter().map(shown);
         let lines = Some(line_of(&lines)).filter(|lines| !lines.is_empty());
-        lines.into_iter().chain(replies).collect::<Vec<_>>().join("\n")
+        lines
+            .into_iter()
+            .chain(replies)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     /// Sends a request. Returns the lines for the agent, or the reply.
     fn call(&mut self, method: &str, params: &str) -> String {
         let id = self.tables.register_call();
-        self.encode(&Outgoing::Request { id, method, params: &raw(params) })
+        self.encode(&Outgoing::Request {
+            id,
+            method,
+            params: &raw(params),
+        })
     }
 
     fn notify(&mut self, method: &str, params: &str) -> String {
-        self.encode(&Outgoing::Notification { method, params: &raw(params) })
+        self.encode(&Outgoing::Notification {
+            method,
+            params: &raw(params),
+        })
     }
 
     fn prompt(&mut self, text: &str) -> String {
@@ -85,14 +109,18 @@ impl Fixture {
     fn try_receive(&mut self, line: &str) -> Result<Vec<String>, String> {
         let mut out = Vec::new();
         let translated = self.translator.line(line.as_bytes(), 32, &mut out);
-        translated.map_err(|error| error.to_string()).map(|()| out.iter().map(shown).collect())
+        translated
+            .map_err(|error| error.to_string())
+            .map(|()| out.iter().map(shown).collect())
     }
 
     /// The updates for one line of the agent.
     fn updates(&mut self, line: &str) -> Vec<Value> {
         let updates = self.receive(line);
         let update = |text: &String| -> Value {
-            let params = text.strip_prefix("update ").unwrap_or_else(|| panic!("{text}"));
+            let params = text
+                .strip_prefix("update ")
+                .unwrap_or_else(|| panic!("{text}"));
             let params: Value = serde_json::from_str(params).unwrap();
             assert_eq!(params["sessionId"], "s", "{text}");
             params["update"].clone()
@@ -103,7 +131,10 @@ impl Fixture {
     /// An agent with early names and the session `s`. The next call has the id 3.
     fn early() -> Self {
         let mut fixture = Self::new();
-        fixture.call("initialize", r#"{"protocolVersion":1,"clientCapabilities":{}}"#);
+        fixture.call(
+            "initialize",
+            r#"{"protocolVersion":1,"clientCapabilities":{}}"#,
+        );
         fixture.receive(
             r#"{"id":1,"result":{"protocolVersion":"1.0","serverInfo":{"name":"a","version":"1"}}}"#,
         );
@@ -119,7 +150,10 @@ impl Fixture {
     /// An agent with modern names and the session `s`. The next call has the id 3.
     fn modern() -> Self {
         let mut fixture = Self::new();
-        fixture.call("initialize", r#"{"protocolVersion":1,"clientCapabilities":{}}"#);
+        fixture.call(
+            "initialize",
+            r#"{"protocolVersion":1,"clientCapabilities":{}}"#,
+        );
         fixture.receive(r#"{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{}}}"#);
         fixture.call("session/new", r#"{"cwd":"/w","mcpServers":[]}"#);
         assert_eq!(

@@ -56,7 +56,12 @@ pub(super) enum Found {
 
 impl Tools {
     pub(super) const fn new(prefix: String) -> Self {
-        Self { all: Vec::new(), budget: Budget::new(MAX_BYTES), prefix, created: 0 }
+        Self {
+            all: Vec::new(),
+            budget: Budget::new(MAX_BYTES),
+            prefix,
+            created: 0,
+        }
     }
 
     /// Forgets the calls at the end of a turn.
@@ -89,11 +94,24 @@ impl Tools {
                 .find(|tool| tool.called != source && tool.name == name && tool.result.is_none()),
         };
         if let Some(known) = known {
-            return if known.called == source { Found::Known(known.id.clone()) } else { Found::Repeated };
+            return if known.called == source {
+                Found::Known(known.id.clone())
+            } else {
+                Found::Repeated
+            };
         }
-        let id = fields.id.as_ref().map_or_else(|| self.new_id(), |id| id.clone().into_owned());
+        let id = fields
+            .id
+            .as_ref()
+            .map_or_else(|| self.new_id(), |id| id.clone().into_owned());
         let has_kind = fields.kind.is_some();
-        self.insert(Tool { id: id.clone(), name: name.to_owned(), called: source, result: None, has_kind });
+        self.insert(Tool {
+            id: id.clone(),
+            name: name.to_owned(),
+            called: source,
+            result: None,
+            has_kind,
+        });
         Found::New(id)
     }
 
@@ -113,10 +131,19 @@ impl Tools {
             Some(last) if last.result.is_some_and(|former| former != source) => Found::Repeated,
             Some(last) if fields.id.is_some() => Found::Known(last.id.clone()),
             _ => {
-                let id = fields.id.as_ref().map_or_else(|| self.new_id(), |id| id.clone().into_owned());
+                let id = fields
+                    .id
+                    .as_ref()
+                    .map_or_else(|| self.new_id(), |id| id.clone().into_owned());
                 let name = name.unwrap_or_default().to_owned();
                 let (called, has_kind) = (source, fields.kind.is_some());
-                self.insert(Tool { id: id.clone(), name, called, result: Some(source), has_kind });
+                self.insert(Tool {
+                    id: id.clone(),
+                    name,
+                    called,
+                    result: Some(source),
+                    has_kind,
+                });
                 Found::New(id)
             }
         }
@@ -143,26 +170,59 @@ pub(super) struct ToolFields<'a> {
     pub(super) failed: bool,
 }
 
-const IDS: [&str; 7] = ["toolCallId", "tool_call_id", "toolUseId", "tool_use_id", "callId", "call_id", "id"];
+const IDS: [&str; 7] = [
+    "toolCallId",
+    "tool_call_id",
+    "toolUseId",
+    "tool_use_id",
+    "callId",
+    "call_id",
+    "id",
+];
 const NAMES: [&str; 4] = ["name", "toolName", "tool_name", "tool"];
-const INPUTS: [&str; 7] = ["rawInput", "input", "arguments", "args", "parameters", "params", "toolInput"];
+const INPUTS: [&str; 7] = [
+    "rawInput",
+    "input",
+    "arguments",
+    "args",
+    "parameters",
+    "params",
+    "toolInput",
+];
 const OUTPUTS: [&str; 6] = ["rawOutput", "output", "result", "content", "text", "error"];
 /// The kinds of ACP. A kind is never guessed from a name, because permissions are granted by kind.
-const KINDS: [&str; 10] =
-    ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
+const KINDS: [&str; 10] = [
+    "read",
+    "edit",
+    "delete",
+    "move",
+    "search",
+    "execute",
+    "think",
+    "fetch",
+    "switch_mode",
+    "other",
+];
 
 impl<'a> ToolFields<'a> {
     /// Reads the members of these objects. The first object with a member decides.
     pub(super) fn read(objects: &[&Object<'a>]) -> Self {
         let text = |names: &[&str]| {
-            let mut of = objects.iter().flat_map(|object| names.iter().map(move |name| object.text(name)));
+            let mut of = objects
+                .iter()
+                .flat_map(|object| names.iter().map(move |name| object.text(name)));
             of.find_map(|text| text.filter(|text| !text.is_empty()))
         };
-        let value =
-            |names: &[&str]| objects.iter().find_map(|object| names.iter().find_map(|name| object.get(name)));
+        let value = |names: &[&str]| {
+            objects
+                .iter()
+                .find_map(|object| names.iter().find_map(|name| object.get(name)))
+        };
         let kind = text(&["kind"]).filter(|kind| KINDS.contains(&&**kind));
         let is = |name: &str, value: &str| {
-            objects.iter().any(|object| object.get(name).is_some_and(|found| found.get() == value))
+            objects
+                .iter()
+                .any(|object| object.get(name).is_some_and(|found| found.get() == value))
         };
         let status = text(&["status"]).map(|status| snake_case(&status));
         let failed = is("success", "false")
@@ -187,7 +247,11 @@ mod tests {
     use super::*;
 
     fn fields<'a>(id: Option<&'a str>, name: Option<&'a str>) -> ToolFields<'a> {
-        ToolFields { id: id.map(Into::into), name: name.map(Into::into), ..ToolFields::default() }
+        ToolFields {
+            id: id.map(Into::into),
+            name: name.map(Into::into),
+            ..ToolFields::default()
+        }
     }
 
     #[test]
@@ -197,12 +261,24 @@ mod tests {
         let new = |id: &str| Found::New(id.to_owned());
         let known = |id: &str| Found::Known(id.to_owned());
         assert_eq!(tools.call(&read, Source::Update), new("t-1"));
-        assert_eq!(tools.call(&read, Source::Update), new("t-2"), "the same tool again");
+        assert_eq!(
+            tools.call(&read, Source::Update),
+            new("t-2"),
+            "the same tool again"
+        );
         assert_eq!(tools.result(&read, Source::Update), known("t-1"));
         assert_eq!(tools.result(&none, Source::Update), known("t-2"));
-        assert_eq!(tools.result(&none, Source::Update), new("t-3"), "a result without a call");
+        assert_eq!(
+            tools.result(&none, Source::Update),
+            new("t-3"),
+            "a result without a call"
+        );
         tools.clear();
-        assert_eq!(tools.call(&read, Source::Update), new("t-4"), "ids are not used again");
+        assert_eq!(
+            tools.call(&read, Source::Update),
+            new("t-4"),
+            "ids are not used again"
+        );
     }
 
     #[test]
@@ -212,7 +288,10 @@ mod tests {
             let call = fields(id, Some("read"));
             assert!(matches!(tools.call(&call, Source::Update), Found::New(_)));
             assert_eq!(tools.call(&call, Source::Method), Found::Repeated);
-            assert!(matches!(tools.result(&call, Source::Method), Found::Known(_)));
+            assert!(matches!(
+                tools.result(&call, Source::Method),
+                Found::Known(_)
+            ));
             assert_eq!(tools.result(&call, Source::Update), Found::Repeated);
         }
     }
@@ -226,7 +305,13 @@ mod tests {
         tools.call(&fields(Some("b"), None), Source::Update);
         assert_eq!(tools.only_open(), None);
         tools.clear();
-        tools.call(&ToolFields { kind: Some("read".into()), ..fields(Some("a"), None) }, Source::Update);
+        tools.call(
+            &ToolFields {
+                kind: Some("read".into()),
+                ..fields(Some("a"), None)
+            },
+            Source::Update,
+        );
         assert_eq!(tools.only_open(), None);
     }
 
@@ -240,8 +325,15 @@ mod tests {
         tools.clear();
         let long = "x".repeat(MAX_BYTES);
         for _ in 0..2 {
-            assert!(matches!(tools.call(&fields(None, Some(&long)), Source::Update), Found::New(_)));
+            assert!(matches!(
+                tools.call(&fields(None, Some(&long)), Source::Update),
+                Found::New(_)
+            ));
         }
-        assert!(tools.budget.used() <= MAX_BYTES && tools.all.len() <= 1, "{:?}", tools.budget);
+        assert!(
+            tools.budget.used() <= MAX_BYTES && tools.all.len() <= 1,
+            "{:?}",
+            tools.budget
+        );
     }
 }

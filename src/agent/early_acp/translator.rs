@@ -91,7 +91,11 @@ pub(super) struct Attempt {
 impl Attempt {
     fn new(call: CallId, params: &RawValue, may_repeat: bool) -> Self {
         let kept = may_repeat && params.get().len() <= MAX_RETAINED;
-        Self { call, params: kept.then(|| params.to_owned()), first_error: None }
+        Self {
+            call,
+            params: kept.then(|| params.to_owned()),
+            first_error: None,
+        }
     }
 }
 
@@ -152,15 +156,27 @@ impl Translator {
         let step = match *message {
             Outgoing::Request { id, method, params } => match self.request(id, method, params) {
                 Err(error) => {
-                    return Encoded { replies: vec![response(id, Err(error))], ..Encoded::default() };
+                    return Encoded {
+                        replies: vec![response(id, Err(error))],
+                        ..Encoded::default()
+                    };
                 }
                 Ok(line) => line,
             },
-            Outgoing::Notification { method: method::SESSION_CANCEL, params } => self.cancel(params),
+            Outgoing::Notification {
+                method: method::SESSION_CANCEL,
+                params,
+            } => self.cancel(params),
             Outgoing::Notification { .. } if self.names == Names::Early => Bytes::new(),
             Outgoing::Notification { method, params } => jsonrpc::notification(method, params),
-            Outgoing::Answer { id, outcome: Ok(result) } => jsonrpc::result(id, result),
-            Outgoing::Answer { id, outcome: Err(error) } => jsonrpc::error(id, error),
+            Outgoing::Answer {
+                id,
+                outcome: Ok(result),
+            } => jsonrpc::result(id, result),
+            Outgoing::Answer {
+                id,
+                outcome: Err(error),
+            } => jsonrpc::error(id, error),
         };
         self.after_initialized(step).into()
     }
@@ -184,17 +200,23 @@ impl Translator {
             method::SESSION_NEW => self.set_up(id, params),
             method::SESSION_LOAD | method::SESSION_RESUME if self.names == Names::Modern => {
                 let restores = acp::session_id_of(params).ok().flatten().map(Into::into);
-                self.set_up = Some(SetUp { attempt: Attempt::new(id, params, false), restores });
+                self.set_up = Some(SetUp {
+                    attempt: Attempt::new(id, params, false),
+                    restores,
+                });
                 Ok(jsonrpc::request(id, method, params))
             }
             method::SESSION_PROMPT => self.prompt(id, params),
-            _ if self.names == Names::Early && MODERN_METHODS.contains(&method) => Err(unsupported(method)),
+            _ if self.names == Names::Early && MODERN_METHODS.contains(&method) => {
+                Err(unsupported(method))
+            }
             _ => Ok(jsonrpc::request(id, method, params)),
         }
     }
 
     pub(super) fn send_initialize(&self, id: CallId, params: &RawValue) -> Step {
-        let params = handshake::initialize(self.opening, params).map_err(|error| invalid_params(&error))?;
+        let params =
+            handshake::initialize(self.opening, params).map_err(|error| invalid_params(&error))?;
         Ok(jsonrpc::request(id, method::INITIALIZE, &params))
     }
 
@@ -204,7 +226,10 @@ impl Translator {
             return Err(error(error_code::INVALID_REQUEST, detail));
         }
         let line = self.send_set_up(id, params)?;
-        self.set_up = Some(SetUp { attempt: Attempt::new(id, params, true), restores: None });
+        self.set_up = Some(SetUp {
+            attempt: Attempt::new(id, params, true),
+            restores: None,
+        });
         Ok(line)
     }
 
@@ -213,13 +238,19 @@ impl Translator {
             return Ok(jsonrpc::request(id, method::SESSION_NEW, params));
         }
         let object = Object::parse("params", params).map_err(|error| invalid_params(&error))?;
-        if object.array("mcpServers").is_some_and(|servers| !servers.is_empty()) {
-            let detail =
-                "Invalid params: the early protocol of this agent has no MCP servers; remove `mcpServers`";
+        if object
+            .array("mcpServers")
+            .is_some_and(|servers| !servers.is_empty())
+        {
+            let detail = "Invalid params: the early protocol of this agent has no MCP servers; remove `mcpServers`";
             return Err(error(error_code::INVALID_PARAMS, detail));
         }
-        let cwd = object.required_text("cwd").map_err(|error| invalid_params(&error))?;
-        let params = to_raw(&CreateSession { workspace_dir: &cwd });
+        let cwd = object
+            .required_text("cwd")
+            .map_err(|error| invalid_params(&error))?;
+        let params = to_raw(&CreateSession {
+            workspace_dir: &cwd,
+        });
         Ok(jsonrpc::request(id, names::CREATE_SESSION, &params))
     }
 
@@ -243,7 +274,10 @@ impl Translator {
 
     pub(super) fn send_prompt(&self, form: PromptForm, id: CallId, params: &RawValue) -> Step {
         let named = acp::session_id_of(params).ok().flatten();
-        let session = named.as_deref().or(self.session.as_deref()).unwrap_or_default();
+        let session = named
+            .as_deref()
+            .or(self.session.as_deref())
+            .unwrap_or_default();
         let params = prompt(form, session, params).map_err(|error| invalid_params(&error))?;
         Ok(jsonrpc::request(id, form.method(), &params))
     }
@@ -259,7 +293,9 @@ impl Translator {
         match names {
             Some(Names::Early) => {
                 let session = self.session.as_deref().unwrap_or_default();
-                let params = to_raw(&SessionOnly { session_id: session });
+                let params = to_raw(&SessionOnly {
+                    session_id: session,
+                });
                 self.own_request(names::CANCEL_SESSION, &params)
             }
             None if self.names == Names::Early => Bytes::new(),
@@ -277,7 +313,12 @@ impl Translator {
         }
         let id = FIRST_OWN_ID + self.own_requests;
         self.own_requests += 1;
-        let line = to_raw(&Request { jsonrpc: "2.0", id, method, params });
+        let line = to_raw(&Request {
+            jsonrpc: "2.0",
+            id,
+            method,
+            params,
+        });
         format!("{line}\n").into()
     }
 
@@ -300,10 +341,15 @@ impl Translator {
 }
 
 fn unsupported(method: &str) -> RpcError {
-    let detail = format!("\"Method not found\": {method}: the early protocol of this agent does not have it");
+    let detail = format!(
+        "\"Method not found\": {method}: the early protocol of this agent does not have it"
+    );
     error(error_code::METHOD_NOT_FOUND, detail)
 }
 
 fn invalid_params(detail: &LineError) -> RpcError {
-    error(error_code::INVALID_PARAMS, format!("Invalid params: {detail}"))
+    error(
+        error_code::INVALID_PARAMS,
+        format!("Invalid params: {detail}"),
+    )
 }

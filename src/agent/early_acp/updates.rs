@@ -49,18 +49,29 @@ impl Translator {
     pub(super) fn session_of(&self, params: &Object<'_>) -> Result<String, LineError> {
         let named = params.text(member::SESSION_ID).map(Cow::into_owned);
         let own = || self.session.as_deref().map(ToOwned::to_owned);
-        named.or_else(own).ok_or(LineError::Member { object: "params", member: member::SESSION_ID })
+        named.or_else(own).ok_or(LineError::Member {
+            object: "params",
+            member: member::SESSION_ID,
+        })
     }
 
     /// Translates `agent/update`.
-    pub(super) fn early_update(&mut self, raw: &RawValue, out: &mut Vec<Decoded>) -> Result<(), LineError> {
+    pub(super) fn early_update(
+        &mut self,
+        raw: &RawValue,
+        out: &mut Vec<Decoded>,
+    ) -> Result<(), LineError> {
         let params = Object::parse(names::UPDATE, raw)?;
         let session = self.session_of(&params)?;
         let data = params.object(member::DATA);
         let objects: Vec<&Object<'_>> = data.iter().chain([&params]).collect();
         match &*params.required_text(member::UPDATE_TYPE)? {
-            update_type::THINKING => self.early_text(&session, kind::AGENT_THOUGHT_CHUNK, &objects, out)?,
-            update_type::RESPONSE => self.early_text(&session, kind::AGENT_MESSAGE_CHUNK, &objects, out)?,
+            update_type::THINKING => {
+                self.early_text(&session, kind::AGENT_THOUGHT_CHUNK, &objects, out)?
+            }
+            update_type::RESPONSE => {
+                self.early_text(&session, kind::AGENT_MESSAGE_CHUNK, &objects, out)?
+            }
             update_type::TOOL_CALL => {
                 let mut fields = ToolFields::read(&objects);
                 // In an announcement the content is a text for people.
@@ -82,8 +93,14 @@ impl Translator {
         objects: &[&Object<'_>],
         out: &mut Vec<Decoded>,
     ) -> Result<(), LineError> {
-        let content = objects.iter().rev().find_map(|object| TEXTS.iter().find_map(|name| object.get(name)));
-        let content = content.ok_or(LineError::Member { object: names::UPDATE, member: member::CONTENT })?;
+        let content = objects
+            .iter()
+            .rev()
+            .find_map(|object| TEXTS.iter().find_map(|name| object.get(name)));
+        let content = content.ok_or(LineError::Member {
+            object: names::UPDATE,
+            member: member::CONTENT,
+        })?;
         self.message(session, kind, content, out);
         Ok(())
     }
@@ -112,7 +129,11 @@ impl Translator {
     }
 
     /// Translates `session/update`. An update that ACP has too passes unchanged.
-    pub(super) fn session_update(&mut self, raw: &RawValue, out: &mut Vec<Decoded>) -> Result<(), LineError> {
+    pub(super) fn session_update(
+        &mut self,
+        raw: &RawValue,
+        out: &mut Vec<Decoded>,
+    ) -> Result<(), LineError> {
         let params = Object::parse(method::SESSION_UPDATE, raw)?;
         let session = self.session_of(&params)?;
         let nested = params.object("update");
@@ -123,7 +144,8 @@ impl Translator {
             None => content.required_text("type")?,
         };
         let kind = snake_case(&kind);
-        let is_modern = named.is_some() && nested.is_some() && params.text(member::SESSION_ID).is_some();
+        let is_modern =
+            named.is_some() && nested.is_some() && params.text(member::SESSION_ID).is_some();
         match &*kind {
             kind::AGENT_MESSAGE_CHUNK | "message_delta" | "message_chunk" | "agent_message" => {
                 self.session_text(
@@ -134,7 +156,11 @@ impl Translator {
                     out,
                 )?;
             }
-            kind::AGENT_THOUGHT_CHUNK | "thought_delta" | "thinking_delta" | "thinking" | "agent_thought" => {
+            kind::AGENT_THOUGHT_CHUNK
+            | "thought_delta"
+            | "thinking_delta"
+            | "thinking"
+            | "agent_thought" => {
                 self.session_text(
                     &session,
                     kind::AGENT_THOUGHT_CHUNK,
@@ -147,11 +173,16 @@ impl Translator {
                 self.streamed_other();
                 self.session_tool(&session, &kind, content, is_modern.then_some(raw), out)?;
             }
-            "tool_use" => self.tool_call(&session, &ToolFields::read(&[content]), Source::Update, out),
-            "tool_result" => self.tool_result(&session, &ToolFields::read(&[content]), Source::Update, out),
+            "tool_use" => {
+                self.tool_call(&session, &ToolFields::read(&[content]), Source::Update, out)
+            }
+            "tool_result" => {
+                self.tool_result(&session, &ToolFields::read(&[content]), Source::Update, out)
+            }
             _ if is_modern => out.push(notification(method::SESSION_UPDATE, raw.to_owned())),
             _ => {
-                let mut members: Members<'_> = content.iter().filter(|(name, _)| *name != "type").collect();
+                let mut members: Members<'_> =
+                    content.iter().filter(|(name, _)| *name != "type").collect();
                 members.remove(member::SESSION_ID);
                 members.set("sessionUpdate", to_raw(&kind));
                 out.push(update(&session, &members));
@@ -170,10 +201,15 @@ impl Translator {
         out: &mut Vec<Decoded>,
     ) -> Result<(), LineError> {
         let content = TEXTS.iter().find_map(|name| object.get(name));
-        let content = content.ok_or(LineError::Member { object: "update", member: member::CONTENT })?;
+        let content = content.ok_or(LineError::Member {
+            object: "update",
+            member: member::CONTENT,
+        })?;
         let is_block = object.text("sessionUpdate").as_deref() == Some(kind)
             && Object::parse("content", content).is_ok_and(|block| block.get("type").is_some());
-        match modern.filter(|_| is_block && matches!(parts(content)[..], [Part::Text(_) | Part::Block(_)])) {
+        match modern
+            .filter(|_| is_block && matches!(parts(content)[..], [Part::Text(_) | Part::Block(_)]))
+        {
             Some(params) => {
                 self.streamed_text(kind, content);
                 out.push(notification(method::SESSION_UPDATE, params.to_owned()));
@@ -184,7 +220,13 @@ impl Translator {
     }
 
     /// The content of a message: texts, thoughts and tools.
-    fn message(&mut self, session: &str, kind: &'static str, content: &RawValue, out: &mut Vec<Decoded>) {
+    fn message(
+        &mut self,
+        session: &str,
+        kind: &'static str,
+        content: &RawValue,
+        out: &mut Vec<Decoded>,
+    ) {
         for part in parts(content) {
             match part {
                 Part::Text(text) if text.get() == "\"\"" => {}
@@ -204,7 +246,13 @@ impl Translator {
                 }
                 Part::Block(block) => {
                     self.streamed_other();
-                    out.push(update(session, &BlockChunk { session_update: kind, content: block }));
+                    out.push(update(
+                        session,
+                        &BlockChunk {
+                            session_update: kind,
+                            content: block,
+                        },
+                    ));
                 }
             }
         }
@@ -221,13 +269,21 @@ impl Translator {
     ) -> Result<(), LineError> {
         let fields = ToolFields::read(&[object]);
         let is_new = kind == kind::TOOL_CALL;
-        let ended = matches!(object.text("status").as_deref(), Some("completed" | "failed"));
-        let found = if is_new { self.tools.call(&fields, Source::Update) } else { Found::Repeated };
+        let ended = matches!(
+            object.text("status").as_deref(),
+            Some("completed" | "failed")
+        );
+        let found = if is_new {
+            self.tools.call(&fields, Source::Update)
+        } else {
+            Found::Repeated
+        };
         if ended {
             self.tools.result(&fields, Source::Update);
         }
         let wrapped = object.get("content").and_then(tool_content);
-        let complete = object.text("toolCallId").is_some() && (!is_new || object.text("title").is_some());
+        let complete =
+            object.text("toolCallId").is_some() && (!is_new || object.text("title").is_some());
         if let Some(params) = modern.filter(|_| complete && wrapped.is_none()) {
             out.push(notification(method::SESSION_UPDATE, params.to_owned()));
             return Ok(());
@@ -237,17 +293,33 @@ impl Translator {
             (None, Found::New(id) | Found::Known(id)) => id,
             (None, Found::Repeated) => {
                 let only = self.tools.only_open().map(ToOwned::to_owned);
-                only.ok_or(LineError::Member { object: "update", member: "toolCallId" })?
+                only.ok_or(LineError::Member {
+                    object: "update",
+                    member: "toolCallId",
+                })?
             }
         };
-        let early = ["type", "id", "name", "toolName", "input", member::SESSION_ID];
-        let mut members: Members<'_> = object.iter().filter(|(name, _)| !early.contains(name)).collect();
+        let early = [
+            "type",
+            "id",
+            "name",
+            "toolName",
+            "input",
+            member::SESSION_ID,
+        ];
+        let mut members: Members<'_> = object
+            .iter()
+            .filter(|(name, _)| !early.contains(name))
+            .collect();
         members.set("sessionUpdate", to_raw(&kind));
         members.set("toolCallId", to_raw(&id));
         if is_new && object.text("title").is_none() {
             members.set("title", to_raw(&fields.name.as_deref().unwrap_or("tool")));
         }
-        if let Some(input) = object.get("input").filter(|_| object.get("rawInput").is_none()) {
+        if let Some(input) = object
+            .get("input")
+            .filter(|_| object.get("rawInput").is_none())
+        {
             members.set("rawInput", input.to_owned());
         }
         if let Some(wrapped) = wrapped {
@@ -257,7 +329,13 @@ impl Translator {
         Ok(())
     }
 
-    fn tool_call(&mut self, session: &str, fields: &ToolFields<'_>, source: Source, out: &mut Vec<Decoded>) {
+    fn tool_call(
+        &mut self,
+        session: &str,
+        fields: &ToolFields<'_>,
+        source: Source,
+        out: &mut Vec<Decoded>,
+    ) {
         self.streamed_other();
         let (id, session_update) = match self.tools.call(fields, source) {
             Found::New(id) => (id, kind::TOOL_CALL),
@@ -297,7 +375,11 @@ impl Translator {
             Some(text) => Cow::Owned(text_content(&text)),
             None => tool_content(output).map_or(Cow::Borrowed(output), Cow::Owned),
         });
-        let title = fields.title.as_deref().or(fields.name.as_deref()).unwrap_or("tool");
+        let title = fields
+            .title
+            .as_deref()
+            .or(fields.name.as_deref())
+            .unwrap_or("tool");
         out.push(update(
             session,
             &ToolUpdate {

@@ -55,10 +55,18 @@ pub(super) enum PromptForm {
     Blocks,
 }
 
-const EARLY_FORMS: [PromptForm; 4] =
-    [PromptForm::Text, PromptForm::Both, PromptForm::Content, PromptForm::Blocks];
-const MODERN_FORMS: [PromptForm; 4] =
-    [PromptForm::Both, PromptForm::Content, PromptForm::Blocks, PromptForm::Text];
+const EARLY_FORMS: [PromptForm; 4] = [
+    PromptForm::Text,
+    PromptForm::Both,
+    PromptForm::Content,
+    PromptForm::Blocks,
+];
+const MODERN_FORMS: [PromptForm; 4] = [
+    PromptForm::Both,
+    PromptForm::Content,
+    PromptForm::Blocks,
+    PromptForm::Text,
+];
 
 impl PromptForm {
     pub(super) const fn method(self) -> &'static str {
@@ -90,7 +98,10 @@ impl PromptForm {
             Names::Early => EARLY_FORMS,
             Names::Modern => MODERN_FORMS,
         };
-        let mut later = forms.into_iter().skip_while(move |form| *form != self).skip(1);
+        let mut later = forms
+            .into_iter()
+            .skip_while(move |form| *form != self)
+            .skip(1);
         match code {
             error_code::METHOD_NOT_FOUND => later.find(|form| form.method() != self.method()),
             error_code::INVALID_PARAMS => later.find(|form| form.method() == self.method()),
@@ -109,14 +120,23 @@ mod tests {
             let first = PromptForm::first(names);
             std::iter::successors(Some(first), |form| form.next(names, code)).collect::<Vec<_>>()
         };
-        assert_eq!(attempts(Names::Early, -32601), [PromptForm::Text, PromptForm::Both]);
+        assert_eq!(
+            attempts(Names::Early, -32601),
+            [PromptForm::Text, PromptForm::Both]
+        );
         assert_eq!(attempts(Names::Early, -32602), [PromptForm::Text]);
         assert_eq!(
             attempts(Names::Modern, -32602),
             [PromptForm::Both, PromptForm::Content, PromptForm::Blocks]
         );
-        assert_eq!(attempts(Names::Modern, -32601), [PromptForm::Both, PromptForm::Text]);
+        assert_eq!(
+            attempts(Names::Modern, -32601),
+            [PromptForm::Both, PromptForm::Text]
+        );
         assert_eq!(attempts(Names::Modern, -32603), [PromptForm::Both]);
-        assert_eq!(PromptForm::Both.next(Names::Early, -32602), Some(PromptForm::Content));
+        assert_eq!(
+            PromptForm::Both.next(Names::Early, -32602),
+            Some(PromptForm::Content)
+        );
     }
 }

@@ -38,5 +38,6 @@ const CONTROLS: usize = MAX_CONTROLS * MAX_NAME;
 /// The selected mode and model, the error of the model API, and the errors of a missing session and of a set-up.
 const SINGLE: usize = 3 * MAX_NAME + 2 * MAX_ERROR;
 
-const _: () =
-    assert!(PERMISSIONS + TOOLS + SUBAGENTS + STREAMED + LISTED + TASKS + CONTROLS + SINGLE <= TOTAL);
+const _: () = assert!(
+    PERMISSIONS + TOOLS + SUBAGENTS + STREAMED + LISTED + TASKS + CONTROLS + SINGLE <= TOTAL
+);

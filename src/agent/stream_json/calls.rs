@@ -41,7 +41,11 @@ impl Controls {
         }
         self.last += 1;
         let id = format!("gateway-{}", self.last);
-        let line = to_raw(&ControlRequest { r#type: "control_request", request_id: &id, request });
+        let line = to_raw(&ControlRequest {
+            r#type: "control_request",
+            request_id: &id,
+            request,
+        });
         self.open.insert(id, purpose);
         Some(format!("{line}\n"))
     }

@@ -76,9 +76,14 @@ impl Translator {
             return;
         }
         let tool = self.conversation.tools.get(id);
-        let title = tool.and_then(|tool| tool.input()["description"].as_str()).unwrap_or("Task");
+        let title = tool
+            .and_then(|tool| tool.input()["description"].as_str())
+            .unwrap_or("Task");
         let announced = json!({ "sessionUpdate": kind::SUBAGENT, "sessionId": id, "title": title, "state": { "state": "running" } });
-        out.push(update(self.lane_session(tool.and_then(OpenTool::parent)), &announced));
+        out.push(update(
+            self.lane_session(tool.and_then(OpenTool::parent)),
+            &announced,
+        ));
     }
 
     /// Translates an event of the model API (partial messages).
@@ -89,7 +94,10 @@ impl Translator {
     ) -> Result<(), LineError> {
         let event = line.required_object("event")?;
         let name = event.required_text("type")?;
-        if !matches!(&*name, "message_start" | "content_block_start" | "content_block_delta") {
+        if !matches!(
+            &*name,
+            "message_start" | "content_block_start" | "content_block_delta"
+        ) {
             return Ok(());
         }
         let parent = self.parent(line, out);
@@ -100,8 +108,10 @@ impl Translator {
                 self.conversation.streamed.begin_message(parent, &message);
             }
             "content_block_start" => {
-                let (index, block) =
-                    (event.required_number("index")?, event.required_object("content_block")?);
+                let (index, block) = (
+                    event.required_number("index")?,
+                    event.required_object("content_block")?,
+                );
                 let block_type = block.required_text("type")?;
                 if let Some((text, _)) = text_kind(&block_type) {
                     self.conversation.streamed.begin_block(parent, index, text);
@@ -110,7 +120,10 @@ impl Translator {
                 }
             }
             _ => {
-                let (index, delta) = (event.required_number("index")?, event.required_object("delta")?);
+                let (index, delta) = (
+                    event.required_number("index")?,
+                    event.required_object("delta")?,
+                );
                 let Some((text_kind, member)) = text_kind(&delta.required_text("type")?) else {
                     return Ok(());
                 };
@@ -120,7 +133,10 @@ impl Translator {
                 }
                 self.wrote_text(parent, text_kind);
                 let session = self.lane_session(parent).to_owned();
-                let message = self.conversation.streamed.add(parent, index, text_kind, text);
+                let message = self
+                    .conversation
+                    .streamed
+                    .add(parent, index, text_kind, text);
                 out.push(chunk(&session, chunk_kind(text_kind), text, message));
             }
         }
@@ -134,9 +150,16 @@ impl Translator {
     }
 
     /// Translates a whole message, or one block of it.
-    pub(super) fn assistant(&mut self, line: &Object<'_>, out: &mut Vec<Decoded>) -> Result<(), LineError> {
+    pub(super) fn assistant(
+        &mut self,
+        line: &Object<'_>,
+        out: &mut Vec<Decoded>,
+    ) -> Result<(), LineError> {
         let message = line.required_object("message")?;
-        let (id, blocks) = (message.required_text("id")?, message.required_array("content")?);
+        let (id, blocks) = (
+            message.required_text("id")?,
+            message.required_array("content")?,
+        );
         let blocks: Vec<_> = blocks
             .into_iter()
             .map(|block| Ok((block, Object::parse("content", block)?)))
@@ -146,7 +169,9 @@ impl Translator {
         let failed = line.text("error");
         if let (Some((_, turn)), None) = (&mut self.turn, parent) {
             let tokens = message.object("usage").filter(|_| failed.is_none());
-            turn.context_tokens = tokens.map(|usage| total_tokens(&usage)).or(turn.context_tokens);
+            turn.context_tokens = tokens
+                .map(|usage| total_tokens(&usage))
+                .or(turn.context_tokens);
             turn.api_error = failed
                 .as_deref()
                 .map(|kind| cut(kind, MAX_NAME).to_owned())
@@ -162,7 +187,10 @@ impl Translator {
                     self.tool_use(parent, &block, true, out)?;
                 }
                 "image" => {
-                    let content = serde_json::from_str(raw.get()).ok().as_ref().and_then(image);
+                    let content = serde_json::from_str(raw.get())
+                        .ok()
+                        .as_ref()
+                        .and_then(image);
                     let content = content.map(|content| json!({ "sessionUpdate": kind::AGENT_MESSAGE_CHUNK, "content": content, "messageId": id }));
                     out.extend(content.map(|content| update(self.lane_session(parent), &content)));
                 }
@@ -171,10 +199,15 @@ impl Translator {
                 _ if block.get("tool_use_id").is_some() => self.tool_result(&block, None, out)?,
                 other => {
                     // The value keeps its bytes: a second parse could reject it.
-                    let params =
-                        [("sessionId", to_raw(&self.lane_session(parent))), ("block", raw.to_owned())];
+                    let params = [
+                        ("sessionId", to_raw(&self.lane_session(parent))),
+                        ("block", raw.to_owned()),
+                    ];
                     let params = to_raw(&BTreeMap::from(params));
-                    out.push(notification(&format!("_stream_json/content_block/{other}"), params));
+                    out.push(notification(
+                        &format!("_stream_json/content_block/{other}"),
+                        params,
+                    ));
                 }
             }
         }
@@ -189,12 +222,22 @@ impl Translator {
         block: &Object<'_>,
         out: &mut Vec<Decoded>,
     ) -> Result<(), LineError> {
-        let Some((text_kind, member)) = text_kind(block_type) else { return Ok(()) };
+        let Some((text_kind, member)) = text_kind(block_type) else {
+            return Ok(());
+        };
         let text = block.required(member)?;
-        let rest = self.conversation.streamed.remainder(parent, message, text_kind, text);
+        let rest = self
+            .conversation
+            .streamed
+            .remainder(parent, message, text_kind, text);
         if let Some(rest) = rest {
             self.wrote_text(parent, text_kind);
-            out.push(chunk(self.lane_session(parent), chunk_kind(text_kind), &rest, Some(message)));
+            out.push(chunk(
+                self.lane_session(parent),
+                chunk_kind(text_kind),
+                &rest,
+                Some(message),
+            ));
         }
         Ok(())
     }
@@ -208,8 +251,10 @@ impl Translator {
         out: &mut Vec<Decoded>,
     ) -> Result<(), LineError> {
         let (id, name) = (block.required_text("id")?, block.required_text("name")?);
-        let input: Value =
-            block.get("input").and_then(|input| serde_json::from_str(input.get()).ok()).unwrap_or_default();
+        let input: Value = block
+            .get("input")
+            .and_then(|input| serde_json::from_str(input.get()).ok())
+            .unwrap_or_default();
         let begun = self.conversation.tools.get(&id).is_some();
         let session = self.lane_session(parent).to_owned();
         if let Some(plan) = todo_plan(&name, &input).filter(|_| complete) {
@@ -218,7 +263,11 @@ impl Translator {
         if !is_plan_tool(&name) {
             let info = describe(&name, &input, &self.session.cwd);
             let call = ToolCall {
-                session_update: if begun { kind::TOOL_CALL_UPDATE } else { kind::TOOL_CALL },
+                session_update: if begun {
+                    kind::TOOL_CALL_UPDATE
+                } else {
+                    kind::TOOL_CALL
+                },
                 id: &id,
                 title: Some(info.title),
                 kind: Some(info.kind),
@@ -231,7 +280,9 @@ impl Translator {
             };
             out.push(update(&session, &call));
         }
-        self.conversation.tools.insert(OpenTool::new(&id, &name, &input, parent));
+        self.conversation
+            .tools
+            .insert(OpenTool::new(&id, &name, &input, parent));
         if complete && starts_subagent(&name) {
             self.announce_subagent(&id, out);
         }
@@ -240,20 +291,35 @@ impl Translator {
 
     /// Translates a line `user`: results of tools, and notes of the CLI. The notes and the copies of prompts are no part
     /// of the conversation.
-    pub(super) fn user(&mut self, line: &Object<'_>, out: &mut Vec<Decoded>) -> Result<(), LineError> {
+    pub(super) fn user(
+        &mut self,
+        line: &Object<'_>,
+        out: &mut Vec<Decoded>,
+    ) -> Result<(), LineError> {
         let content = line.required_object("message")?.required("content")?;
         let parent = self.parent(line, out);
         if let Ok(text) = serde_json::from_str::<Cow<'_, str>>(content.get()) {
-            let output = text.strip_prefix(LOCAL_OUTPUT.0).and_then(|text| text.strip_suffix(LOCAL_OUTPUT.1));
-            if let Some(output) = output.filter(|output| !output.is_empty() && self.turn.is_some()) {
+            let output = text
+                .strip_prefix(LOCAL_OUTPUT.0)
+                .and_then(|text| text.strip_suffix(LOCAL_OUTPUT.1));
+            if let Some(output) = output.filter(|output| !output.is_empty() && self.turn.is_some())
+            {
                 self.wrote_text(parent.as_deref(), TextKind::Message);
                 let text = to_raw(&output);
-                out.push(chunk(self.session_id(), kind::AGENT_MESSAGE_CHUNK, &text, None));
+                out.push(chunk(
+                    self.session_id(),
+                    kind::AGENT_MESSAGE_CHUNK,
+                    &text,
+                    None,
+                ));
             }
             return Ok(());
         }
-        let blocks: Vec<&RawValue> = serde_json::from_str(content.get())
-            .map_err(|_| LineError::Member { object: "message", member: "content" })?;
+        let blocks: Vec<&RawValue> =
+            serde_json::from_str(content.get()).map_err(|_| LineError::Member {
+                object: "message",
+                member: "content",
+            })?;
         for block in blocks {
             let block = Object::parse("content", block)?;
             if block.required_text("type")?.ends_with("tool_result") {
@@ -272,21 +338,35 @@ impl Translator {
     ) -> Result<(), LineError> {
         let (id, raw) = (block.required_text("tool_use_id")?, block.get("content"));
         let value = |raw: Option<&RawValue>| -> Value {
-            raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+            raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
+                .unwrap_or_default()
         };
         let (content, structured) = (value(raw), value(structured));
         let is_error = block.is_true("is_error");
         let tool = self.conversation.tools.remove(&id);
         let name = tool.as_ref().map_or("", OpenTool::name);
-        let session = self.lane_session(tool.as_ref().and_then(OpenTool::parent)).to_owned();
+        let session = self
+            .lane_session(tool.as_ref().and_then(OpenTool::parent))
+            .to_owned();
         if let Some(tool) = tool.as_ref().filter(|tool| is_plan_tool(tool.name())) {
-            let plan = self.conversation.tasks.apply(tool.name(), tool.input(), &structured, &content);
-            out.extend(plan.filter(|_| !is_error).map(|plan| update(&session, &plan)));
+            let plan =
+                self.conversation
+                    .tasks
+                    .apply(tool.name(), tool.input(), &structured, &content);
+            out.extend(
+                plan.filter(|_| !is_error)
+                    .map(|plan| update(&session, &plan)),
+            );
             return Ok(());
         }
-        let overwritten = structured["originalFile"].as_str().filter(|_| name == "Write" && !is_error);
+        let overwritten = structured["originalFile"]
+            .as_str()
+            .filter(|_| name == "Write" && !is_error);
         // A forgotten input has no text. The call then keeps the content that it began with.
-        let written = tool.as_ref().map(OpenTool::input).filter(|input| input["content"].is_string());
+        let written = tool
+            .as_ref()
+            .map(OpenTool::input)
+            .filter(|input| input["content"].is_string());
         let content = match (overwritten, written) {
             (Some(old), Some(input)) => Some(vec![json!({
                 "type": "diff", "path": input["file_path"], "oldText": old, "newText": input["content"],
@@ -303,8 +383,7 @@ impl Translator {
         };
         out.push(update(&session, &result));
         if self.conversation.subagents.contains(&id) {
-            let ended =
-                json!({ "sessionUpdate": kind::SUBAGENT, "sessionId": id, "state": { "state": "idle" } });
+            let ended = json!({ "sessionUpdate": kind::SUBAGENT, "sessionId": id, "state": { "state": "idle" } });
             out.push(update(&session, &ended));
         }
         Ok(())

@@ -39,7 +39,9 @@ impl Translator {
             "control_response" => self.control_response(&object.named("control_response"), out)?,
             "control_request" => self.control_request(&object.named("control_request"), out)?,
             "control_cancel_request" => {
-                let id = object.named("control_cancel_request").required("request_id")?;
+                let id = object
+                    .named("control_cancel_request")
+                    .required("request_id")?;
                 if self.permissions.withdraw(id) {
                     let params = to_raw(&BTreeMap::from([("requestId", id)]));
                     out.push(notification(method::CANCEL_REQUEST, params));
@@ -52,17 +54,27 @@ impl Translator {
             "system" => self.system(&object.named("system"), raw, out)?,
             // Signs of life.
             "keep_alive" | "tool_progress" => {}
-            other => out.push(notification(&format!("{EXTENSION}/{other}"), raw.to_owned())),
+            other => out.push(notification(
+                &format!("{EXTENSION}/{other}"),
+                raw.to_owned(),
+            )),
         }
         Ok(())
     }
 
-    fn control_response(&mut self, line: &Object<'_>, out: &mut Vec<Decoded>) -> Result<(), LineError> {
+    fn control_response(
+        &mut self,
+        line: &Object<'_>,
+        out: &mut Vec<Decoded>,
+    ) -> Result<(), LineError> {
         let answer = line.required_object("response")?;
         let id = answer.required_text("request_id")?;
         let failed = (answer.required_text("subtype")? != "success").then(|| {
             let detail = answer.text("error").unwrap_or_default();
-            error(error_code::INTERNAL, format!("Internal error: {}", cut(&detail, MAX_ERROR)))
+            error(
+                error_code::INTERNAL,
+                format!("Internal error: {}", cut(&detail, MAX_ERROR)),
+            )
         });
         let Some(purpose) = self.controls.answered(&id) else {
             out.push(Decoded::Invalid);
@@ -70,10 +82,12 @@ impl Translator {
         };
         match (purpose, failed) {
             (Purpose::Initialize(call), None) => {
-                let read =
-                    answer.object("response").map_or(Ok(()), |answer| self.settings.initialized(&answer));
+                let read = answer
+                    .object("response")
+                    .map_or(Ok(()), |answer| self.settings.initialized(&answer));
                 let outcome = read.map(|()| initialize_result());
-                let malformed = |missing| error(error_code::INTERNAL, format!("Internal error: {missing}"));
+                let malformed =
+                    |missing| error(error_code::INTERNAL, format!("Internal error: {missing}"));
                 out.push(response(call, outcome.map_err(malformed)));
             }
             (Purpose::Mode(call, mode), None) => {
@@ -87,7 +101,10 @@ impl Translator {
                 out.push(response(call, Ok(to_raw(&options))));
             }
             (Purpose::SetUp, failed) => self.set_up_answered(failed, out),
-            (Purpose::Initialize(call) | Purpose::Mode(call, _) | Purpose::Model(call, _), Some(failed)) => {
+            (
+                Purpose::Initialize(call) | Purpose::Mode(call, _) | Purpose::Model(call, _),
+                Some(failed),
+            ) => {
                 out.push(response(call, Err(failed)));
             }
             (Purpose::Interrupt, _) => {}
@@ -97,38 +114,66 @@ impl Translator {
 
     /// Counts an answer to a step of the set-up. The last one ends it.
     fn set_up_answered(&mut self, failed: Option<RpcError>, out: &mut Vec<Decoded>) {
-        let Some(set_up) = &mut self.set_up else { return };
+        let Some(set_up) = &mut self.set_up else {
+            return;
+        };
         set_up.missing -= 1;
         set_up.failed = set_up.failed.take().or(failed);
         if set_up.missing > 0 {
             return;
         }
-        let Some(SetUp { call, is_new, failed, .. }) = self.set_up.take() else { return };
+        let Some(SetUp {
+            call,
+            is_new,
+            failed,
+            ..
+        }) = self.set_up.take()
+        else {
+            return;
+        };
         match failed {
             Some(failed) => out.push(response(call, Err(failed))),
             None => out.extend(self.session_ready(call, is_new)),
         }
     }
 
-    fn control_request(&mut self, line: &Object<'_>, out: &mut Vec<Decoded>) -> Result<(), LineError> {
-        let (id, request) = (line.required("request_id")?, line.required_object("request")?);
+    fn control_request(
+        &mut self,
+        line: &Object<'_>,
+        out: &mut Vec<Decoded>,
+    ) -> Result<(), LineError> {
+        let (id, request) = (
+            line.required("request_id")?,
+            line.required_object("request")?,
+        );
         let subtype = request.required_text("subtype")?;
         let (method, params) = if subtype == "can_use_tool" {
             let asked = Asked::parse(&request.named("can_use_tool"))?;
             let params = self.permission(&asked);
             if !self.permissions.open(id, asked) {
-                out.push(Decoded::Send(control_response(id, Some(&rejection()), None).into()));
+                out.push(Decoded::Send(
+                    control_response(id, Some(&rejection()), None).into(),
+                ));
                 return Ok(());
             }
             (method::SESSION_REQUEST_PERMISSION.into(), to_raw(&params))
         } else {
             if !self.permissions.open_other(id) {
-                out.push(Decoded::Send(control_response(id, None, Some(NO_SPACE.to_owned())).into()));
+                out.push(Decoded::Send(
+                    control_response(id, None, Some(NO_SPACE.to_owned())).into(),
+                ));
                 return Ok(());
             }
-            (format!("{EXTENSION}/{subtype}").into(), line.required("request")?.to_owned())
+            (
+                format!("{EXTENSION}/{subtype}").into(),
+                line.required("request")?.to_owned(),
+            )
         };
-        out.push(Decoded::Message(Message::Request { id: id.to_owned(), method, params }));
+        out.push(Decoded::Message(Message::Request {
+            id: id.to_owned(),
+            method,
+            params,
+        }));
         Ok(())
     }
 
@@ -136,7 +181,11 @@ impl Translator {
     fn permission(&self, asked: &Asked) -> Value {
         let input: Value = serde_json::from_str(asked.input.get()).unwrap_or_default();
         let info = describe(&asked.tool, &input, &self.session.cwd);
-        let parent = self.conversation.tools.get(&asked.call_id).and_then(OpenTool::parent);
+        let parent = self
+            .conversation
+            .tools
+            .get(&asked.call_id)
+            .and_then(OpenTool::parent);
         let mut call = json!({
             "toolCallId": asked.call_id, "title": info.title, "kind": info.kind, "status": "pending",
             "content": info.content, "rawInput": input, "_meta": tool_meta(&asked.tool),
@@ -147,7 +196,12 @@ impl Translator {
         json!({ "sessionId": self.lane_session(parent), "toolCall": call, "options": asked.options() })
     }
 
-    fn system(&mut self, line: &Object<'_>, raw: &RawValue, out: &mut Vec<Decoded>) -> Result<(), LineError> {
+    fn system(
+        &mut self,
+        line: &Object<'_>,
+        raw: &RawValue,
+        out: &mut Vec<Decoded>,
+    ) -> Result<(), LineError> {
         let subtype = line.required_text("subtype")?;
         match &*subtype {
             "init" | "status" => {
@@ -169,7 +223,10 @@ impl Translator {
             | "files_persisted"
             | "task_started"
             | "task_progress" => {}
-            other => out.push(notification(&format!("{EXTENSION}/system/{other}"), raw.to_owned())),
+            other => out.push(notification(
+                &format!("{EXTENSION}/system/{other}"),
+                raw.to_owned(),
+            )),
         }
         Ok(())
     }
@@ -178,24 +235,39 @@ impl Translator {
     fn result(&mut self, result: &Object<'_>, out: &mut Vec<Decoded>) {
         if let Some(call) = self.controls.take_initialize() {
             // The CLI does not find the session of `--resume`.
-            let detail =
-                turn::errors(result).unwrap_or_else(|| "the agent ended during its start".to_owned());
+            let detail = turn::errors(result)
+                .unwrap_or_else(|| "the agent ended during its start".to_owned());
             let failed = error(error_code::RESOURCE_NOT_FOUND, cut(&detail, MAX_ERROR));
             return out.push(response(call, Err(failed)));
         }
         // The CLI continues by itself after a task in the background.
-        let origin = result.object("origin").and_then(|origin| origin.text("kind"));
+        let origin = result
+            .object("origin")
+            .and_then(|origin| origin.text("kind"));
         if origin.as_deref() == Some("task-notification") {
             return;
         }
-        let Some((call, turn)) = self.turn.take() else { return };
+        let Some((call, turn)) = self.turn.take() else {
+            return;
+        };
         self.permissions.clear();
-        let text = result.get("result").filter(|_| !turn.has_text && !result.is_true("is_error"));
-        if let Some(text) = text.filter(|text| text.get().starts_with('"') && text.get() != "\"\"") {
+        let text = result
+            .get("result")
+            .filter(|_| !turn.has_text && !result.is_true("is_error"));
+        if let Some(text) = text.filter(|text| text.get().starts_with('"') && text.get() != "\"\"")
+        {
             // A command of the CLI itself writes no message.
-            out.push(chunk(self.session_id(), kind::AGENT_MESSAGE_CHUNK, text, None));
+            out.push(chunk(
+                self.session_id(),
+                kind::AGENT_MESSAGE_CHUNK,
+                text,
+                None,
+            ));
         }
-        out.extend(turn.usage_update(result).map(|usage| update(self.session_id(), &usage)));
+        out.extend(
+            turn.usage_update(result)
+                .map(|usage| update(self.session_id(), &usage)),
+        );
         out.push(response(call, turn.outcome(result)));
     }
 

@@ -49,10 +49,18 @@ const ARGUMENTS: [&str; 9] = [
 /// The arguments that select the protocol and the session. Ids of sessions are UUIDs.
 pub(super) fn arguments(session: &StartedSession) -> Vec<String> {
     let id = session.id.as_ref().map(|id| {
-        let option = if session.restores { "--resume" } else { "--session-id" };
+        let option = if session.restores {
+            "--resume"
+        } else {
+            "--session-id"
+        };
         [option.to_owned(), id.clone()]
     });
-    ARGUMENTS.map(str::to_owned).into_iter().chain(id.into_iter().flatten()).collect()
+    ARGUMENTS
+        .map(str::to_owned)
+        .into_iter()
+        .chain(id.into_iter().flatten())
+        .collect()
 }
 
 /// The translation for one process.

@@ -32,12 +32,23 @@ impl OpenTool {
     pub(super) fn new(id: &str, name: &str, input: &Value, parent: Option<&str>) -> Self {
         let members = needed_members(name).iter();
         let members = members.filter_map(|member| {
-            let value = input.get(*member).filter(|value| value.is_string() || value.is_number())?;
+            let value = input
+                .get(*member)
+                .filter(|value| value.is_string() || value.is_number())?;
             Some(((*member).to_owned(), value.clone()))
         });
         let members: serde_json::Map<String, Value> = members.collect();
-        let input = if members.is_empty() { Value::Null } else { Value::Object(members) };
-        Self { id: id.to_owned(), name: name.to_owned(), input, parent: parent.map(str::to_owned) }
+        let input = if members.is_empty() {
+            Value::Null
+        } else {
+            Value::Object(members)
+        };
+        Self {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            input,
+            parent: parent.map(str::to_owned),
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -53,7 +64,11 @@ impl OpenTool {
     }
 
     fn input_bytes(&self) -> usize {
-        let texts = self.input.as_object().into_iter().flat_map(|members| members.values());
+        let texts = self
+            .input
+            .as_object()
+            .into_iter()
+            .flat_map(|members| members.values());
         texts.filter_map(Value::as_str).map(str::len).sum()
     }
 
@@ -75,7 +90,10 @@ fn needed_members(name: &str) -> &'static [&'static str] {
 
 impl Default for OpenTools {
     fn default() -> Self {
-        Self { all: Vec::new(), budget: Budget::new(bounds::TOOLS) }
+        Self {
+            all: Vec::new(),
+            budget: Budget::new(bounds::TOOLS),
+        }
     }
 }
 
@@ -130,7 +148,8 @@ mod tests {
     use super::*;
 
     fn write(id: &str, bytes: usize) -> OpenTool {
-        let input = json!({ "file_path": "/a", "content": "x".repeat(bytes), "other": "y".repeat(bytes) });
+        let input =
+            json!({ "file_path": "/a", "content": "x".repeat(bytes), "other": "y".repeat(bytes) });
         OpenTool::new(id, "Write", &input, Some("task"))
     }
 
@@ -143,12 +162,18 @@ mod tests {
     #[test]
     fn only_members_that_the_result_needs_are_kept() {
         let kept = |name: &str, input: &Value| OpenTool::new("t", name, input, None).input;
-        let input =
-            json!({ "file_path": "/a", "content": "c", "x": "y", "description": "d", "subject": [1] });
-        assert_eq!(kept("Write", &input), json!({ "file_path": "/a", "content": "c" }));
+        let input = json!({ "file_path": "/a", "content": "c", "x": "y", "description": "d", "subject": [1] });
+        assert_eq!(
+            kept("Write", &input),
+            json!({ "file_path": "/a", "content": "c" })
+        );
         assert_eq!(kept("Task", &input), json!({ "description": "d" }));
         assert_eq!(kept("Bash", &input), Value::Null);
-        assert_eq!(kept("TaskCreate", &input), Value::Null, "a list is no subject");
+        assert_eq!(
+            kept("TaskCreate", &input),
+            Value::Null,
+            "a list is no subject"
+        );
         assert_eq!(
             kept("TaskUpdate", &json!({ "taskId": 1, "status": "s" })),
             json!({ "taskId": 1, "status": "s" })
@@ -164,7 +189,10 @@ mod tests {
         }
         assert_eq!(tools.all.len(), 8);
         let oldest = tools.get("0").unwrap();
-        assert_eq!((oldest.name(), oldest.parent(), oldest.input()), ("Write", Some("task"), &Value::Null));
+        assert_eq!(
+            (oldest.name(), oldest.parent(), oldest.input()),
+            ("Write", Some("task"), &Value::Null)
+        );
         assert!(tools.get("7").unwrap().input()["content"].is_string());
         for id in 0..8 {
             tools.remove(&id.to_string()).unwrap();
@@ -177,9 +205,17 @@ mod tests {
         let mut tools = OpenTools::default();
         tools.insert(write("small", 10));
         tools.insert(write("large", bounds::TOOLS));
-        assert_eq!(tools.get("large").map(|tool| (tool.name(), tool.input())), Some(("Write", &Value::Null)));
+        assert_eq!(
+            tools.get("large").map(|tool| (tool.name(), tool.input())),
+            Some(("Write", &Value::Null))
+        );
         assert!(tools.get("small").unwrap().input()["content"].is_string());
-        tools.insert(OpenTool::new(&"i".repeat(bounds::TOOLS + 1), "Bash", &Value::Null, None));
+        tools.insert(OpenTool::new(
+            &"i".repeat(bounds::TOOLS + 1),
+            "Bash",
+            &Value::Null,
+            None,
+        ));
         assert_eq!(tools.all.len(), 2);
         assert!(retained(&tools) < 100);
     }

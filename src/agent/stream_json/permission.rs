@@ -43,7 +43,9 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn parse(request: &Object<'_>) -> Result<Self, LineError> {
-        let suggestions = request.array("permission_suggestions").filter(|all| !all.is_empty());
+        let suggestions = request
+            .array("permission_suggestions")
+            .filter(|all| !all.is_empty());
         let suggestions = suggestions.and_then(|_| request.get("permission_suggestions"));
         Ok(Self {
             tool: request.required_text("tool_name")?.into_owned(),
@@ -62,19 +64,30 @@ impl Asked {
     pub(super) fn options(&self) -> Vec<Value> {
         let option = |id: &str, name: &str, kind: &str| json!({ "optionId": id, "name": name, "kind": kind });
         if self.tool == EXIT_PLAN_MODE {
-            return AFTER_PLAN.iter().map(|(id, name, kind)| option(id, name, kind)).collect();
+            return AFTER_PLAN
+                .iter()
+                .map(|(id, name, kind)| option(id, name, kind))
+                .collect();
         }
-        let always =
-            self.suggestions.as_deref().map(|raw| option(ALLOW_ALWAYS, &always_name(raw), "allow_always"));
-        let once = [option(ALLOW_ONCE, "Allow", "allow_once"), option(REJECT, "Reject", "reject_once")];
+        let always = self
+            .suggestions
+            .as_deref()
+            .map(|raw| option(ALLOW_ALWAYS, &always_name(raw), "allow_always"));
+        let once = [
+            option(ALLOW_ONCE, "Allow", "allow_once"),
+            option(REJECT, "Reject", "reject_once"),
+        ];
         always.into_iter().chain(once).collect()
     }
 
     /// The answer to the CLI. `outcome` is the result of `session/request_permission`.
     fn answer(&self, outcome: Option<&RawValue>) -> Box<RawValue> {
-        let outcome = outcome.and_then(RawObject::parse).and_then(|result| result.object("outcome"));
+        let outcome = outcome
+            .and_then(RawObject::parse)
+            .and_then(|result| result.object("outcome"));
         let selected = outcome.and_then(|outcome| outcome.text("optionId"));
-        let set_mode = |mode: &str| json!([{ "type": "setMode", "mode": mode, "destination": "session" }]);
+        let set_mode =
+            |mode: &str| json!([{ "type": "setMode", "mode": mode, "destination": "session" }]);
         let answer = match (selected.as_deref(), &*self.tool) {
             (None, _) => Answer::deny("The request was cancelled", true),
             (Some(KEEP_PLANNING), EXIT_PLAN_MODE) => {
@@ -104,7 +117,10 @@ impl Asked {
 fn always_name(suggestions: &RawValue) -> String {
     let suggestions: Vec<Value> = serde_json::from_str(suggestions.get()).unwrap_or_default();
     let rules = suggestions.iter().flat_map(|suggestion| {
-        let rules = suggestion["rules"].as_array().map_or(&[][..], Vec::as_slice).iter();
+        let rules = suggestion["rules"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice)
+            .iter();
         let rules = rules.filter_map(|rule| {
             let tool = rule["toolName"].as_str()?;
             Some(
@@ -113,11 +129,17 @@ fn always_name(suggestions: &RawValue) -> String {
                     .map_or_else(|| tool.to_owned(), |content| format!("{tool}({content})")),
             )
         });
-        let mode = suggestion["mode"].as_str().map(|mode| format!("mode {mode}"));
+        let mode = suggestion["mode"]
+            .as_str()
+            .map(|mode| format!("mode {mode}"));
         rules.chain(mode).collect::<Vec<_>>()
     });
     let rules: Vec<_> = rules.collect();
-    if rules.is_empty() { "Always Allow".to_owned() } else { format!("Always Allow: {}", rules.join(", ")) }
+    if rules.is_empty() {
+        "Always Allow".to_owned()
+    } else {
+        format!("Always Allow: {}", rules.join(", "))
+    }
 }
 
 #[derive(Default, Serialize)]
@@ -137,7 +159,12 @@ struct Answer<'a> {
 
 impl Answer<'_> {
     fn deny(message: &'static str, interrupt: bool) -> Self {
-        Self { behavior: "deny", message: Some(message), interrupt, ..Self::default() }
+        Self {
+            behavior: "deny",
+            message: Some(message),
+            interrupt,
+            ..Self::default()
+        }
     }
 }
 
@@ -155,7 +182,10 @@ pub(super) struct Permissions {
 
 impl Default for Permissions {
     fn default() -> Self {
-        Self { open: HashMap::new(), budget: Budget::new(bounds::PERMISSIONS) }
+        Self {
+            open: HashMap::new(),
+            budget: Budget::new(bounds::PERMISSIONS),
+        }
     }
 }
 
@@ -169,7 +199,12 @@ enum Open {
 impl Open {
     /// The retained bytes of the request with its id.
     fn bytes(&self, id: &str) -> usize {
-        id.len() + if let Self::Asked(asked) = self { asked.bytes() } else { 0 }
+        id.len()
+            + if let Self::Asked(asked) = self {
+                asked.bytes()
+            } else {
+                0
+            }
     }
 }
 
@@ -247,9 +282,19 @@ mod tests {
     fn answers(request: &str, option: &str) -> String {
         let mut open = Permissions::default();
         assert!(open.open(&raw("\"r\""), asked(request).unwrap()));
-        let outcome = raw(&format!(r#"{{"outcome":{{"outcome":"selected","optionId":"{option}"}}}}"#));
-        let Answered::Permission(answer) = open.answer(&raw("\"r\""), Some(&outcome)) else { panic!("open") };
-        assert!(matches!(open.answer(&raw("\"r\""), Some(&outcome)), Answered::Withdrawn), "one answer");
+        let outcome = raw(&format!(
+            r#"{{"outcome":{{"outcome":"selected","optionId":"{option}"}}}}"#
+        ));
+        let Answered::Permission(answer) = open.answer(&raw("\"r\""), Some(&outcome)) else {
+            panic!("open")
+        };
+        assert!(
+            matches!(
+                open.answer(&raw("\"r\""), Some(&outcome)),
+                Answered::Withdrawn
+            ),
+            "one answer"
+        );
         answer.get().to_owned()
     }
 
@@ -267,8 +312,12 @@ mod tests {
                 .collect()
         };
         let always = "allow_always: Always Allow: Bash(echo *), mode bypassPermissions";
-        assert_eq!(kinds(SUGGESTED), [always, "allow_once: Allow", "reject_once: Reject"]);
-        let plain = r#"{"tool_name":"Bash","input":{},"tool_use_id":"t","permission_suggestions":[]}"#;
+        assert_eq!(
+            kinds(SUGGESTED),
+            [always, "allow_once: Allow", "reject_once: Reject"]
+        );
+        let plain =
+            r#"{"tool_name":"Bash","input":{},"tool_use_id":"t","permission_suggestions":[]}"#;
         assert_eq!(kinds(plain), ["allow_once: Allow", "reject_once: Reject"]);
     }
 
@@ -279,7 +328,10 @@ mod tests {
             r#"{"behavior":"allow","updatedInput":{"command":"x","n":1.10}}"#
         );
         let always = answers(SUGGESTED, "allow_always");
-        assert!(always.contains(r#""updatedPermissions":[{"type":"addRules""#), "{always}");
+        assert!(
+            always.contains(r#""updatedPermissions":[{"type":"addRules""#),
+            "{always}"
+        );
         let rejected = r#"{"behavior":"deny","message":"User refused permission to run tool"}"#;
         assert_eq!(answers(SUGGESTED, "reject"), rejected);
         assert_eq!(answers(SUGGESTED, "unknown"), rejected);
@@ -291,7 +343,9 @@ mod tests {
         let id = raw("\"r\"");
         for outcome in [Some(raw(r#"{"outcome":{"outcome":"cancelled"}}"#)), None] {
             assert!(open.open(&id, asked(SUGGESTED).unwrap()));
-            let Answered::Permission(answer) = open.answer(&id, outcome.as_deref()) else { panic!("open") };
+            let Answered::Permission(answer) = open.answer(&id, outcome.as_deref()) else {
+                panic!("open")
+            };
             assert!(answer.get().ends_with(r#""interrupt":true}"#), "{answer}");
         }
         assert!(open.open(&id, asked(SUGGESTED).unwrap()));
@@ -314,8 +368,17 @@ mod tests {
     #[test]
     fn missing_member_is_a_typed_error() {
         let error = asked(r#"{"tool_name":"Bash","input":{}}"#).unwrap_err();
-        assert_eq!(error, LineError::Member { object: "can_use_tool", member: "tool_use_id" });
-        assert_eq!(error.to_string(), "`can_use_tool` has no valid member `tool_use_id`");
+        assert_eq!(
+            error,
+            LineError::Member {
+                object: "can_use_tool",
+                member: "tool_use_id"
+            }
+        );
+        assert_eq!(
+            error.to_string(),
+            "`can_use_tool` has no valid member `tool_use_id`"
+        );
     }
 
     #[test]
@@ -324,15 +387,23 @@ mod tests {
         for id in 0..MAX_OPEN {
             assert!(open.open(&raw(&id.to_string()), asked(SUGGESTED).unwrap()));
         }
-        assert!(!open.open(&raw("999"), asked(SUGGESTED).unwrap()) && !open.open_other(&raw("999")));
-        assert!(open.open(&raw("0"), asked(SUGGESTED).unwrap()), "a repeated id replaces its request");
+        assert!(
+            !open.open(&raw("999"), asked(SUGGESTED).unwrap()) && !open.open_other(&raw("999"))
+        );
+        assert!(
+            open.open(&raw("0"), asked(SUGGESTED).unwrap()),
+            "a repeated id replaces its request"
+        );
         assert_eq!(open.open.len(), MAX_OPEN);
         assert!(open.withdraw(&raw("0")) && open.open_other(&raw("999")));
     }
 
     fn large(bytes: usize) -> Asked {
         let input = format!(r#"{{"content":"{}"}}"#, "x".repeat(bytes));
-        asked(&format!(r#"{{"tool_name":"Write","input":{input},"tool_use_id":"t"}}"#)).unwrap()
+        asked(&format!(
+            r#"{{"tool_name":"Write","input":{input},"tool_use_id":"t"}}"#
+        ))
+        .unwrap()
     }
 
     #[test]
@@ -340,11 +411,20 @@ mod tests {
         let (mut open, quarter) = (Permissions::default(), bounds::PERMISSIONS / 4);
         assert!(!open.open(&raw("0"), large(bounds::PERMISSIONS)));
         assert!(!open.open_other(&raw(&format!("\"{}\"", "i".repeat(bounds::PERMISSIONS)))));
-        let opened: Vec<bool> = (0..5).map(|id| open.open(&raw(&id.to_string()), large(quarter))).collect();
+        let opened: Vec<bool> = (0..5)
+            .map(|id| open.open(&raw(&id.to_string()), large(quarter)))
+            .collect();
         assert_eq!(opened, [true, true, true, false, false]);
-        let retained: usize = open.open.iter().map(|(id, request)| request.bytes(id)).sum();
+        let retained: usize = open
+            .open
+            .iter()
+            .map(|(id, request)| request.bytes(id))
+            .sum();
         assert_eq!(open.budget.used(), retained);
-        assert!(matches!(open.answer(&raw("0"), None), Answered::Permission(_)), "the oldest is kept");
+        assert!(
+            matches!(open.answer(&raw("0"), None), Answered::Permission(_)),
+            "the oldest is kept"
+        );
         assert!(open.open(&raw("5"), large(quarter)));
         open.clear();
         assert_eq!(open.budget.used(), 0);

@@ -20,7 +20,10 @@ struct Task {
 
 /// Whether the tool only reads or changes the todo list. Its calls are no tool calls of ACP.
 pub(super) fn is_plan_tool(name: &str) -> bool {
-    matches!(name, "TodoWrite" | "TaskCreate" | "TaskUpdate" | "TaskList" | "TaskGet")
+    matches!(
+        name,
+        "TodoWrite" | "TaskCreate" | "TaskUpdate" | "TaskList" | "TaskGet"
+    )
 }
 
 /// The plan that a call of `TodoWrite` writes.
@@ -56,13 +59,21 @@ impl Tasks {
                 let id = task_id(result).or_else(|| task_id(&parsed(content)?))?;
                 let subject = cut(input["subject"].as_str()?, MAX_SUBJECT).to_owned();
                 if self.0.len() < MAX_TASKS && id.len() <= MAX_TASK_WORD {
-                    self.0.push(Task { id, subject, status: "pending".to_owned() });
+                    self.0.push(Task {
+                        id,
+                        subject,
+                        status: "pending".to_owned(),
+                    });
                 }
             }
             "TaskUpdate" => self.update(input)?,
             _ => return None,
         }
-        let entries: Vec<_> = self.0.iter().map(|task| entry(&task.subject, &json!(task.status))).collect();
+        let entries: Vec<_> = self
+            .0
+            .iter()
+            .map(|task| entry(&task.subject, &json!(task.status)))
+            .collect();
         Some(plan(&entries))
     }
 
@@ -75,7 +86,9 @@ impl Tasks {
             return Some(());
         }
         let task = &mut self.0[at];
-        let subject = input["subject"].as_str().map(|subject| cut(subject, MAX_SUBJECT));
+        let subject = input["subject"]
+            .as_str()
+            .map(|subject| cut(subject, MAX_SUBJECT));
         let status = status.map(|status| cut(status, MAX_TASK_WORD));
         for (member, value) in [(&mut task.subject, subject), (&mut task.status, status)] {
             if let Some(value) = value {
@@ -91,7 +104,9 @@ fn task_id(result: &Value) -> Option<String> {
 }
 
 fn text_or_number(id: &Value) -> Option<String> {
-    id.as_str().map(str::to_owned).or_else(|| id.as_u64().map(|id| id.to_string()))
+    id.as_str()
+        .map(str::to_owned)
+        .or_else(|| id.as_u64().map(|id| id.to_string()))
 }
 
 /// The JSON in the content of a result: a text, or one block of text.
@@ -125,14 +140,27 @@ mod tests {
     fn tasks_are_created_updated_and_deleted() {
         let mut tasks = Tasks::default();
         let create = |subject: &str| json!({ "subject": subject, "description": "-" });
-        tasks.apply("TaskCreate", &create("a"), &json!({ "task": { "id": "1" } }), &Value::Null).unwrap();
+        tasks
+            .apply(
+                "TaskCreate",
+                &create("a"),
+                &json!({ "task": { "id": "1" } }),
+                &Value::Null,
+            )
+            .unwrap();
         let text = json!([{ "type": "text", "text": r#"{"task":{"id":2}}"# }]);
-        let plan = tasks.apply("TaskCreate", &create("b"), &Value::Null, &text).unwrap();
+        let plan = tasks
+            .apply("TaskCreate", &create("b"), &Value::Null, &text)
+            .unwrap();
         assert_eq!(plan["entries"].as_array().unwrap().len(), 2);
-        let update =
-            |input: Value, tasks: &mut Tasks| tasks.apply("TaskUpdate", &input, &Value::Null, &Value::Null);
-        let plan =
-            update(json!({ "taskId": "2", "status": "in_progress", "subject": "B" }), &mut tasks).unwrap();
+        let update = |input: Value, tasks: &mut Tasks| {
+            tasks.apply("TaskUpdate", &input, &Value::Null, &Value::Null)
+        };
+        let plan = update(
+            json!({ "taskId": "2", "status": "in_progress", "subject": "B" }),
+            &mut tasks,
+        )
+        .unwrap();
         assert_eq!(
             plan["entries"][1],
             json!({ "content": "B", "status": "in_progress", "priority": "medium" })
@@ -140,8 +168,16 @@ mod tests {
         let plan = update(json!({ "taskId": "1", "status": "deleted" }), &mut tasks).unwrap();
         assert_eq!(plan["entries"].as_array().unwrap().len(), 1);
         assert!(update(json!({ "taskId": "9", "status": "completed" }), &mut tasks).is_none());
-        assert!(tasks.apply("TaskList", &json!({}), &Value::Null, &Value::Null).is_none());
-        assert!(tasks.apply("TaskCreate", &create("c"), &Value::Null, &json!("no id")).is_none());
+        assert!(
+            tasks
+                .apply("TaskList", &json!({}), &Value::Null, &Value::Null)
+                .is_none()
+        );
+        assert!(
+            tasks
+                .apply("TaskCreate", &create("c"), &Value::Null, &json!("no id"))
+                .is_none()
+        );
     }
 
     #[test]
@@ -163,12 +199,18 @@ mod tests {
         let (mut tasks, long) = (Tasks::default(), "ä".repeat(MAX_SUBJECT));
         let created = |id: &str| json!({ "task": { "id": id } });
         let subject = json!({ "subject": long });
-        tasks.apply("TaskCreate", &subject, &created(&long), &Value::Null).unwrap();
+        tasks
+            .apply("TaskCreate", &subject, &created(&long), &Value::Null)
+            .unwrap();
         assert!(tasks.0.is_empty());
-        tasks.apply("TaskCreate", &subject, &created("1"), &Value::Null).unwrap();
+        tasks
+            .apply("TaskCreate", &subject, &created("1"), &Value::Null)
+            .unwrap();
         assert_eq!(tasks.0[0].subject, "ä".repeat(MAX_SUBJECT / 2));
         let update = json!({ "taskId": "1", "subject": format!("b{long}"), "status": long });
-        let plan = tasks.apply("TaskUpdate", &update, &Value::Null, &Value::Null).unwrap();
+        let plan = tasks
+            .apply("TaskUpdate", &update, &Value::Null, &Value::Null)
+            .unwrap();
         assert_eq!(tasks.0[0].subject.len(), MAX_SUBJECT - 1);
         assert_eq!(plan["entries"][0]["status"], "ä".repeat(MAX_TASK_WORD / 2));
     }

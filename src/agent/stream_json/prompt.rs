@@ -34,20 +34,40 @@ pub(super) fn user_message(params: &RawValue) -> Result<Box<RawValue>, LineError
     for block in params.required_array("prompt")? {
         let block = Object::parse("prompt", block)?;
         match &*block.required_text("type")? {
-            "text" => content.push(to_raw(&Text { r#type: "text", text: block.required("text")? })),
+            "text" => content.push(to_raw(&Text {
+                r#type: "text",
+                text: block.required("text")?,
+            })),
             "image" => content.push(to_raw(&image(&block)?)),
             "resource_link" => {
                 let uri = block.required_text("uri")?;
                 content.push(text(&link(&uri, block.text("name").as_deref())));
             }
-            "resource" => resource(&block.required_object("resource")?, &mut content, &mut embedded)?,
-            _ => return Err(LineError::Member { object: "prompt", member: "type" }),
+            "resource" => resource(
+                &block.required_object("resource")?,
+                &mut content,
+                &mut embedded,
+            )?,
+            _ => {
+                return Err(LineError::Member {
+                    object: "prompt",
+                    member: "type",
+                });
+            }
         }
     }
     // The model reads the context better after the question.
     content.append(&mut embedded);
-    let message = Message { role: "user", content: &content };
-    Ok(to_raw(&UserLine { r#type: "user", message, parent_tool_use_id: None, session_id: "" }))
+    let message = Message {
+        role: "user",
+        content: &content,
+    };
+    Ok(to_raw(&UserLine {
+        r#type: "user",
+        message,
+        parent_tool_use_id: None,
+        session_id: "",
+    }))
 }
 
 fn text(text: &str) -> Box<RawValue> {
@@ -55,16 +75,25 @@ fn text(text: &str) -> Box<RawValue> {
 }
 
 fn link(uri: &str, name: Option<&str>) -> String {
-    let name = name.or_else(|| uri.rsplit('/').next()).filter(|name| !name.is_empty()).unwrap_or(uri);
+    let name = name
+        .or_else(|| uri.rsplit('/').next())
+        .filter(|name| !name.is_empty())
+        .unwrap_or(uri);
     format!("[@{name}]({uri})")
 }
 
 fn image(block: &Object<'_>) -> Result<Value, LineError> {
-    let remote = block.text("uri").filter(|uri| uri.starts_with("https://") || uri.starts_with("http://"));
+    let remote = block
+        .text("uri")
+        .filter(|uri| uri.starts_with("https://") || uri.starts_with("http://"));
     let data = block.text("data").filter(|data| !data.is_empty());
     Ok(match (data, remote) {
         (None, Some(url)) => json!({ "type": "image", "source": { "type": "url", "url": url } }),
-        _ => base64("image", &block.required_text("mimeType")?, &block.required_text("data")?),
+        _ => base64(
+            "image",
+            &block.required_text("mimeType")?,
+            &block.required_text("data")?,
+        ),
     })
 }
 
@@ -81,10 +110,15 @@ fn resource(
     let uri = resource.required_text("uri")?;
     if let Some(shown) = resource.text("text") {
         content.push(text(&link(&uri, None)));
-        embedded.push(text(&format!("\n<context ref=\"{uri}\">\n{shown}\n</context>")));
+        embedded.push(text(&format!(
+            "\n<context ref=\"{uri}\">\n{shown}\n</context>"
+        )));
         return Ok(());
     }
-    let (data, mime) = (resource.required_text("blob")?, resource.text("mimeType").unwrap_or_default());
+    let (data, mime) = (
+        resource.required_text("blob")?,
+        resource.text("mimeType").unwrap_or_default(),
+    );
     content.push(match &*mime {
         mime if mime.starts_with("image/") => to_raw(&base64("image", mime, &data)),
         "application/pdf" => to_raw(&base64("document", &mime, &data)),
@@ -98,13 +132,17 @@ mod tests {
     use super::*;
 
     fn line(prompt: &str) -> Result<String, LineError> {
-        let params = RawValue::from_string(format!(r#"{{"sessionId":"s","prompt":{prompt}}}"#)).unwrap();
+        let params =
+            RawValue::from_string(format!(r#"{{"sessionId":"s","prompt":{prompt}}}"#)).unwrap();
         user_message(&params).map(|line| line.get().to_owned())
     }
 
     fn content(prompt: &str) -> Value {
         let line: Value = serde_json::from_str(&line(prompt).unwrap()).unwrap();
-        assert_eq!((&line["type"], &line["message"]["role"]), (&json!("user"), &json!("user")));
+        assert_eq!(
+            (&line["type"], &line["message"]["role"]),
+            (&json!("user"), &json!("user"))
+        );
         line["message"]["content"].clone()
     }
 
@@ -147,11 +185,27 @@ mod tests {
         for (prompt, object, member) in [
             ("7", "params", "prompt"),
             (r#"[{"type":"text"}]"#, "prompt", "text"),
-            (r#"[{"type":"image","mimeType":"image/png"}]"#, "prompt", "data"),
-            (r#"[{"type":"resource","resource":{"uri":"u"}}]"#, "resource", "blob"),
-            (r#"[{"type":"audio","data":"","mimeType":"audio/wav"}]"#, "prompt", "type"),
+            (
+                r#"[{"type":"image","mimeType":"image/png"}]"#,
+                "prompt",
+                "data",
+            ),
+            (
+                r#"[{"type":"resource","resource":{"uri":"u"}}]"#,
+                "resource",
+                "blob",
+            ),
+            (
+                r#"[{"type":"audio","data":"","mimeType":"audio/wav"}]"#,
+                "prompt",
+                "type",
+            ),
         ] {
-            assert_eq!(line(prompt), Err(LineError::Member { object, member }), "{prompt}");
+            assert_eq!(
+                line(prompt),
+                Err(LineError::Member { object, member }),
+                "{prompt}"
+            );
         }
     }
 }

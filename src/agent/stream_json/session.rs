@@ -46,8 +46,9 @@ pub(super) fn set_up_requests(params: &RawValue) -> Result<Vec<Value>, LineError
     }
     if !directories.is_empty() {
         let permissions = json!({ "additionalDirectories": directories });
-        requests
-            .push(json!({ "subtype": "apply_flag_settings", "settings": { "permissions": permissions } }));
+        requests.push(
+            json!({ "subtype": "apply_flag_settings", "settings": { "permissions": permissions } }),
+        );
     }
     Ok(requests)
 }
@@ -58,7 +59,10 @@ fn mcp_server(server: &Object<'_>) -> Result<Value, LineError> {
         let pairs = server.array(member).into_iter().flatten();
         let pair = |pair| {
             let pair = Object::parse(member, pair)?;
-            Ok((pair.required_text("name")?.into_owned(), json!(pair.required_text("value")?)))
+            Ok((
+                pair.required_text("name")?.into_owned(),
+                json!(pair.required_text("value")?),
+            ))
         };
         pairs.map(pair).collect()
     };
@@ -97,10 +101,17 @@ mod tests {
                 json!({ "subtype": "apply_flag_settings", "settings": { "permissions": { "additionalDirectories": ["/x"] } } }),
             ]
         );
-        assert!(requests(r#"{"cwd":"/w","mcpServers":[]}"#).unwrap().is_empty());
+        assert!(
+            requests(r#"{"cwd":"/w","mcpServers":[]}"#)
+                .unwrap()
+                .is_empty()
+        );
         assert_eq!(
             requests(r#"{"mcpServers":[{"name":"a"}]}"#),
-            Err(LineError::Member { object: "mcpServers", member: "command" })
+            Err(LineError::Member {
+                object: "mcpServers",
+                member: "command"
+            })
         );
     }
 }

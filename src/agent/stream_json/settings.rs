@@ -17,11 +17,23 @@ pub(super) const MODEL: &str = "model";
 /// The permission modes of the CLI. It rejects a mode that is not available.
 const MODES: [(&str, &str, &str); 6] = [
     ("auto", "Auto", "A classifier approves or rejects tools"),
-    ("default", "Default", "Asks before the first use of each tool"),
-    ("acceptEdits", "Accept Edits", "Accepts edits of files without a question"),
+    (
+        "default",
+        "Default",
+        "Asks before the first use of each tool",
+    ),
+    (
+        "acceptEdits",
+        "Accept Edits",
+        "Accepts edits of files without a question",
+    ),
     ("plan", "Plan Mode", "Reads and plans, and changes nothing"),
     ("dontAsk", "Don't Ask", "Rejects tools that no rule allows"),
-    ("bypassPermissions", "Bypass Permissions", "Runs every tool without a question"),
+    (
+        "bypassPermissions",
+        "Bypass Permissions",
+        "Runs every tool without a question",
+    ),
 ];
 
 /// The settings that the CLI reports.
@@ -46,7 +58,13 @@ struct Model {
 impl Default for Settings {
     fn default() -> Self {
         let (mode, models, commands) = ("default".to_owned(), Vec::new(), Vec::new());
-        Self { mode, model: None, models, commands, has_auto_mode: false }
+        Self {
+            mode,
+            model: None,
+            models,
+            commands,
+            has_auto_mode: false,
+        }
     }
 }
 
@@ -55,31 +73,53 @@ impl Settings {
     pub(super) fn initialized(&mut self, answer: &Object<'_>) -> Result<(), LineError> {
         let mut budget = Budget::new(bounds::LISTED);
         (self.models, self.commands) = (Vec::new(), Vec::new());
-        for model in answer.array("models").into_iter().flatten().take(MAX_LISTED) {
+        for model in answer
+            .array("models")
+            .into_iter()
+            .flatten()
+            .take(MAX_LISTED)
+        {
             let model = Object::parse("models", model)?;
             let value = model.required_text("value")?;
             self.has_auto_mode |= model.is_true("supportsAutoMode");
             let name = model.text("displayName").unwrap_or_else(|| value.clone());
             let (description, resolved) = (model.text("description"), model.text("resolvedModel"));
             let texts = [Some(&name), description.as_ref(), resolved.as_ref()];
-            let bytes = 2 * value.len() + texts.into_iter().flatten().map(|text| text.len()).sum::<usize>();
+            let bytes = 2 * value.len()
+                + texts
+                    .into_iter()
+                    .flatten()
+                    .map(|text| text.len())
+                    .sum::<usize>();
             if value.len() > MAX_NAME || !budget.reserve(bytes) {
                 continue;
             }
             let option = json!({ "value": value, "name": name, "description": description });
             let resolved = resolved.map(Cow::into_owned);
-            self.models.push(Model { value: value.into_owned(), resolved, option });
+            self.models.push(Model {
+                value: value.into_owned(),
+                resolved,
+                option,
+            });
         }
-        for command in answer.array("commands").into_iter().flatten().take(MAX_LISTED) {
+        for command in answer
+            .array("commands")
+            .into_iter()
+            .flatten()
+            .take(MAX_LISTED)
+        {
             let command = Object::parse("commands", command)?;
             let (name, description) = (command.required_text("name")?, command.text("description"));
             let description = description.unwrap_or_default();
             let hint = command.text("argumentHint").filter(|hint| !hint.is_empty());
-            if !budget.reserve(name.len() + description.len() + hint.as_ref().map_or(0, |hint| hint.len())) {
+            if !budget.reserve(
+                name.len() + description.len() + hint.as_ref().map_or(0, |hint| hint.len()),
+            ) {
                 continue;
             }
             let input = hint.map(|hint| json!({ "hint": hint }));
-            self.commands.push(json!({ "name": name, "description": description, "input": input }));
+            self.commands
+                .push(json!({ "name": name, "description": description, "input": input }));
         }
         self.model = self.models.first().map(|model| model.value.clone());
         Ok(())
@@ -87,16 +127,23 @@ impl Settings {
 
     /// The members `modes` and `configOptions` of a new session.
     pub(super) fn offered(&self) -> (Value, Value) {
-        let modes = MODES.iter().filter(|(id, ..)| *id != "auto" || self.has_auto_mode);
+        let modes = MODES
+            .iter()
+            .filter(|(id, ..)| *id != "auto" || self.has_auto_mode);
         let modes: Vec<_> = modes
             .map(|(id, name, description)| json!({ "id": id, "name": name, "description": description }))
             .collect();
-        (json!({ "currentModeId": self.mode, "availableModes": modes }), self.options())
+        (
+            json!({ "currentModeId": self.mode, "availableModes": modes }),
+            self.options(),
+        )
     }
 
     /// The list of options.
     pub(super) fn options(&self) -> Value {
-        let Some(model) = &self.model else { return json!([]) };
+        let Some(model) = &self.model else {
+            return json!([]);
+        };
         let options: Vec<_> = self.models.iter().map(|model| &model.option).collect();
         json!([{ "id": MODEL, "name": "Model", "category": "model", "type": "select", "currentValue": model, "options": options }])
     }
@@ -127,11 +174,19 @@ impl Settings {
     /// Compares the model of a turn with the selected one. Returns the update if another value is selected.
     pub(super) fn model_used(&mut self, resolved: &str) -> Option<Value> {
         let is_used = |model: &Model| model.resolved.as_deref() == Some(resolved);
-        let selected = self.models.iter().find(|model| Some(&model.value) == self.model.as_ref());
+        let selected = self
+            .models
+            .iter()
+            .find(|model| Some(&model.value) == self.model.as_ref());
         if selected.is_none_or(is_used) {
             return None;
         }
-        let used = self.models.iter().find(|model| is_used(model))?.value.clone();
+        let used = self
+            .models
+            .iter()
+            .find(|model| is_used(model))?
+            .value
+            .clone();
         self.model = Some(used);
         Some(json!({ "sessionUpdate": "config_option_update", "configOptions": self.options() }))
     }
@@ -140,7 +195,10 @@ impl Settings {
 /// The id and the value of `session/set_config_option`.
 pub(super) fn selected_option(params: &RawValue) -> Option<(String, String)> {
     let params = Object::parse("params", params).ok()?;
-    Some((params.text("configId")?.into_owned(), params.text("value")?.into_owned()))
+    Some((
+        params.text("configId")?.into_owned(),
+        params.text("value")?.into_owned(),
+    ))
 }
 
 #[cfg(test)]
@@ -150,7 +208,9 @@ mod tests {
     fn settings(answer: &str) -> Result<Settings, LineError> {
         let raw = RawValue::from_string(answer.to_owned()).unwrap();
         let mut settings = Settings::default();
-        settings.initialized(&Object::parse("initialize", &raw)?).map(|()| settings)
+        settings
+            .initialized(&Object::parse("initialize", &raw)?)
+            .map(|()| settings)
     }
 
     const ANSWER: &str = r#"{"commands":[{"name":"compact","description":"Compacts","argumentHint":"[text]"},{"name":"x"}],
@@ -162,11 +222,28 @@ mod tests {
         let settings = settings(ANSWER).unwrap();
         let (modes, options) = settings.offered();
         assert_eq!(modes["currentModeId"], "default");
-        let ids: Vec<_> =
-            modes["availableModes"].as_array().unwrap().iter().map(|mode| &mode["id"]).collect();
-        assert_eq!(ids, ["auto", "default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]);
+        let ids: Vec<_> = modes["availableModes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|mode| &mode["id"])
+            .collect();
         assert_eq!(
-            (&options[0]["currentValue"], &options[0]["options"][1]["name"]),
+            ids,
+            [
+                "auto",
+                "default",
+                "acceptEdits",
+                "plan",
+                "dontAsk",
+                "bypassPermissions"
+            ]
+        );
+        assert_eq!(
+            (
+                &options[0]["currentValue"],
+                &options[0]["options"][1]["name"]
+            ),
             (&json!("default"), &json!("Sonnet"))
         );
         let commands = settings.commands().unwrap();
@@ -193,14 +270,21 @@ mod tests {
     #[test]
     fn size_of_models_commands_and_modes_is_bounded() {
         let long = "x".repeat(bounds::LISTED / 3);
-        let models =
-            [json!({ "value": "m", "description": long }), json!({ "value": long }), json!({ "value": "n" })];
+        let models = [
+            json!({ "value": "m", "description": long }),
+            json!({ "value": long }),
+            json!({ "value": "n" }),
+        ];
         let commands = [&*long, &*long, "small"].map(|name| json!({ "name": name }));
-        let mut settings = settings(&json!({ "models": models, "commands": commands }).to_string()).unwrap();
+        let mut settings =
+            settings(&json!({ "models": models, "commands": commands }).to_string()).unwrap();
         let values: Vec<_> = settings.models.iter().map(|model| &*model.value).collect();
         assert_eq!(values, ["m", "n"]);
-        let names: Vec<_> =
-            settings.commands.iter().map(|command| command["name"].as_str().unwrap()).collect();
+        let names: Vec<_> = settings
+            .commands
+            .iter()
+            .map(|command| command["name"].as_str().unwrap())
+            .collect();
         assert_eq!(names, [&*long, "small"]);
         assert_eq!(settings.set_mode(&long), None);
         assert_eq!(settings.mode, "default");
@@ -211,6 +295,12 @@ mod tests {
         let settings = settings("{}").unwrap();
         assert_eq!((settings.options(), settings.commands()), (json!([]), None));
         let error = self::settings(r#"{"models":[{}]}"#).unwrap_err();
-        assert_eq!(error, LineError::Member { object: "models", member: "value" });
+        assert_eq!(
+            error,
+            LineError::Member {
+                object: "models",
+                member: "value"
+            }
+        );
     }
 }

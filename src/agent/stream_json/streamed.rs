@@ -32,7 +32,10 @@ pub(super) struct Streamed {
 
 impl Default for Streamed {
     fn default() -> Self {
-        Self { lanes: Vec::new(), budget: Budget::new(bounds::STREAMED) }
+        Self {
+            lanes: Vec::new(),
+            budget: Budget::new(bounds::STREAMED),
+        }
     }
 }
 
@@ -63,7 +66,9 @@ struct Block {
 
 impl Streamed {
     fn lane(&mut self, parent: Option<&str>) -> Option<&mut Lane> {
-        self.lanes.iter_mut().find(|lane| lane.parent.as_deref() == parent)
+        self.lanes
+            .iter_mut()
+            .find(|lane| lane.parent.as_deref() == parent)
     }
 
     fn remove(&mut self, at: usize) {
@@ -73,7 +78,11 @@ impl Streamed {
 
     /// Begins a message. Forgets the former message of the lane. A message with ids above the bound is not kept.
     pub(super) fn begin_message(&mut self, parent: Option<&str>, message: &str) {
-        if let Some(at) = self.lanes.iter().position(|lane| lane.parent.as_deref() == parent) {
+        if let Some(at) = self
+            .lanes
+            .iter()
+            .position(|lane| lane.parent.as_deref() == parent)
+        {
             self.remove(at);
         }
         let bytes = parent.map_or(0, str::len) + message.len();
@@ -86,7 +95,11 @@ impl Streamed {
         while !self.budget.reserve(bytes) {
             self.remove(0);
         }
-        self.lanes.push(Lane { parent: parent.map(Into::into), message: message.into(), blocks: Vec::new() });
+        self.lanes.push(Lane {
+            parent: parent.map(Into::into),
+            message: message.into(),
+            blocks: Vec::new(),
+        });
     }
 
     /// Begins a text block of the lane's message. Without space, the oldest lane of another message is forgotten, and
@@ -96,13 +109,22 @@ impl Streamed {
             return;
         }
         while !self.budget.reserve(BLOCK_BYTES) {
-            let Some(at) = self.lanes.iter().position(|lane| lane.parent.as_deref() != parent) else {
+            let Some(at) = self
+                .lanes
+                .iter()
+                .position(|lane| lane.parent.as_deref() != parent)
+            else {
                 return;
             };
             self.remove(at);
         }
         if let Some(lane) = self.lane(parent) {
-            lane.blocks.push(Block { index, kind, bytes: 0, complete: false });
+            lane.blocks.push(Block {
+                index,
+                kind,
+                bytes: 0,
+                complete: false,
+            });
         }
     }
 
@@ -114,8 +136,13 @@ impl Streamed {
         kind: TextKind,
         text: &RawValue,
     ) -> Option<&str> {
-        let Lane { message, blocks, .. } = self.lane(parent)?;
-        let block = blocks.iter_mut().rev().find(|block| block.index == index && block.kind == kind)?;
+        let Lane {
+            message, blocks, ..
+        } = self.lane(parent)?;
+        let block = blocks
+            .iter_mut()
+            .rev()
+            .find(|block| block.index == index && block.kind == kind)?;
         block.bytes += decoded_len(text);
         Some(message)
     }
@@ -165,14 +192,20 @@ mod tests {
 
     fn rest(streamed: &mut Streamed, message: &str, kind: TextKind, text: &str) -> Option<String> {
         let text = raw(text);
-        streamed.remainder(None, message, kind, &text).map(|rest| rest.get().to_owned())
+        streamed
+            .remainder(None, message, kind, &text)
+            .map(|rest| rest.get().to_owned())
     }
 
     #[test]
     fn whole_message_adds_only_the_text_that_was_not_streamed() {
         let mut streamed = Streamed::default();
         streamed.begin_message(None, "m");
-        for (index, kind) in [(0, TextKind::Thought), (1, TextKind::Message), (2, TextKind::Message)] {
+        for (index, kind) in [
+            (0, TextKind::Thought),
+            (1, TextKind::Message),
+            (2, TextKind::Message),
+        ] {
             streamed.begin_block(None, index, kind);
         }
         for (index, kind, text) in [
@@ -182,13 +215,34 @@ mod tests {
         ] {
             assert_eq!(streamed.add(None, index, kind, &raw(text)), Some("m"));
         }
-        assert_eq!(streamed.add(None, 3, TextKind::Message, &raw("\"x\"")), None);
-        assert_eq!(streamed.add(Some("sub"), 0, TextKind::Message, &raw("\"x\"")), None);
-        assert_eq!(rest(&mut streamed, "m", TextKind::Message, r#""a\nä""#), None);
-        assert_eq!(rest(&mut streamed, "m", TextKind::Thought, r#""think""#), None);
-        assert_eq!(rest(&mut streamed, "m", TextKind::Message, r#""second""#), Some(r#""ond""#.to_owned()));
-        assert_eq!(rest(&mut streamed, "m", TextKind::Message, r#""third""#), Some(r#""third""#.to_owned()));
-        assert_eq!(rest(&mut streamed, "other", TextKind::Message, r#""x""#), Some(r#""x""#.to_owned()));
+        assert_eq!(
+            streamed.add(None, 3, TextKind::Message, &raw("\"x\"")),
+            None
+        );
+        assert_eq!(
+            streamed.add(Some("sub"), 0, TextKind::Message, &raw("\"x\"")),
+            None
+        );
+        assert_eq!(
+            rest(&mut streamed, "m", TextKind::Message, r#""a\nä""#),
+            None
+        );
+        assert_eq!(
+            rest(&mut streamed, "m", TextKind::Thought, r#""think""#),
+            None
+        );
+        assert_eq!(
+            rest(&mut streamed, "m", TextKind::Message, r#""second""#),
+            Some(r#""ond""#.to_owned())
+        );
+        assert_eq!(
+            rest(&mut streamed, "m", TextKind::Message, r#""third""#),
+            Some(r#""third""#.to_owned())
+        );
+        assert_eq!(
+            rest(&mut streamed, "other", TextKind::Message, r#""x""#),
+            Some(r#""x""#.to_owned())
+        );
     }
 
     #[test]
@@ -198,9 +252,16 @@ mod tests {
             streamed.begin_message(None, "m");
             streamed.begin_block(None, 0, TextKind::Message);
             streamed.add(None, 0, TextKind::Message, &raw("\"text\""));
-            assert_eq!(rest(&mut streamed, "m", TextKind::Message, "\"text\""), None);
+            assert_eq!(
+                rest(&mut streamed, "m", TextKind::Message, "\"text\""),
+                None
+            );
         }
-        assert_eq!(rest(&mut streamed, "m", TextKind::Message, "\"\""), None, "an empty text is no chunk");
+        assert_eq!(
+            rest(&mut streamed, "m", TextKind::Message, "\"\""),
+            None,
+            "an empty text is no chunk"
+        );
     }
 
     #[test]
@@ -228,10 +289,20 @@ mod tests {
         assert_eq!(streamed.lanes.len(), 3);
         let long = "m".repeat(bounds::STREAMED + 1);
         streamed.begin_message(Some("8"), &long);
-        assert_eq!(streamed.lanes.len(), 2, "the former message of the lane is forgotten");
+        assert_eq!(
+            streamed.lanes.len(),
+            2,
+            "the former message of the lane is forgotten"
+        );
         streamed.begin_block(Some("8"), 0, TextKind::Message);
-        assert_eq!(streamed.add(Some("8"), 0, TextKind::Message, &raw("\"x\"")), None);
-        assert_eq!(rest(&mut streamed, &long, TextKind::Message, "\"x\""), Some("\"x\"".to_owned()));
+        assert_eq!(
+            streamed.add(Some("8"), 0, TextKind::Message, &raw("\"x\"")),
+            None
+        );
+        assert_eq!(
+            rest(&mut streamed, &long, TextKind::Message, "\"x\""),
+            Some("\"x\"".to_owned())
+        );
     }
 
     #[test]
@@ -244,8 +315,19 @@ mod tests {
         }
         assert_eq!(streamed.lanes.len(), 1, "the other lane is forgotten");
         assert!(retained(&streamed) <= bounds::STREAMED);
-        assert_eq!(streamed.add(None, 0, TextKind::Message, &raw("\"x\"")), Some("m"));
-        assert_eq!(streamed.add(None, bounds::STREAMED as u64 - 1, TextKind::Message, &raw("\"x\"")), None);
+        assert_eq!(
+            streamed.add(None, 0, TextKind::Message, &raw("\"x\"")),
+            Some("m")
+        );
+        assert_eq!(
+            streamed.add(
+                None,
+                bounds::STREAMED as u64 - 1,
+                TextKind::Message,
+                &raw("\"x\"")
+            ),
+            None
+        );
         streamed.begin_message(None, "m");
         assert_eq!(retained(&streamed), 1);
     }

@@ -15,7 +15,10 @@ pub(super) struct Subagents {
 
 impl Default for Subagents {
     fn default() -> Self {
-        Self { ids: Vec::new(), budget: Budget::new(bounds::SUBAGENTS) }
+        Self {
+            ids: Vec::new(),
+            budget: Budget::new(bounds::SUBAGENTS),
+        }
     }
 }
 
@@ -26,7 +29,8 @@ impl Subagents {
 
     /// Adds a subagent. Returns whether it is new and was added.
     pub(super) fn add(&mut self, id: &str) -> bool {
-        let added = !self.contains(id) && self.ids.len() < MAX_SUBAGENTS && self.budget.reserve(id.len());
+        let added =
+            !self.contains(id) && self.ids.len() < MAX_SUBAGENTS && self.budget.reserve(id.len());
         if added {
             self.ids.push(id.to_owned());
         }
@@ -55,6 +59,9 @@ mod tests {
         assert!(!subagents.add(&"x".repeat(bounds::SUBAGENTS + 1)));
         let added = ["a", "b", "c"].map(|id| subagents.add(&id.repeat(half)));
         assert_eq!(added, [true, true, false]);
-        assert_eq!(subagents.ids.iter().map(String::len).sum::<usize>(), subagents.budget.used());
+        assert_eq!(
+            subagents.ids.iter().map(String::len).sum::<usize>(),
+            subagents.budget.used()
+        );
     }
 }

@@ -39,7 +39,12 @@ impl Fixture {
 
     fn started(session: StartedSession) -> Self {
         let (tables, ids) = (PendingTables::default(), HashMap::new());
-        Self { translator: Translator::new(session), tables, ids, messages: Vec::new() }
+        Self {
+            translator: Translator::new(session),
+            tables,
+            ids,
+            messages: Vec::new(),
+        }
     }
 
     fn encode(&mut self, message: &Outgoing<'_>) -> Vec<Value> {
@@ -47,38 +52,57 @@ impl Fixture {
         self.messages.extend(replies);
         let lines = std::str::from_utf8(&lines).unwrap();
         assert!(lines.is_empty() || lines.ends_with('\n'));
-        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     /// Sends a request to the agent. Returns its id, and the lines for the CLI.
     fn call(&mut self, method: &str, params: &Value) -> (CallId, Vec<Value>) {
         let id = self.tables.register_call();
         let params = to_raw(params);
-        let lines = self.encode(&Outgoing::Request { id, method, params: &params });
+        let lines = self.encode(&Outgoing::Request {
+            id,
+            method,
+            params: &params,
+        });
         (id, lines)
     }
 
     fn prompt(&mut self, text: &str) -> CallId {
         let prompt = json!([{ "type": "text", "text": text }]);
-        let (id, lines) = self.call("session/prompt", &json!({ "sessionId": SESSION, "prompt": prompt }));
+        let (id, lines) = self.call(
+            "session/prompt",
+            &json!({ "sessionId": SESSION, "prompt": prompt }),
+        );
         assert_eq!((lines.len(), &lines[0]["message"]["content"]), (1, &prompt));
         id
     }
 
     fn cancel(&mut self) -> Vec<Value> {
         let params = to_raw(&json!({ "sessionId": SESSION }));
-        self.encode(&Outgoing::Notification { method: "session/cancel", params: &params })
+        self.encode(&Outgoing::Notification {
+            method: "session/cancel",
+            params: &params,
+        })
     }
 
     fn answer(&mut self, id: &str, option: &str) -> Vec<Value> {
         let id = RawValue::from_string(id.to_owned()).unwrap();
         let outcome = to_raw(&json!({ "outcome": { "outcome": "selected", "optionId": option } }));
-        self.encode(&Outgoing::Answer { id: &id, outcome: Ok(&outcome) })
+        self.encode(&Outgoing::Answer {
+            id: &id,
+            outcome: Ok(&outcome),
+        })
     }
 
     /// Receives a line of the CLI.
     fn line(&mut self, line: &str) {
-        if let Err(error) = self.translator.line(line.as_bytes(), 64, &mut self.messages) {
+        if let Err(error) = self
+            .translator
+            .line(line.as_bytes(), 64, &mut self.messages)
+        {
             panic!("{error}: {line}");
         }
     }
@@ -89,19 +113,31 @@ impl Fixture {
 
     /// The messages since the last call, each as one line of text.
     fn shown(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.messages).iter().map(show).collect()
+        std::mem::take(&mut self.messages)
+            .iter()
+            .map(show)
+            .collect()
     }
 
     /// The updates since the last call, with their sessions.
     fn updates(&mut self) -> Vec<(String, Value)> {
-        let params = std::mem::take(&mut self.messages).into_iter().filter_map(|message| match message {
-            Decoded::Message(Message::Notification { method, params }) if &*method == "session/update" => {
-                Some(serde_json::from_str::<Value>(params.get()).unwrap())
-            }
-            _ => None,
-        });
+        let params = std::mem::take(&mut self.messages)
+            .into_iter()
+            .filter_map(|message| match message {
+                Decoded::Message(Message::Notification { method, params })
+                    if &*method == "session/update" =>
+                {
+                    Some(serde_json::from_str::<Value>(params.get()).unwrap())
+                }
+                _ => None,
+            });
         params
-            .map(|params| (params["sessionId"].as_str().unwrap().to_owned(), params["update"].clone()))
+            .map(|params| {
+                (
+                    params["sessionId"].as_str().unwrap().to_owned(),
+                    params["update"].clone(),
+                )
+            })
             .collect()
     }
 }
@@ -109,13 +145,18 @@ impl Fixture {
 /// A message as one line of text.
 fn show(message: &Decoded) -> String {
     match message {
-        Decoded::Message(Message::Notification { method, params }) if &**method == "session/update" => {
+        Decoded::Message(Message::Notification { method, params })
+            if &**method == "session/update" =>
+        {
             let params: Value = serde_json::from_str(params.get()).unwrap();
             let update = &params["update"];
             let kind = update["sessionUpdate"].as_str().unwrap();
             match kind {
                 "agent_message_chunk" | "agent_thought_chunk" => {
-                    format!("{kind} {}", update["content"]["text"].as_str().unwrap_or("[image]"))
+                    format!(
+                        "{kind} {}",
+                        update["content"]["text"].as_str().unwrap_or("[image]")
+                    )
                 }
                 "tool_call" | "tool_call_update" => {
                     format!("{kind} {} {}", update["title"], update["status"]).replace('"', "")
@@ -125,11 +166,17 @@ fn show(message: &Decoded) -> String {
         }
         Decoded::Message(Message::Notification { method, .. }) => format!("notification {method}"),
         Decoded::Message(Message::Request { method, .. }) => format!("request {method}"),
-        Decoded::Message(Message::Response { outcome: Ok(result), .. }) => {
+        Decoded::Message(Message::Response {
+            outcome: Ok(result),
+            ..
+        }) => {
             let result: Value = serde_json::from_str(result.get()).unwrap();
             format!("result {}", result["stopReason"].as_str().unwrap_or("ok"))
         }
-        Decoded::Message(Message::Response { outcome: Err(error), .. }) => format!("error {}", error.message),
+        Decoded::Message(Message::Response {
+            outcome: Err(error),
+            ..
+        }) => format!("error {}", error.message),
         Decoded::Update(_) => panic!("the translation builds no parts of lines"),
         Decoded::Invalid => "invalid".to_owned(),
         Decoded::Send(line) => format!("send {}", String::from_utf8_lossy(line).trim_end()),

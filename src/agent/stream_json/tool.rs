@@ -18,7 +18,11 @@ pub(super) struct ToolInfo {
 
 impl ToolInfo {
     fn new(title: impl Into<String>, kind: &'static str) -> Self {
-        Self { title: title.into(), kind, ..Self::default() }
+        Self {
+            title: title.into(),
+            kind,
+            ..Self::default()
+        }
     }
 
     fn with_text(mut self, text: Option<&str>) -> Self {
@@ -47,21 +51,27 @@ pub(super) fn describe(name: &str, input: &Value, cwd: &Path) -> ToolInfo {
     let text = |member: &str| input[member].as_str().filter(|text| !text.is_empty());
     let path = text("file_path").or_else(|| text("notebook_path"));
     let shown = |path: &str| {
-        let inside = Path::new(path).strip_prefix(cwd).ok().filter(|path| !path.as_os_str().is_empty());
+        let inside = Path::new(path)
+            .strip_prefix(cwd)
+            .ok()
+            .filter(|path| !path.as_os_str().is_empty());
         inside.map_or_else(|| path.to_owned(), |path| path.display().to_string())
     };
-    let titled = |verb: &str| path.map_or_else(|| verb.to_owned(), |path| format!("{verb} {}", shown(path)));
+    let titled =
+        |verb: &str| path.map_or_else(|| verb.to_owned(), |path| format!("{verb} {}", shown(path)));
     match name {
         "Task" | "Agent" => {
             ToolInfo::new(text("description").unwrap_or("Task"), "think").with_text(text("prompt"))
         }
-        "Bash" => {
-            ToolInfo::new(text("command").unwrap_or("Terminal"), "execute").with_text(text("description"))
-        }
+        "Bash" => ToolInfo::new(text("command").unwrap_or("Terminal"), "execute")
+            .with_text(text("description")),
         "BashOutput" | "KillShell" | "TaskOutput" | "TaskStop" => ToolInfo::new(name, "execute"),
         "Read" => read(input, path, &path.map_or_else(|| "File".to_owned(), shown)),
         "Write" => ToolInfo {
-            content: path.map(|path| diff(path, None, text("content"))).into_iter().collect(),
+            content: path
+                .map(|path| diff(path, None, text("content")))
+                .into_iter()
+                .collect(),
             ..ToolInfo::new(titled("Write"), "edit").at(path.map(|path| json!({ "path": path })))
         },
         "Edit" => ToolInfo {
@@ -72,22 +82,27 @@ pub(super) fn describe(name: &str, input: &Value, cwd: &Path) -> ToolInfo {
             content: edits(path, input["edits"].as_array().map_or(&[], Vec::as_slice)),
             ..ToolInfo::new(titled("Edit"), "edit").at(path.map(|path| json!({ "path": path })))
         },
-        "NotebookEdit" => ToolInfo::new(titled("Edit"), "edit").at(path.map(|path| json!({ "path": path }))),
+        "NotebookEdit" => {
+            ToolInfo::new(titled("Edit"), "edit").at(path.map(|path| json!({ "path": path })))
+        }
         "Glob" => {
             let words = [text("path"), text("pattern")].into_iter().flatten();
             let title = words.fold("Find".to_owned(), |title, word| format!("{title} `{word}`"));
             ToolInfo::new(title, "search").at(text("path").map(|path| json!({ "path": path })))
         }
         "Grep" => ToolInfo::new(grep(input), "search"),
-        "LS" => {
-            ToolInfo::new(text("path").map_or_else(|| "List".into(), |path| format!("List {path}")), "search")
-        }
+        "LS" => ToolInfo::new(
+            text("path").map_or_else(|| "List".into(), |path| format!("List {path}")),
+            "search",
+        ),
         "WebFetch" => {
-            let title = text("url").map_or_else(|| "Fetch".to_owned(), |url| format!("Fetch {url}"));
+            let title =
+                text("url").map_or_else(|| "Fetch".to_owned(), |url| format!("Fetch {url}"));
             ToolInfo::new(title, "fetch").with_text(text("prompt"))
         }
         "WebSearch" | "web_search" => {
-            let title = text("query").map_or_else(|| "Web search".to_owned(), |query| format!("\"{query}\""));
+            let title = text("query")
+                .map_or_else(|| "Web search".to_owned(), |query| format!("\"{query}\""));
             ToolInfo::new(title, "fetch")
         }
         EXIT_PLAN_MODE => ToolInfo::new("Ready to code?", "switch_mode").with_text(text("plan")),
@@ -111,11 +126,24 @@ fn read(input: &Value, path: Option<&str>, shown: &str) -> ToolInfo {
 
 fn grep(input: &Value) -> String {
     let mut words = vec!["grep".to_owned()];
-    words.extend(["-i", "-n"].into_iter().filter(|flag| input[*flag] == true).map(str::to_owned));
+    words.extend(
+        ["-i", "-n"]
+            .into_iter()
+            .filter(|flag| input[*flag] == true)
+            .map(str::to_owned),
+    );
     let counts = ["-A", "-B", "-C"].into_iter();
     words.extend(counts.filter_map(|flag| Some(format!("{flag} {}", input[flag].as_u64()?))));
-    words.extend(input["glob"].as_str().map(|glob| format!("--include=\"{glob}\"")));
-    words.extend(input["pattern"].as_str().map(|pattern| format!("\"{pattern}\"")));
+    words.extend(
+        input["glob"]
+            .as_str()
+            .map(|glob| format!("--include=\"{glob}\"")),
+    );
+    words.extend(
+        input["pattern"]
+            .as_str()
+            .map(|pattern| format!("\"{pattern}\"")),
+    );
     words.extend(input["path"].as_str().map(str::to_owned));
     words.join(" ")
 }
@@ -147,7 +175,11 @@ pub(super) fn result_content(name: &str, content: &Value, is_error: bool) -> Opt
         _ => Vec::new(),
     };
     if blocks.is_empty()
-        || (!is_error && matches!(name, "Write" | "Edit" | "MultiEdit" | "NotebookEdit" | EXIT_PLAN_MODE))
+        || (!is_error
+            && matches!(
+                name,
+                "Write" | "Edit" | "MultiEdit" | "NotebookEdit" | EXIT_PLAN_MODE
+            ))
     {
         return None;
     }
@@ -167,7 +199,10 @@ pub(super) fn result_content(name: &str, content: &Value, is_error: bool) -> Opt
 /// A fence that is longer than every fence in the text.
 fn fenced(text: &str) -> String {
     let longest = text.lines().filter(|line| line.starts_with("```"));
-    let longest = longest.map(|line| line.len() - line.trim_start_matches('`').len()).max().unwrap_or(2);
+    let longest = longest
+        .map(|line| line.len() - line.trim_start_matches('`').len())
+        .max()
+        .unwrap_or(2);
     let fence = "`".repeat(longest + 1);
     let end = if text.ends_with('\n') { "" } else { "\n" };
     format!("{fence}\n{text}{end}{fence}")

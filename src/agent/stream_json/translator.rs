@@ -64,7 +64,10 @@ type Step = Result<String, RpcError>;
 
 impl Translator {
     pub(super) fn new(session: StartedSession) -> Self {
-        Self { session, ..Self::default() }
+        Self {
+            session,
+            ..Self::default()
+        }
     }
 
     /// The agent's id of the session. Without a session no message has one.
@@ -76,7 +79,10 @@ impl Translator {
     pub(super) fn encode(&mut self, message: &Outgoing<'_>) -> Encoded {
         match *message {
             Outgoing::Request { id, method, params } => self.request(id, method, params),
-            Outgoing::Notification { method: method::SESSION_CANCEL, .. } => lines(self.interrupt()),
+            Outgoing::Notification {
+                method: method::SESSION_CANCEL,
+                ..
+            } => lines(self.interrupt()),
             Outgoing::Notification { .. } => Encoded::default(),
             Outgoing::Answer { id, outcome } => lines(self.answer(id, outcome)),
         }
@@ -84,9 +90,10 @@ impl Translator {
 
     fn request(&mut self, id: CallId, method: &str, params: &RawValue) -> Encoded {
         let step = match method {
-            method::INITIALIZE => {
-                self.control(Purpose::Initialize(id), &json!({ "subtype": "initialize", "hooks": null }))
-            }
+            method::INITIALIZE => self.control(
+                Purpose::Initialize(id),
+                &json!({ "subtype": "initialize", "hooks": null }),
+            ),
             method::SESSION_NEW => return self.begin(id, true, params),
             method::SESSION_RESUME => return self.begin(id, false, params),
             method::SESSION_PROMPT => self.prompt(id, params),
@@ -96,12 +103,20 @@ impl Translator {
         };
         match step {
             Ok(step) => lines(step),
-            Err(error) => Encoded { replies: vec![response(id, Err(error))], ..Encoded::default() },
+            Err(error) => Encoded {
+                replies: vec![response(id, Err(error))],
+                ..Encoded::default()
+            },
         }
     }
 
     fn control(&mut self, purpose: Purpose, request: &Value) -> Step {
-        let busy = || error(error_code::INTERNAL, "the agent does not answer; stop its process");
+        let busy = || {
+            error(
+                error_code::INTERNAL,
+                "the agent does not answer; stop its process",
+            )
+        };
         self.controls.send(purpose, request).ok_or_else(busy)
     }
 
@@ -130,13 +145,21 @@ impl Translator {
             lines += &self.control(Purpose::SetUp, request)?;
         }
         if !requests.is_empty() {
-            self.set_up = Some(SetUp { call, is_new, missing: requests.len(), failed: None });
+            self.set_up = Some(SetUp {
+                call,
+                is_new,
+                missing: requests.len(),
+                failed: None,
+            });
         }
         Ok(lines)
     }
 
     fn check_restore(&self, params: &RawValue) -> Result<(), RpcError> {
-        let wanted = acp::session_id_of(params).ok().flatten().unwrap_or_default();
+        let wanted = acp::session_id_of(params)
+            .ok()
+            .flatten()
+            .unwrap_or_default();
         match &self.session.missing {
             Some((id, missing)) if *id == *wanted => return Err(missing.clone()),
             _ => {}
@@ -144,7 +167,10 @@ impl Translator {
         if self.session.restores && self.session_id() == &*wanted {
             return Ok(());
         }
-        Err(error(error_code::RESOURCE_NOT_FOUND, format!("Session not found: {wanted}")))
+        Err(error(
+            error_code::RESOURCE_NOT_FOUND,
+            format!("Session not found: {wanted}"),
+        ))
     }
 
     /// The answer to the set-up of the session, and the commands of the agent.
@@ -154,8 +180,13 @@ impl Translator {
         if is_new {
             result["sessionId"] = json!(self.session_id());
         }
-        let commands = self.settings.commands().map(|commands| update(self.session_id(), &commands));
-        std::iter::once(response(call, Ok(to_raw(&result)))).chain(commands).collect()
+        let commands = self
+            .settings
+            .commands()
+            .map(|commands| update(self.session_id(), &commands));
+        std::iter::once(response(call, Ok(to_raw(&result))))
+            .chain(commands)
+            .collect()
     }
 
     fn prompt(&mut self, id: CallId, params: &RawValue) -> Step {
@@ -171,17 +202,23 @@ impl Translator {
     }
 
     fn interrupt(&mut self) -> String {
-        let Some((_, turn)) = &mut self.turn else { return String::new() };
+        let Some((_, turn)) = &mut self.turn else {
+            return String::new();
+        };
         turn.cancelled = true;
         // The CLI withdraws its open requests, so it does not expect their answers.
         self.permissions.clear();
-        self.control(Purpose::Interrupt, &json!({ "subtype": "interrupt" })).unwrap_or_default()
+        self.control(Purpose::Interrupt, &json!({ "subtype": "interrupt" }))
+            .unwrap_or_default()
     }
 
     fn select_mode(&mut self, id: CallId, params: &RawValue) -> Step {
         let mode = RawObject::parse(params).and_then(|params| params.text("modeId"));
         let Some(mode) = mode else {
-            return Err(invalid_params(&LineError::Member { object: "params", member: "modeId" }));
+            return Err(invalid_params(&LineError::Member {
+                object: "params",
+                member: "modeId",
+            }));
         };
         if mode.len() > MAX_NAME {
             let detail = format!("Invalid params: `modeId` is longer than {MAX_NAME} bytes");
@@ -193,11 +230,15 @@ impl Translator {
 
     fn select_option(&mut self, id: CallId, params: &RawValue) -> Step {
         let Some((option, value)) = selected_option(params) else {
-            return Err(invalid_params(&LineError::Member { object: "params", member: "value" }));
+            return Err(invalid_params(&LineError::Member {
+                object: "params",
+                member: "value",
+            }));
         };
         if option != MODEL || !self.settings.has_model(&value) {
-            let detail =
-                format!("Invalid params: the agent does not offer the value {value:?} of {option:?}");
+            let detail = format!(
+                "Invalid params: the agent does not offer the value {value:?} of {option:?}"
+            );
             return Err(error(error_code::INVALID_PARAMS, detail));
         }
         let request = json!({ "subtype": "set_model", "model": value });
@@ -217,16 +258,37 @@ impl Translator {
 }
 
 /// The answer to a control request of the CLI as a line.
-pub(super) fn control_response(id: &RawValue, response: Option<&RawValue>, error: Option<String>) -> String {
+pub(super) fn control_response(
+    id: &RawValue,
+    response: Option<&RawValue>,
+    error: Option<String>,
+) -> String {
     let subtype = if error.is_none() { "success" } else { "error" };
-    let outcome = ControlOutcome { subtype, request_id: id, response, error };
-    format!("{}\n", to_raw(&ControlResponse { r#type: "control_response", response: outcome }))
+    let outcome = ControlOutcome {
+        subtype,
+        request_id: id,
+        response,
+        error,
+    };
+    format!(
+        "{}\n",
+        to_raw(&ControlResponse {
+            r#type: "control_response",
+            response: outcome
+        })
+    )
 }
 
 fn invalid_params(detail: &LineError) -> RpcError {
-    error(error_code::INVALID_PARAMS, format!("Invalid params: {detail}"))
+    error(
+        error_code::INVALID_PARAMS,
+        format!("Invalid params: {detail}"),
+    )
 }
 
 fn lines(lines: String) -> Encoded {
-    Encoded { lines: lines.into(), replies: Vec::new() }
+    Encoded {
+        lines: lines.into(),
+        replies: Vec::new(),
+    }
 }

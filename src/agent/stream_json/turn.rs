@@ -30,15 +30,25 @@ impl Turn {
     /// The response to the prompt.
     pub(super) fn outcome(&self, result: &Object<'_>) -> Result<Box<RawValue>, RpcError> {
         match self.stop_reason(result) {
-            Ok(Ok(reason)) => Ok(to_raw(&json!({ "stopReason": reason, "usage": usage(result) }))),
+            Ok(Ok(reason)) => Ok(to_raw(
+                &json!({ "stopReason": reason, "usage": usage(result) }),
+            )),
             Ok(Err(error)) => Err(error),
             // The turn has ended, but its result is not known.
-            Err(missing) => Err(error(error_code::INTERNAL, format!("Internal error: {missing}"))),
+            Err(missing) => Err(error(
+                error_code::INTERNAL,
+                format!("Internal error: {missing}"),
+            )),
         }
     }
 
-    fn stop_reason(&self, result: &Object<'_>) -> Result<Result<&'static str, RpcError>, LineError> {
-        let aborted = result.text("terminal_reason").is_some_and(|reason| reason.starts_with("aborted"));
+    fn stop_reason(
+        &self,
+        result: &Object<'_>,
+    ) -> Result<Result<&'static str, RpcError>, LineError> {
+        let aborted = result
+            .text("terminal_reason")
+            .is_some_and(|reason| reason.starts_with("aborted"));
         if self.cancelled || aborted {
             return Ok(Ok(stop_reason::CANCELLED));
         }
@@ -49,22 +59,30 @@ impl Turn {
             (_, Some("refusal")) => Ok("refusal"),
             (_, Some("max_tokens")) => Ok("max_tokens"),
             (_, _) if is_error => Err(self.failure(result, &subtype)),
-            ("error_max_turns" | "error_max_budget_usd" | "error_max_structured_output_retries", _) => {
-                Ok("max_turn_requests")
-            }
+            (
+                "error_max_turns" | "error_max_budget_usd" | "error_max_structured_output_retries",
+                _,
+            ) => Ok("max_turn_requests"),
             _ => Ok(stop_reason::END_TURN),
         })
     }
 
     fn failure(&self, result: &Object<'_>, subtype: &str) -> RpcError {
         let text = result.text("result").filter(|text| !text.is_empty());
-        let detail =
-            text.map_or_else(|| errors(result).unwrap_or_else(|| subtype.to_owned()), Cow::into_owned);
-        if self.api_error.as_deref() == Some("authentication_failed") || detail.contains("Please run /login")
+        let detail = text.map_or_else(
+            || errors(result).unwrap_or_else(|| subtype.to_owned()),
+            Cow::into_owned,
+        );
+        if self.api_error.as_deref() == Some("authentication_failed")
+            || detail.contains("Please run /login")
         {
-            return error(error_code::AUTH_REQUIRED, format!("Authentication required: {detail}"));
+            return error(
+                error_code::AUTH_REQUIRED,
+                format!("Authentication required: {detail}"),
+            );
         }
-        let data = json!({ "errorKind": self.api_error, "status": result.number("api_error_status") });
+        let data =
+            json!({ "errorKind": self.api_error, "status": result.number("api_error_status") });
         RpcError {
             data: Some(to_raw(&data)),
             ..error(error_code::INTERNAL, format!("Internal error: {detail}"))
@@ -74,9 +92,17 @@ impl Turn {
     /// The update with the size of the context and the cost.
     pub(super) fn usage_update(&self, result: &Object<'_>) -> Option<Value> {
         let used = self.context_tokens?;
-        let windows = result.object("modelUsage").into_iter().flat_map(|models| models.objects());
-        let size = windows.filter_map(|model| model.number("contextWindow")).max().unwrap_or(DEFAULT_WINDOW);
-        let cost: Option<f64> = result.get("total_cost_usd").and_then(|cost| cost.get().parse().ok());
+        let windows = result
+            .object("modelUsage")
+            .into_iter()
+            .flat_map(|models| models.objects());
+        let size = windows
+            .filter_map(|model| model.number("contextWindow"))
+            .max()
+            .unwrap_or(DEFAULT_WINDOW);
+        let cost: Option<f64> = result
+            .get("total_cost_usd")
+            .and_then(|cost| cost.get().parse().ok());
         let cost = cost.map(|amount| json!({ "amount": amount, "currency": "USD" }));
         Some(json!({ "sessionUpdate": "usage_update", "used": used, "size": size, "cost": cost }))
     }
@@ -90,8 +116,16 @@ pub(super) fn errors(result: &Object<'_>) -> Option<String> {
 
 /// All tokens of a request to the model.
 pub(super) fn total_tokens(usage: &Object<'_>) -> u64 {
-    let members = ["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
-    members.iter().filter_map(|member| usage.number(member)).fold(0, u64::saturating_add)
+    let members = [
+        "input_tokens",
+        "output_tokens",
+        "cache_creation_input_tokens",
+        "cache_read_input_tokens",
+    ];
+    members
+        .iter()
+        .filter_map(|member| usage.number(member))
+        .fold(0, u64::saturating_add)
 }
 
 /// The `usage` of the response to a prompt.
@@ -121,40 +155,73 @@ mod tests {
     #[test]
     fn result_has_a_stop_reason() {
         for (result, reason) in [
-            (r#"{"subtype":"success","is_error":false,"stop_reason":"end_turn"}"#, "end_turn"),
-            (r#"{"subtype":"success","is_error":false,"stop_reason":"max_tokens"}"#, "max_tokens"),
-            (r#"{"subtype":"success","is_error":true,"stop_reason":"refusal"}"#, "refusal"),
-            (r#"{"subtype":"error_max_turns","is_error":false}"#, "max_turn_requests"),
+            (
+                r#"{"subtype":"success","is_error":false,"stop_reason":"end_turn"}"#,
+                "end_turn",
+            ),
+            (
+                r#"{"subtype":"success","is_error":false,"stop_reason":"max_tokens"}"#,
+                "max_tokens",
+            ),
+            (
+                r#"{"subtype":"success","is_error":true,"stop_reason":"refusal"}"#,
+                "refusal",
+            ),
+            (
+                r#"{"subtype":"error_max_turns","is_error":false}"#,
+                "max_turn_requests",
+            ),
             (
                 r#"{"subtype":"error_during_execution","is_error":true,"terminal_reason":"aborted_tools"}"#,
                 "cancelled",
             ),
         ] {
-            assert_eq!(outcome(&Turn::default(), result).unwrap(), reason, "{result}");
+            assert_eq!(
+                outcome(&Turn::default(), result).unwrap(),
+                reason,
+                "{result}"
+            );
         }
-        let cancelled = Turn { cancelled: true, ..Turn::default() };
-        assert_eq!(outcome(&cancelled, r#"{"subtype":"success","is_error":false}"#).unwrap(), "cancelled");
+        let cancelled = Turn {
+            cancelled: true,
+            ..Turn::default()
+        };
+        assert_eq!(
+            outcome(&cancelled, r#"{"subtype":"success","is_error":false}"#).unwrap(),
+            "cancelled"
+        );
     }
 
     #[test]
     fn error_of_the_model_api_fails_the_prompt() {
-        let result =
-            r#"{"subtype":"success","is_error":true,"api_error_status":400,"result":"API Error: 400 mock"}"#;
+        let result = r#"{"subtype":"success","is_error":true,"api_error_status":400,"result":"API Error: 400 mock"}"#;
         let failed = outcome(&Turn::default(), result).unwrap_err();
-        assert_eq!((failed.code, &*failed.message), (-32603, "Internal error: API Error: 400 mock"));
+        assert_eq!(
+            (failed.code, &*failed.message),
+            (-32603, "Internal error: API Error: 400 mock")
+        );
         let failed = outcome(
             &Turn::default(),
             r#"{"subtype":"error_during_execution","is_error":true,"errors":["one","two"]}"#,
         );
         assert_eq!(failed.unwrap_err().message, "Internal error: one, two");
-        let turn = Turn { api_error: Some("authentication_failed".to_owned()), ..Turn::default() };
-        assert_eq!(outcome(&turn, result).unwrap_err().code, error_code::AUTH_REQUIRED);
+        let turn = Turn {
+            api_error: Some("authentication_failed".to_owned()),
+            ..Turn::default()
+        };
+        assert_eq!(
+            outcome(&turn, result).unwrap_err().code,
+            error_code::AUTH_REQUIRED
+        );
     }
 
     #[test]
     fn result_without_a_member_fails_the_prompt_with_the_name_of_the_member() {
         let missing = |result: &str| outcome(&Turn::default(), result).unwrap_err().message;
-        assert_eq!(missing("{}"), "Internal error: `result` has no valid member `subtype`");
+        assert_eq!(
+            missing("{}"),
+            "Internal error: `result` has no valid member `subtype`"
+        );
         assert_eq!(
             missing(r#"{"subtype":"success"}"#),
             "Internal error: `result` has no valid member `is_error`"

@@ -66,7 +66,10 @@ impl Transport for RemoteTransport {
             let reason = self.0.reason.get().cloned();
             let reason = reason.unwrap_or_else(|| "the gateway closed the connection".to_owned());
             let disconnected = Some(reason.into());
-            AgentExit { disconnected, ..AgentExit::default() }
+            AgentExit {
+                disconnected,
+                ..AgentExit::default()
+            }
         })
     }
 
@@ -117,7 +120,13 @@ impl LineWriter for LineQueue {
 
 /// A JSON text as one line. A line break can only be between two tokens, so a blank has the same meaning.
 pub(super) fn to_line(text: &[u8]) -> Vec<u8> {
-    let blank = |byte: &u8| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte };
+    let blank = |byte: &u8| {
+        if matches!(byte, b'\n' | b'\r') {
+            b' '
+        } else {
+            *byte
+        }
+    };
     text.iter().map(blank).chain([b'\n']).collect()
 }
 
@@ -132,7 +141,11 @@ mod tests {
 
     #[tokio::test]
     async fn some_places_of_the_queue_are_reserved() {
-        let limits = Limits { max_stdin_lines: 1, max_reserved_stdin_lines: 1, ..Limits::default() };
+        let limits = Limits {
+            max_stdin_lines: 1,
+            max_reserved_stdin_lines: 1,
+            ..Limits::default()
+        };
         let (queue, mut lines) = LineQueue::new(&limits);
         assert_eq!(queue.send(Bytes::from_static(b"1")), Ok(()));
         assert_eq!(queue.send(Bytes::from_static(b"2")), Err(Closed));
@@ -147,6 +160,9 @@ mod tests {
         transport.0.end("first".to_owned());
         transport.0.end("second".to_owned());
         assert!(transport.is_closed());
-        assert_eq!(transport.exit().await.disconnected.as_deref(), Some("first"));
+        assert_eq!(
+            transport.exit().await.disconnected.as_deref(),
+            Some("first")
+        );
     }
 }

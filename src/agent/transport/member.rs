@@ -32,13 +32,28 @@ pub(in crate::agent) fn open(
 ) -> Channel<ChannelOutput> {
     let channel = Arc::new(channel);
     let outgoing = Arc::new(MemberWriter(Arc::clone(&channel)));
-    let transport = Box::new(MemberTransport { channel, closing: AtomicBool::new(false) });
-    Channel { incoming, outgoing, transport, origin: Origin { offset: Some(offset), pending } }
+    let transport = Box::new(MemberTransport {
+        channel,
+        closing: AtomicBool::new(false),
+    });
+    Channel {
+        incoming,
+        outgoing,
+        transport,
+        origin: Origin {
+            offset: Some(offset),
+            pending,
+        },
+    }
 }
 
 impl MemberWriter {
     fn queue(&self, once: Option<String>, line: impl Into<QueuedLine>) -> Result<(), Closed> {
-        if self.0.send_line(once, line.into()) { Ok(()) } else { Err(Closed) }
+        if self.0.send_line(once, line.into()) {
+            Ok(())
+        } else {
+            Err(Closed)
+        }
     }
 }
 
@@ -82,12 +97,23 @@ impl Transport for MemberTransport {
 
     fn exit(&self) -> BoxFuture<'_, AgentExit> {
         let exit = match self.channel.end() {
-            Some(ChannelEnd::Process(ProcessEnd { exit_code, signal, stderr_tail, reason })) => {
-                AgentExit { exit_code, signal, stderr_tail, reason, ..AgentExit::default() }
-            }
-            Some(ChannelEnd::Lost(reason)) => {
-                AgentExit { reason: Some(reason), is_lost: true, ..AgentExit::default() }
-            }
+            Some(ChannelEnd::Process(ProcessEnd {
+                exit_code,
+                signal,
+                stderr_tail,
+                reason,
+            })) => AgentExit {
+                exit_code,
+                signal,
+                stderr_tail,
+                reason,
+                ..AgentExit::default()
+            },
+            Some(ChannelEnd::Lost(reason)) => AgentExit {
+                reason: Some(reason),
+                is_lost: true,
+                ..AgentExit::default()
+            },
             None => AgentExit::default(),
         };
         Box::pin(std::future::ready(exit))

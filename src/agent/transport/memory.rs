@@ -43,31 +43,64 @@ pub(in crate::agent) fn open() -> (Channel<DuplexStream>, MemoryAgent) {
     let (incoming, output) = tokio::io::duplex(1 << 20);
     let ((closing, is_closing), (end, ended)) = (watch::channel(false), watch::channel(false));
     let transport = Box::new(MemoryTransport { closing, ended });
-    let channel =
-        Channel { incoming, outgoing: Arc::new(MemoryWriter(lines)), transport, origin: Origin::default() };
-    (channel, MemoryAgent { received, output: Some(output), closing: is_closing, _ended: end })
+    let channel = Channel {
+        incoming,
+        outgoing: Arc::new(MemoryWriter(lines)),
+        transport,
+        origin: Origin::default(),
+    };
+    (
+        channel,
+        MemoryAgent {
+            received,
+            output: Some(output),
+            closing: is_closing,
+            _ended: end,
+        },
+    )
 }
 
 /// Connects to an initialized agent that speaks ACP v1.
 pub(crate) async fn connect(spec: &Arc<AgentSpec>, key: &ProcessKey) -> (Process, MemoryAgent) {
     let (channel, mut agent) = open();
-    let handshake = Handshake { spec, key, dialect: Arc::new(Acp(AcpVersion::V1)), gateway_version: "test" };
+    let handshake = Handshake {
+        spec,
+        key,
+        dialect: Arc::new(Acp(AcpVersion::V1)),
+        gateway_version: "test",
+    };
     let (limits, shutdown) = (Arc::new(Limits::default()), Shutdown::new());
-    let (started, ()) = tokio::join!(handshake.run(channel, &limits, &shutdown), agent.initialize());
+    let (started, ()) = tokio::join!(
+        handshake.run(channel, &limits, &shutdown),
+        agent.initialize()
+    );
     (started.expect("the agent is initialized"), agent)
 }
 
 impl MemoryAgent {
     /// The next line of the gateway, without its end.
     pub(crate) async fn next_line(&mut self) -> String {
-        let line = self.received.recv().await.expect("the gateway sends a line");
-        String::from_utf8(line.to_vec()).expect("a line is text").trim_end().to_owned()
+        let line = self
+            .received
+            .recv()
+            .await
+            .expect("the gateway sends a line");
+        String::from_utf8(line.to_vec())
+            .expect("a line is text")
+            .trim_end()
+            .to_owned()
     }
 
     /// Sends bytes to the gateway.
     pub(crate) async fn send(&mut self, bytes: &str) {
-        let output = self.output.as_mut().expect("the agent has not ended its output");
-        output.write_all(bytes.as_bytes()).await.expect("the gateway reads");
+        let output = self
+            .output
+            .as_mut()
+            .expect("the agent has not ended its output");
+        output
+            .write_all(bytes.as_bytes())
+            .await
+            .expect("the gateway reads");
     }
 
     /// Ends the output of the agent.
@@ -82,8 +115,13 @@ impl MemoryAgent {
 
     /// Answers `initialize`, which is the first line.
     pub(crate) async fn initialize(&mut self) {
-        assert!(self.next_line().await.contains(r#""id":1,"method":"initialize""#));
-        self.send("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":1}}\n").await;
+        assert!(
+            self.next_line()
+                .await
+                .contains(r#""id":1,"method":"initialize""#)
+        );
+        self.send("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":1}}\n")
+            .await;
     }
 }
 
@@ -118,7 +156,10 @@ impl Transport for MemoryTransport {
     }
 
     fn exit(&self) -> BoxFuture<'_, AgentExit> {
-        let exit = AgentExit { stderr_tail: self.diagnostics(), ..AgentExit::default() };
+        let exit = AgentExit {
+            stderr_tail: self.diagnostics(),
+            ..AgentExit::default()
+        };
         Box::pin(std::future::ready(exit))
     }
 

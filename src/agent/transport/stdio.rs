@@ -21,13 +21,19 @@ struct Stdio(Child);
 pub(in crate::agent) fn open(mut child: Child) -> Channel<ChildStdout> {
     let incoming = child.take_stdout().expect("a new child has its stdout");
     let outgoing = Arc::new(child.stdin());
-    Channel { incoming, outgoing, transport: Box::new(Stdio(child)), origin: Origin::default() }
+    Channel {
+        incoming,
+        outgoing,
+        transport: Box::new(Stdio(child)),
+        origin: Origin::default(),
+    }
 }
 
 impl Stdio {
     /// The limit for which the kernel killed the process. Other processes of the agent may exceed it too.
     fn exceeded_limit(&self, exit: Option<&Exit>) -> Option<String> {
-        let is_killed = exit?.signal.as_deref() == Some("SIGKILL") && self.0.stop_reason().is_none();
+        let is_killed =
+            exit?.signal.as_deref() == Some("SIGKILL") && self.0.stop_reason().is_none();
         let bytes = self.0.exceeded_memory().filter(|_| is_killed)?;
         Some(format!("max_memory_bytes ({bytes} bytes)"))
     }
@@ -63,11 +69,24 @@ impl Transport for Stdio {
     fn exit(&self) -> BoxFuture<'_, AgentExit> {
         Box::pin(async {
             let exit = tokio::time::timeout(EXIT_GRACE, self.0.exited()).await.ok();
-            let exceeded_limit = self.exceeded_limit(exit.as_ref()).map(String::into_boxed_str);
-            let stalled = self.0.stop_reason().filter(|reason| *reason == StopReason::StdinStalled);
+            let exceeded_limit = self
+                .exceeded_limit(exit.as_ref())
+                .map(String::into_boxed_str);
+            let stalled = self
+                .0
+                .stop_reason()
+                .filter(|reason| *reason == StopReason::StdinStalled);
             let (exit_code, signal) = exit.map_or((None, None), |exit| (exit.code, exit.signal));
-            let (stderr_tail, reason) = (self.diagnostics(), stalled.map(|reason| reason.to_string()));
-            AgentExit { exit_code, signal, stderr_tail, reason, exceeded_limit, ..AgentExit::default() }
+            let (stderr_tail, reason) =
+                (self.diagnostics(), stalled.map(|reason| reason.to_string()));
+            AgentExit {
+                exit_code,
+                signal,
+                stderr_tail,
+                reason,
+                exceeded_limit,
+                ..AgentExit::default()
+            }
         })
     }
 

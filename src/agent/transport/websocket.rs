@@ -44,7 +44,12 @@ pub(in crate::agent) fn open(
         shared.end(reason);
     });
     let transport = Box::new(RemoteTransport(link));
-    Channel { incoming, outgoing: Arc::new(queue), transport, origin: Origin::default() }
+    Channel {
+        incoming,
+        outgoing: Arc::new(queue),
+        transport,
+        origin: Origin::default(),
+    }
 }
 
 /// Passes the agent's messages on as lines. Returns the reason of the end.
@@ -56,11 +61,18 @@ where
         let text = match timeout(SILENCE_TIMEOUT, stream.next()).await {
             Ok(Some(Ok(Message::Text(text)))) => text,
             Ok(Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => continue,
-            Ok(Some(Ok(Message::Binary(_)))) => return "the agent sent a binary message".to_owned(),
+            Ok(Some(Ok(Message::Binary(_)))) => {
+                return "the agent sent a binary message".to_owned();
+            }
             Ok(Some(Ok(Message::Close(frame)))) => return closed_by_agent(frame),
             Ok(Some(Err(error))) => return lost(&error),
             Ok(None) => return "the agent closed the connection".to_owned(),
-            Err(_) => return format!("no answer to pings for {} seconds", SILENCE_TIMEOUT.as_secs()),
+            Err(_) => {
+                return format!(
+                    "no answer to pings for {} seconds",
+                    SILENCE_TIMEOUT.as_secs()
+                );
+            }
         };
         if output.write_all(&to_line(text.as_bytes())).await.is_err() {
             return "the gateway closed the connection".to_owned();
@@ -100,7 +112,12 @@ where
         match timeout(stall_timeout, sink.send(message)).await {
             Ok(Ok(())) => line.into_iter().for_each(QueuedLine::delivered),
             Ok(Err(error)) => return lost(&error),
-            Err(_) => return format!("the agent read nothing for {} seconds", stall_timeout.as_secs()),
+            Err(_) => {
+                return format!(
+                    "the agent read nothing for {} seconds",
+                    stall_timeout.as_secs()
+                );
+            }
         }
     }
     // The messages that the agent has sent are still read.
@@ -112,9 +129,15 @@ where
 fn closed_by_agent(frame: Option<CloseFrame>) -> String {
     match frame {
         Some(frame) if !frame.reason.is_empty() => {
-            format!("the agent closed the connection: {}", strip_controls(&frame.reason))
+            format!(
+                "the agent closed the connection: {}",
+                strip_controls(&frame.reason)
+            )
         }
-        Some(frame) => format!("the agent closed the connection with code {}", u16::from(frame.code)),
+        Some(frame) => format!(
+            "the agent closed the connection with code {}",
+            u16::from(frame.code)
+        ),
         None => "the agent closed the connection".to_owned(),
     }
 }
@@ -122,7 +145,10 @@ fn closed_by_agent(frame: Option<CloseFrame>) -> String {
 fn lost(error: &Error) -> String {
     match error {
         Error::Capacity(_) => "a message of the agent exceeds max_line_bytes".to_owned(),
-        error => format!("the connection was lost: {}", strip_controls(&error.to_string())),
+        error => format!(
+            "the connection was lost: {}",
+            strip_controls(&error.to_string())
+        ),
     }
 }
 
@@ -142,7 +168,9 @@ mod tests {
         let mut channel = open(near, &Limits::default(), &Shutdown::new());
         let agent = async {
             // Reading answers pings.
-            while let Ok(message) = timeout(answers.saturating_sub(began.elapsed()), far.next()).await {
+            while let Ok(message) =
+                timeout(answers.saturating_sub(began.elapsed()), far.next()).await
+            {
                 assert!(matches!(message, Some(Ok(Message::Ping(_)))), "{message:?}");
             }
             std::future::pending::<()>().await;
@@ -153,14 +181,23 @@ mod tests {
             () = agent => {}
         }
         let lasted = began.elapsed();
-        (lasted, channel.transport.exit().await.disconnected.unwrap().into())
+        (
+            lasted,
+            channel.transport.exit().await.disconnected.unwrap().into(),
+        )
     }
 
     #[tokio::test(start_paused = true)]
     async fn agent_that_answers_no_pings_is_lost_after_a_minute() {
         let reason = "no answer to pings for 60 seconds".to_owned();
-        assert_eq!(lost_after(Duration::ZERO).await, (SILENCE_TIMEOUT, reason.clone()));
+        assert_eq!(
+            lost_after(Duration::ZERO).await,
+            (SILENCE_TIMEOUT, reason.clone())
+        );
         let (lasted, lost) = lost_after(Duration::from_secs(310)).await;
-        assert_eq!((lasted, lost), (Duration::from_mins(5) + SILENCE_TIMEOUT, reason));
+        assert_eq!(
+            (lasted, lost),
+            (Duration::from_mins(5) + SILENCE_TIMEOUT, reason)
+        );
     }
 }

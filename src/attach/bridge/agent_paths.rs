@@ -32,16 +32,28 @@ impl Bridge {
             return unchanged;
         };
         let invalid = |detail: String| rpc_error(error_code::INVALID_PARAMS, detail);
-        let request = serde_json::from_slice::<&RawValue>(data).ok().and_then(RawObject::parse);
+        let request = serde_json::from_slice::<&RawValue>(data)
+            .ok()
+            .and_then(RawObject::parse);
         let Some((request, params)) =
             request.and_then(|request| Some((request.clone(), request.object("params")?)))
         else {
-            return Err(invalid("the params must be an object without repeated members".to_owned()));
+            return Err(invalid(
+                "the params must be an object without repeated members".to_owned(),
+            ));
         };
-        let Some(path) = params.text(member) else { return unchanged };
-        let local = self.settings.paths.to_local(&path).map_err(|error| invalid(error.to_string()))?;
+        let Some(path) = params.text(member) else {
+            return unchanged;
+        };
+        let local = self
+            .settings
+            .paths
+            .to_local(&path)
+            .map_err(|error| invalid(error.to_string()))?;
         let params = with_value(&params, member, &raw(&local));
         let request = with_value(&request, "params", &params);
-        Ok(Cow::Owned(Bytes::from(Box::<str>::from(request).into_string())))
+        Ok(Cow::Owned(Bytes::from(
+            Box::<str>::from(request).into_string(),
+        )))
     }
 }

@@ -62,11 +62,19 @@ impl Bridge {
 
     fn initialize(&mut self, id: Box<RawValue>, params: &RawValue) {
         if !matches!(self.phase, Phase::New) {
-            return self.respond_error(&id, error_code::INVALID_REQUEST, "initialize was sent before");
+            return self.respond_error(
+                &id,
+                error_code::INVALID_REQUEST,
+                "initialize was sent before",
+            );
         }
         let params = acp::null_to_empty(params);
         let Some(object) = RawObject::parse(&params) else {
-            return self.respond_error(&id, error_code::INVALID_PARAMS, "the params must be an object");
+            return self.respond_error(
+                &id,
+                error_code::INVALID_PARAMS,
+                "the params must be an object",
+            );
         };
         self.initialize = with_client(&object, &self.client);
         self.phase = Phase::Initializing(id);
@@ -75,7 +83,11 @@ impl Bridge {
 
     fn open_request(&mut self, id: Box<RawValue>, method: &str, params: &RawValue) {
         let kind = CallKind::of(method, params);
-        let loaded = self.settings.session.clone().filter(|_| method == method::SESSION_NEW);
+        let loaded = self
+            .settings
+            .session
+            .clone()
+            .filter(|_| method == method::SESSION_NEW);
         if let Some(session) = loaded {
             let object = RawObject::parse(params).unwrap_or_else(RawObject::empty);
             let params = with_members(&object, &[("sessionId", raw(&*session))]);
@@ -87,12 +99,20 @@ impl Bridge {
         let number = self.open_call(kind.clone(), Some(id), session.clone(), (method, params));
         self.queue.push_call(number);
         if let (CallKind::Load | CallKind::Resume, Some(session)) = (kind, session) {
-            if let Some(followed) = self.sessions.get_mut(&session).filter(|followed| !followed.is_closed) {
+            if let Some(followed) = self
+                .sessions
+                .get_mut(&session)
+                .filter(|followed| !followed.is_closed)
+            {
                 followed.restoring = Some(number);
             } else {
                 self.follow(
                     &session,
-                    Followed { restoring: Some(number), is_new: true, ..Followed::default() },
+                    Followed {
+                        restoring: Some(number),
+                        is_new: true,
+                        ..Followed::default()
+                    },
                 );
             }
         }
@@ -103,7 +123,10 @@ impl Bridge {
     fn map_folders(&self, method: &str, params: Box<RawValue>) -> Result<Box<RawValue>, RpcError> {
         let has_folders = matches!(
             method,
-            method::SESSION_NEW | method::SESSION_LOAD | method::SESSION_RESUME | method::SESSION_FORK
+            method::SESSION_NEW
+                | method::SESSION_LOAD
+                | method::SESSION_RESUME
+                | method::SESSION_FORK
         );
         if !has_folders || self.settings.paths.is_empty() {
             return Ok(params);
@@ -115,14 +138,21 @@ impl Bridge {
             let detail = "cwd must be a string, and additionalDirectories a list of strings";
             return Err(invalid(detail.to_owned()));
         };
-        let remote =
-            |path: &str| self.settings.paths.to_remote(path).map_err(|error| invalid(error.to_string()));
+        let remote = |path: &str| {
+            self.settings
+                .paths
+                .to_remote(path)
+                .map_err(|error| invalid(error.to_string()))
+        };
         let mut members = Vec::new();
         if let Some(cwd) = folders.cwd {
             members.push(("cwd", raw(&remote(&cwd)?)));
         }
         if let Some(others) = folders.additional_directories {
-            let others = others.iter().map(|path| remote(path)).collect::<Result<Vec<_>, _>>()?;
+            let others = others
+                .iter()
+                .map(|path| remote(path))
+                .collect::<Result<Vec<_>, _>>()?;
             members.push(("additionalDirectories", raw(&others)));
         }
         Ok(with_members(&object, &members))
@@ -134,9 +164,17 @@ impl Bridge {
             return Vec::new();
         }
         // The gateway rejects other params.
-        let Ok(Folders { cwd, additional_directories }) = acp::parse(params) else { return Vec::new() };
+        let Ok(Folders {
+            cwd,
+            additional_directories,
+        }) = acp::parse(params)
+        else {
+            return Vec::new();
+        };
         let cwd = cwd.filter(|cwd| !cwd.is_empty()).map(Cow::into_owned);
-        cwd.into_iter().chain(additional_directories.unwrap_or_default()).collect()
+        cwd.into_iter()
+            .chain(additional_directories.unwrap_or_default())
+            .collect()
     }
 
     fn notification(&mut self, method: &str, params: &RawValue) {
@@ -152,9 +190,13 @@ impl Bridge {
 
     /// `$/cancel_request` names a request of the editor, which has another id at the gateway.
     fn cancel_request(&mut self, params: &RawValue) {
-        let Ok(cancel) = acp::parse::<acp::CancelRequest<'_>>(params) else { return };
+        let Ok(cancel) = acp::parse::<acp::CancelRequest<'_>>(params) else {
+            return;
+        };
         // A request that has ended cannot be cancelled any more.
-        let Some(number) = self.calls.by_editor_id(cancel.request_id) else { return };
+        let Some(number) = self.calls.by_editor_id(cancel.request_id) else {
+            return;
+        };
         let session = self.calls.get(number).and_then(|call| call.session.clone());
         let params = raw(&json!({ "requestId": id_of(number) }));
         self.push_message(session, call(None, method::CANCEL_REQUEST, &params));

@@ -30,7 +30,10 @@ impl Bridge {
                 self.phase = Phase::Connected;
                 let result = with_sign_in(result, &self.settings.sign_in);
                 self.respond(&id, &Ok(result));
-                self.effects.push_back(Effect::OpenStream { session: None, last: None });
+                self.effects.push_back(Effect::OpenStream {
+                    session: None,
+                    last: None,
+                });
             }
             (Phase::Initializing(id), Err(error)) if is_transient(&error) => {
                 self.phase = Phase::Initializing(id);
@@ -47,7 +50,10 @@ impl Bridge {
             }
             (Phase::Reconnecting, Ok(_)) => {
                 self.phase = Phase::Connected;
-                self.effects.push_back(Effect::OpenStream { session: None, last: None });
+                self.effects.push_back(Effect::OpenStream {
+                    session: None,
+                    last: None,
+                });
                 self.restore();
             }
             (Phase::Reconnecting, Err(error)) => {
@@ -60,7 +66,12 @@ impl Bridge {
     }
 
     /// A message of a stream: that of a session, or of the connection.
-    pub(in crate::attach) fn received(&mut self, session: Option<&str>, id: Option<String>, data: &Bytes) {
+    pub(in crate::attach) fn received(
+        &mut self,
+        session: Option<&str>,
+        id: Option<String>,
+        data: &Bytes,
+    ) {
         match jsonrpc::parse(data, MAX_DEPTH) {
             Ok(Message::Response { id, outcome }) => {
                 if let Some(number) = number_of(&id) {
@@ -105,7 +116,9 @@ impl Bridge {
 
     /// The response to a call. Further responses to the same call have no effect.
     pub(super) fn answered(&mut self, number: CallNumber, outcome: Outcome) {
-        let Some(call) = self.calls.get(number) else { return };
+        let Some(call) = self.calls.get(number) else {
+            return;
+        };
         if outcome.as_ref().is_err_and(is_transient) {
             self.queue.push_call_front(number);
             self.effects.push_back(Effect::Pause);
@@ -129,7 +142,8 @@ impl Bridge {
             CallKind::Detach => {
                 self.end_call(number, &outcome);
                 if let (Some(session), Ok(_)) = (session, outcome) {
-                    let detail = "the editor has detached from the session before the end of this request";
+                    let detail =
+                        "the editor has detached from the session before the end of this request";
                     self.forget(&session, &rpc_error(error_code::INTERNAL, detail));
                 }
             }
@@ -158,7 +172,13 @@ impl Bridge {
         let session = acp::parse::<acp::NewSessionResult<'_>>(result);
         if let Ok(session) = session {
             let last = self.epoch.as_deref().map(first_position);
-            self.follow(&session.session_id, Followed { last, ..Followed::default() });
+            self.follow(
+                &session.session_id,
+                Followed {
+                    last,
+                    ..Followed::default()
+                },
+            );
             self.remember_setup(&session.session_id, call.as_ref());
         }
     }
@@ -169,12 +189,20 @@ impl Bridge {
             Ok(result) => result,
             Err(error) => return drop(self.end_call(number, &Err(error))),
         };
-        let history_end = gateway_meta(&result, "lastEventId").as_deref().and_then(seq_of);
+        let history_end = gateway_meta(&result, "lastEventId")
+            .as_deref()
+            .and_then(seq_of);
         let object = RawObject::parse(&result).unwrap_or_else(RawObject::empty);
         let result = with_members(&object, &[("sessionId", raw(session))]);
         let call = self.end_call(number, &Ok(result));
         if self.sessions.get(session).is_none() {
-            self.follow(session, Followed { history_end, ..Followed::default() });
+            self.follow(
+                session,
+                Followed {
+                    history_end,
+                    ..Followed::default()
+                },
+            );
         }
         self.remember_setup(session, call.as_ref());
     }
@@ -193,7 +221,9 @@ impl Bridge {
         session: &str,
         outcome: Result<Option<Box<RawValue>>, RpcError>,
     ) {
-        let Some(followed) = self.sessions.get_mut(session) else { return };
+        let Some(followed) = self.sessions.get_mut(session) else {
+            return;
+        };
         if followed.restoring != Some(number) {
             return;
         }
@@ -227,5 +257,6 @@ fn request_of(call: &Call) -> Option<(Box<str>, Box<RawValue>)> {
 /// Whether the same request can succeed later without a change.
 pub(super) fn is_transient(error: &RpcError) -> bool {
     let data = error.data.as_deref().and_then(RawObject::parse);
-    data.and_then(|data| data.text("code").map(|code| TRANSIENT.contains(&&*code))).unwrap_or(false)
+    data.and_then(|data| data.text("code").map(|code| TRANSIENT.contains(&&*code)))
+        .unwrap_or(false)
 }

@@ -124,7 +124,11 @@ impl Bridge {
     }
 
     /// Ends a call with this outcome, and responds to the editor if the call is its own.
-    fn end_call(&mut self, number: CallNumber, outcome: &Result<Box<RawValue>, RpcError>) -> Option<Call> {
+    fn end_call(
+        &mut self,
+        number: CallNumber,
+        outcome: &Result<Box<RawValue>, RpcError>,
+    ) -> Option<Call> {
         let call = self.calls.end(number)?;
         if let Some(id) = &call.editor_id {
             self.write(response(id, outcome));
@@ -176,7 +180,10 @@ impl Bridge {
 
     /// Stops to follow a session that the editor has closed, after the end of its last turn.
     fn forget_if_done(&mut self, session: &str) {
-        if self.sessions.get(session).is_some_and(|followed| followed.is_closed)
+        if self
+            .sessions
+            .get(session)
+            .is_some_and(|followed| followed.is_closed)
             && !self.calls.has_prompts(session)
             && self.sessions.remove(session)
         {
@@ -188,7 +195,10 @@ impl Bridge {
     fn follow(&mut self, session: &str, followed: Followed) {
         let last = followed.last.clone();
         self.sessions.insert(session, followed);
-        self.effects.push_back(Effect::OpenStream { session: Some(session.into()), last });
+        self.effects.push_back(Effect::OpenStream {
+            session: Some(session.into()),
+            last,
+        });
     }
 
     /// The stream of a session is open.
@@ -200,7 +210,11 @@ impl Bridge {
 
     /// The params of `initialize` for the gateway, as a request.
     pub(super) fn initialize_request(&self) -> Bytes {
-        super::message::call(Some(INITIALIZE_ID), crate::acp::method::INITIALIZE, &self.initialize)
+        super::message::call(
+            Some(INITIALIZE_ID),
+            crate::acp::method::INITIALIZE,
+            &self.initialize,
+        )
     }
 
     /// Whether messages wait that could be sent now.
@@ -215,7 +229,11 @@ impl Bridge {
         session: Option<Box<str>>,
         (method, params): (&str, &RawValue),
     ) -> CallNumber {
-        let folders = if kind == CallKind::Create { self.folders_to_allow(params) } else { Vec::new() };
+        let folders = if kind == CallKind::Create {
+            self.folders_to_allow(params)
+        } else {
+            Vec::new()
+        };
         self.calls.open(|id| Call {
             kind,
             folders,

@@ -26,9 +26,14 @@ impl Bridge {
             self.end_call(number, &Err(rpc_error(error_code::INTERNAL, UNKNOWN)));
         }
         match self.queue.take_once() {
-            Some(Notification { post, is_cancel: true }) => self.repeat_cancel(&post),
+            Some(Notification {
+                post,
+                is_cancel: true,
+            }) => self.repeat_cancel(&post),
             Some(_) => {
-                tracing::warn!("a cut has ended a notification of the editor; it is not sent again");
+                tracing::warn!(
+                    "a cut has ended a notification of the editor; it is not sent again"
+                );
             }
             None => {}
         }
@@ -37,16 +42,25 @@ impl Bridge {
     /// A second `session/cancel` could cancel a later turn of another client. Therefore, each prompt that was sent before it
     /// is cancelled by its id.
     fn repeat_cancel(&mut self, cancel: &Post) {
-        let Some(session) = cancel.session.as_deref() else { return };
+        let Some(session) = cancel.session.as_deref() else {
+            return;
+        };
         let mut prompts = self.calls.of_session(session);
         prompts.retain(|number| {
-            let is_prompt = self.calls.get(*number).is_some_and(|call| call.kind == CallKind::Prompt);
+            let is_prompt = self
+                .calls
+                .get(*number)
+                .is_some_and(|call| call.kind == CallKind::Prompt);
             is_prompt && !self.queue.has_call(*number)
         });
         for number in prompts.into_iter().rev() {
             let params = raw(&json!({ "requestId": id_of(number) }));
             let body = call(None, method::CANCEL_REQUEST, &params);
-            self.queue.push_front(Post { session: cancel.session.clone(), folders: Vec::new(), body });
+            self.queue.push_front(Post {
+                session: cancel.session.clone(),
+                folders: Vec::new(),
+                body,
+            });
         }
     }
 }

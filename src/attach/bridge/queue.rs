@@ -95,7 +95,9 @@ impl Queue {
 
     /// The message that is in flight is the next one again.
     pub(super) fn return_in_flight(&mut self) {
-        let Some(item) = self.in_flight.take() else { return };
+        let Some(item) = self.in_flight.take() else {
+            return;
+        };
         // A call can be in the queue again. Equal messages are different ones.
         if !matches!(item, Item::Call(_)) || !self.items.contains(&item) {
             self.items.push_front(item);
@@ -129,8 +131,18 @@ impl Queue {
 
     /// The calls that wait to be sent.
     pub(super) fn waiting(&self) -> HashSet<CallNumber> {
-        let number = |item: &Item| if let Item::Call(number) = item { Some(*number) } else { None };
-        self.items.iter().chain(&self.in_flight).filter_map(number).collect()
+        let number = |item: &Item| {
+            if let Item::Call(number) = item {
+                Some(*number)
+            } else {
+                None
+            }
+        };
+        self.items
+            .iter()
+            .chain(&self.in_flight)
+            .filter_map(number)
+            .collect()
     }
 
     /// Moves a message out of the queue. It is in flight until its result is known.

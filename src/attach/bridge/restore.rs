@@ -15,8 +15,13 @@ impl Bridge {
     pub(super) fn restore(&mut self) {
         // The responses of the former connection are lost. The numbers are the order of the calls.
         let waiting = self.queue.waiting();
-        let sent = self.calls.iter().filter(|(number, _)| !waiting.contains(number));
-        let sent: Vec<_> = sent.map(|(number, call)| (number, call.kind == CallKind::Restore)).collect();
+        let sent = self
+            .calls
+            .iter()
+            .filter(|(number, _)| !waiting.contains(number));
+        let sent: Vec<_> = sent
+            .map(|(number, call)| (number, call.kind == CallKind::Restore))
+            .collect();
         for (number, is_restore) in sent.into_iter().rev() {
             if is_restore {
                 self.calls.end(number);
@@ -31,19 +36,32 @@ impl Bridge {
 
     fn restore_session(&mut self, session: &str) {
         let has_prompts = self.calls.has_prompts(session);
-        let Some(followed) = self.sessions.get_mut(session) else { return };
+        let Some(followed) = self.sessions.get_mut(session) else {
+            return;
+        };
         if followed.is_closed {
             return self.end_closed(session);
         }
-        let own = followed
-            .restoring
-            .filter(|number| self.calls.get(*number).is_some_and(|call| call.kind != CallKind::Restore));
+        let own = followed.restoring.filter(|number| {
+            self.calls
+                .get(*number)
+                .is_some_and(|call| call.kind != CallKind::Restore)
+        });
         if let Some(number) = own {
             // The editor's own request restores the session. Its history begins again, if messages of the former stream
             // could be older than the request.
-            let is_load = self.calls.get(number).is_some_and(|call| call.kind == CallKind::Load);
-            let last = followed.last.clone().filter(|_| followed.is_new || !is_load);
-            self.effects.push_back(Effect::OpenStream { session: Some(session.into()), last });
+            let is_load = self
+                .calls
+                .get(number)
+                .is_some_and(|call| call.kind == CallKind::Load);
+            let last = followed
+                .last
+                .clone()
+                .filter(|_| followed.is_new || !is_load);
+            self.effects.push_back(Effect::OpenStream {
+                session: Some(session.into()),
+                last,
+            });
             return;
         }
         // A load shows no dialogs for requests that ended long ago, but it omits responses to prompts.
@@ -55,10 +73,19 @@ impl Bridge {
         let (method, params) = if let Some(attach) = &followed.attach {
             (method::SESSION_ATTACH, attach.clone())
         } else {
-            let method = if is_load { method::SESSION_LOAD } else { method::SESSION_RESUME };
+            let method = if is_load {
+                method::SESSION_LOAD
+            } else {
+                method::SESSION_RESUME
+            };
             (method, followed.setup.params(session))
         };
-        let number = self.open_call(CallKind::Restore, None, Some(session.into()), (method, &params));
+        let number = self.open_call(
+            CallKind::Restore,
+            None,
+            Some(session.into()),
+            (method, &params),
+        );
         if let Some(followed) = self.sessions.get_mut(session) {
             followed.restoring = Some(number);
         }
@@ -72,7 +99,11 @@ impl Bridge {
     fn end_closed(&mut self, session: &str) {
         let cancelled = raw(&json!({ "stopReason": stop_reason::CANCELLED }));
         for number in self.calls.of_session(session) {
-            if self.calls.get(number).is_some_and(|call| call.kind == CallKind::Prompt) {
+            if self
+                .calls
+                .get(number)
+                .is_some_and(|call| call.kind == CallKind::Prompt)
+            {
                 self.end_call(number, &Ok(cancelled.clone()));
             }
         }
@@ -88,7 +119,10 @@ impl Bridge {
     ) {
         self.calls.end(number);
         let Some(session) = session else { return };
-        let Some(followed) = self.sessions.get_mut(session).filter(|own| own.restoring == Some(number))
+        let Some(followed) = self
+            .sessions
+            .get_mut(session)
+            .filter(|own| own.restoring == Some(number))
         else {
             return;
         };
@@ -96,7 +130,10 @@ impl Bridge {
         match outcome {
             Ok(_) => {
                 let last = followed.last.clone();
-                self.effects.push_back(Effect::OpenStream { session: Some(session.into()), last });
+                self.effects.push_back(Effect::OpenStream {
+                    session: Some(session.into()),
+                    last,
+                });
             }
             Err(error) => {
                 tracing::warn!(session, error = %error.message, "could not restore a session after a reconnect");

@@ -24,7 +24,8 @@ impl Bridge {
     /// Whether there is room for another message of the editor.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         let queued = self.queue.bytes + self.calls.bytes();
-        self.queue.items.len() + self.calls.len() < MAX_MESSAGES && queued.saturating_add(bytes) <= MAX_BYTES
+        self.queue.items.len() + self.calls.len() < MAX_MESSAGES
+            && queued.saturating_add(bytes) <= MAX_BYTES
     }
 
     /// Enqueues a message that is no call. Without room, the message is dropped.
@@ -32,7 +33,11 @@ impl Bridge {
         if !self.has_room(body.len()) {
             return Self::warn_dropped();
         }
-        self.queue.push(Item::Message(Post { session, folders: Vec::new(), body }));
+        self.queue.push(Item::Message(Post {
+            session,
+            folders: Vec::new(),
+            body,
+        }));
     }
 
     /// Enqueues an answer to a request of the agent. The agent waits for it, so without room an error replaces it.
@@ -41,20 +46,42 @@ impl Bridge {
         let body = if has_room {
             body
         } else {
-            response(id, &Err(failed_answer("too many messages wait for the gateway")))
+            response(
+                id,
+                &Err(failed_answer("too many messages wait for the gateway")),
+            )
         };
-        let post = Post { session, folders: Vec::new(), body };
+        let post = Post {
+            session,
+            folders: Vec::new(),
+            body,
+        };
         // The number of open requests bounds the errors.
-        self.queue.push(if has_room { Item::Answer(id.get().into(), post) } else { Item::Message(post) });
+        self.queue.push(if has_room {
+            Item::Answer(id.get().into(), post)
+        } else {
+            Item::Message(post)
+        });
     }
 
     /// Enqueues a notification of the editor. Without room, it is dropped.
-    pub(super) fn push_notification(&mut self, session: Option<Box<str>>, body: Bytes, is_cancel: bool) {
+    pub(super) fn push_notification(
+        &mut self,
+        session: Option<Box<str>>,
+        body: Bytes,
+        is_cancel: bool,
+    ) {
         if !self.has_room(body.len()) {
             return Self::warn_dropped();
         }
-        self.queue
-            .push(Item::Once(Notification { post: Post { session, folders: Vec::new(), body }, is_cancel }));
+        self.queue.push(Item::Once(Notification {
+            post: Post {
+                session,
+                folders: Vec::new(),
+                body,
+            },
+            is_cancel,
+        }));
     }
 
     fn warn_dropped() {
@@ -72,13 +99,23 @@ impl Bridge {
             Item::Call(number) => calls.get(*number).is_some(),
             Item::Message(_) | Item::Answer(..) | Item::Once(_) => true,
         });
-        let index = self.queue.items.iter().position(|item| self.may_send(item))?;
+        let index = self
+            .queue
+            .items
+            .iter()
+            .position(|item| self.may_send(item))?;
         match self.queue.send(index)? {
-            Item::Message(post) | Item::Answer(_, post) | Item::Once(Notification { post, .. }) => Some(post),
+            Item::Message(post) | Item::Answer(_, post) | Item::Once(Notification { post, .. }) => {
+                Some(post)
+            }
             Item::Call(number) => {
                 let call = self.calls.get(number)?;
                 let (session, folders) = (call.session.clone(), call.folders.clone());
-                Some(Post { session, folders, body: call.body.clone() })
+                Some(Post {
+                    session,
+                    folders,
+                    body: call.body.clone(),
+                })
             }
         }
     }
@@ -95,7 +132,9 @@ impl Bridge {
                 (None, post.session.as_deref())
             }
         };
-        let Some(followed) = session.and_then(|session| self.sessions.get(session)) else { return true };
+        let Some(followed) = session.and_then(|session| self.sessions.get(session)) else {
+            return true;
+        };
         match (followed.restoring, call) {
             (None, _) => true,
             (Some(restoring), Some((number, kind))) if restoring == number => {
@@ -108,7 +147,11 @@ impl Bridge {
     /// The result of the message that is in flight.
     pub(in crate::attach) fn posted(&mut self, result: Result<(), PostError>) {
         let is_lost = result == Err(PostError::Lost);
-        let size = self.queue.in_flight.as_ref().map_or(0, |item| self.size(item));
+        let size = self
+            .queue
+            .in_flight
+            .as_ref()
+            .map_or(0, |item| self.size(item));
         if size >= LARGE_BYTES {
             self.queue.failures = if is_lost { self.queue.failures + 1 } else { 0 };
         }
@@ -161,8 +204,13 @@ impl Bridge {
 
     /// The agent waits for an answer that the gateway does not accept, so an error replaces it, once.
     fn replace_answer(&mut self, id: &str, post: Post, reason: &str) {
-        let Ok(id) = serde_json::from_str::<&RawValue>(id) else { return };
-        self.queue.push_front(Post { body: response(id, &Err(failed_answer(reason))), ..post });
+        let Ok(id) = serde_json::from_str::<&RawValue>(id) else {
+            return;
+        };
+        self.queue.push_front(Post {
+            body: response(id, &Err(failed_answer(reason))),
+            ..post
+        });
     }
 
     fn size(&self, item: &Item) -> usize {

@@ -31,14 +31,20 @@ impl Keys {
     /// Scopes belong to a key. Limits belong to the principal, so they change for every key with the same
     /// name.
     pub fn update(&self, id_or_name: &str, change: &KeyChange) -> Result<Vec<Key>, UpdateKeyError> {
-        if change.scopes.is_some_and(|scopes| scopes.iter().next().is_none()) {
+        if change
+            .scopes
+            .is_some_and(|scopes| scopes.iter().next().is_none())
+        {
             return Err(UpdateKeyError::NoScope);
         }
         let mut tries = 0;
         loop {
             tries += 1;
             self.reload()?;
-            let named = self.list().into_iter().filter(|key| key.is_named(id_or_name));
+            let named = self
+                .list()
+                .into_iter()
+                .filter(|key| key.is_named(id_or_name));
             let principals: Vec<_> = named.map(|key| (key.tenant, key.name)).collect();
             if principals.is_empty() {
                 return Err(UpdateKeyError::NotFound);
@@ -49,7 +55,10 @@ impl Keys {
                 if let Some(scopes) = change.scopes.filter(|_| key.is_named(id_or_name)) {
                     key.scopes = scopes;
                 }
-                if principals.iter().any(|(tenant, name)| (tenant, name) == (&key.tenant, &key.name)) {
+                if principals
+                    .iter()
+                    .any(|(tenant, name)| (tenant, name) == (&key.tenant, &key.name))
+                {
                     key.limits = key.limits.with(&change.limits);
                 }
                 if key != entry.key {
@@ -58,7 +67,9 @@ impl Keys {
                         former_scopes: entry.key.scopes,
                         limits_changed: key.limits != entry.key.limits,
                     };
-                    batch.puts.push(pending_entry(&self.0.ids, ActorKind::CommandLine, event));
+                    batch
+                        .puts
+                        .push(pending_entry(&self.0.ids, ActorKind::CommandLine, event));
                     push_put(&mut batch, *hash, &key, Some(entry.stored.clone()));
                     changed.push(key);
                 }

@@ -34,7 +34,8 @@ impl Keys {
     ///
     /// If there are too many link keys, this removes the least recently used ones.
     pub fn create_link_key(&self) -> Result<KeyText, KeyStoreError> {
-        self.create_expiring(OWNER_NAME, ActorKind::Gateway, personal_scopes()).map(|(text, _)| text)
+        self.create_expiring(OWNER_NAME, ActorKind::Gateway, personal_scopes())
+            .map(|(text, _)| text)
     }
 
     /// Creates a key that expires without use.
@@ -44,12 +45,28 @@ impl Keys {
         by: ActorKind,
         scopes: Scopes,
     ) -> Result<(KeyText, Key), KeyStoreError> {
-        let new = NewKey { name, tenant: Tenant::default(), scopes, limits: Vec::new() };
+        let new = NewKey {
+            name,
+            tenant: Tenant::default(),
+            scopes,
+            limits: Vec::new(),
+        };
         let created = self.insert(KeyKind::Link, by, &new)?;
-        let mut links: Vec<_> = self.list().into_iter().filter(|key| key.kind == KeyKind::Link).collect();
+        let mut links: Vec<_> = self
+            .list()
+            .into_iter()
+            .filter(|key| key.kind == KeyKind::Link)
+            .collect();
         links.sort_by_key(|key| std::cmp::Reverse(key.last_used_at.unwrap_or(key.created_at)));
-        let surplus: Vec<_> = links.into_iter().skip(self.0.limits.max_link_keys).map(|key| key.id).collect();
-        self.remove_where(|key| surplus.contains(&key.id), &revoked_by(ActorKind::Gateway))?;
+        let surplus: Vec<_> = links
+            .into_iter()
+            .skip(self.0.limits.max_link_keys)
+            .map(|key| key.id)
+            .collect();
+        self.remove_where(
+            |key| surplus.contains(&key.id),
+            &revoked_by(ActorKind::Gateway),
+        )?;
         Ok(created)
     }
 
@@ -97,10 +114,17 @@ impl Keys {
                 if entry.key.folders.len() >= MAX_FOLDERS {
                     return Err(GrantError::TooMany);
                 }
-                let key = Key { folders: entry.key.folders.with(folder.to_owned()), ..entry.key.clone() };
-                let event =
-                    FolderGranted { key: key.audited(), folder: folder.to_string_lossy().into_owned() };
-                batch.puts.push(pending_entry(&self.0.ids, ActorKind::CommandLine, event));
+                let key = Key {
+                    folders: entry.key.folders.with(folder.to_owned()),
+                    ..entry.key.clone()
+                };
+                let event = FolderGranted {
+                    key: key.audited(),
+                    folder: folder.to_string_lossy().into_owned(),
+                };
+                batch
+                    .puts
+                    .push(pending_entry(&self.0.ids, ActorKind::CommandLine, event));
                 push_put(&mut batch, *hash, &key, Some(entry.stored.clone()));
             }
             match self.0.store.commit(&batch) {
@@ -114,12 +138,22 @@ impl Keys {
 
 /// The scopes of a person's own key.
 fn personal_scopes() -> Scopes {
-    [Scope::Read, Scope::Prompt, Scope::Approve, Scope::Files].into_iter().collect()
+    [Scope::Read, Scope::Prompt, Scope::Approve, Scope::Files]
+        .into_iter()
+        .collect()
 }
 
 /// The scopes of a local editor.
 fn attach_scopes() -> Scopes {
-    [Scope::Read, Scope::Prompt, Scope::Approve, Scope::Files, Scope::Mcp].into_iter().collect()
+    [
+        Scope::Read,
+        Scope::Prompt,
+        Scope::Approve,
+        Scope::Files,
+        Scope::Mcp,
+    ]
+    .into_iter()
+    .collect()
 }
 
 #[cfg(test)]
@@ -144,11 +178,18 @@ mod tests {
         assert_eq!(folders(&text).iter().collect::<Vec<_>>(), [&folder]);
         assert!(folders(&other).is_empty());
         for number in 1..MAX_FOLDERS {
-            keys.grant_folder(&id, Path::new(&format!("/f/{number}"))).unwrap();
+            keys.grant_folder(&id, Path::new(&format!("/f/{number}")))
+                .unwrap();
         }
-        assert!(matches!(keys.grant_folder(&id, Path::new("/more")), Err(GrantError::TooMany)));
+        assert!(matches!(
+            keys.grant_folder(&id, Path::new("/more")),
+            Err(GrantError::TooMany)
+        ));
         let unknown = KeyHash::of("nothing").id();
-        assert!(matches!(keys.grant_folder(&unknown, &folder), Err(GrantError::NotFound)));
+        assert!(matches!(
+            keys.grant_folder(&unknown, &folder),
+            Err(GrantError::NotFound)
+        ));
     }
 
     #[test]

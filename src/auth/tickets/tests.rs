@@ -30,7 +30,10 @@ const PATH: &str = "/v1/events";
 impl Fixture {
     fn new() -> Self {
         let ids = Ids::new(Arc::new(TimerClock(Instant::now())));
-        Self { store: Arc::new(FaultyStore::new(Outcome::Commit)), ids }
+        Self {
+            store: Arc::new(FaultyStore::new(Outcome::Commit)),
+            ids,
+        }
     }
 
     /// Opens the keys and tickets from the store, as at a start of the gateway.
@@ -53,7 +56,10 @@ impl Instance {
         };
         let (key, _) = self.keys.create(&new).unwrap();
         let holder = self.keys.verify(key.expose()).unwrap();
-        self.tickets.issue(&holder, vec![PATH.to_owned()]).unwrap().ticket
+        self.tickets
+            .issue(&holder, vec![PATH.to_owned()])
+            .unwrap()
+            .ticket
     }
 
     fn is_valid(&self, ticket: &str) -> bool {
@@ -90,7 +96,13 @@ async fn used_ticket_is_valid_for_ten_minutes_after_crash() {
     std::mem::forget(stream);
     tokio::time::advance(ALMOST_RECONNECT_TTL).await;
     let instance = fixture.start();
-    assert_eq!(instance.tickets.open_stream(&ticket, "/v1/sessions").unwrap_err(), TicketError::WrongPath);
+    assert_eq!(
+        instance
+            .tickets
+            .open_stream(&ticket, "/v1/sessions")
+            .unwrap_err(),
+        TicketError::WrongPath
+    );
     assert!(instance.is_valid(&ticket));
     tokio::time::advance(ALMOST_RECONNECT_TTL + REFRESH_INTERVAL + REFRESH_INTERVAL).await;
     assert!(!fixture.start().is_valid(&ticket));
@@ -116,7 +128,11 @@ async fn revoking_a_key_revokes_its_tickets() {
     let ticket = instance.issue_ticket();
     instance.keys.revoke("alice").unwrap();
     assert!(!fixture.start().is_valid(&ticket));
-    assert_eq!(fixture.store.scan(Table::Ticket, b"", None, 9).unwrap(), [], "the ticket is deleted");
+    assert_eq!(
+        fixture.store.scan(Table::Ticket, b"", None, 9).unwrap(),
+        [],
+        "the ticket is deleted"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,7 +149,11 @@ async fn flush_retries_after_full_disk() {
     fixture.store.set(Outcome::Commit);
     instance.tickets.flush().unwrap();
     assert_eq!(
-        fixture.store.scan(Table::Ticket, b"", None, 9).unwrap().len(),
+        fixture
+            .store
+            .scan(Table::Ticket, b"", None, 9)
+            .unwrap()
+            .len(),
         1,
         "expired tickets are deleted"
     );
@@ -153,7 +173,10 @@ struct OneTicketFixture {
 impl OneTicketFixture {
     fn new() -> Self {
         let fixture = Fixture::new();
-        let limits = Limits { max_tickets: 1, ..Limits::default() };
+        let limits = Limits {
+            max_tickets: 1,
+            ..Limits::default()
+        };
         let store: Arc<dyn RecordStore> = fixture.store.clone();
         let keys = Keys::open(Arc::clone(&store), fixture.ids.clone(), &limits, None).unwrap();
         let tickets = Tickets::open(store, fixture.ids.clone(), &limits, &keys).unwrap();
@@ -161,15 +184,33 @@ impl OneTicketFixture {
         let scopes = [Scope::Read].into_iter().collect();
         let (key, _) = instance
             .keys
-            .create(&NewKey { name: "alice", tenant: Tenant::default(), scopes, limits: Vec::new() })
+            .create(&NewKey {
+                name: "alice",
+                tenant: Tenant::default(),
+                scopes,
+                limits: Vec::new(),
+            })
             .unwrap();
         let holder = instance.keys.verify(key.expose()).unwrap();
-        let first = instance.tickets.issue(&holder, vec![PATH.to_owned()]).unwrap().ticket;
-        Self { fixture, instance, holder, first }
+        let first = instance
+            .tickets
+            .issue(&holder, vec![PATH.to_owned()])
+            .unwrap()
+            .ticket;
+        Self {
+            fixture,
+            instance,
+            holder,
+            first,
+        }
     }
 
     fn issue(&self) -> String {
-        self.instance.tickets.issue(&self.holder, vec![PATH.to_owned()]).unwrap().ticket
+        self.instance
+            .tickets
+            .issue(&self.holder, vec![PATH.to_owned()])
+            .unwrap()
+            .ticket
     }
 
     /// Runs `work` on another thread, and returns when `work` has requested a commit from the store.
@@ -192,15 +233,24 @@ fn ticket_used_during_eviction_stays_valid() {
     single.fixture.store.set(Outcome::Block);
     let stream = std::thread::scope(|scope| {
         single.run_until_commit(scope, || drop(single.issue()));
-        let stream =
-            single.instance.tickets.open_stream(&single.first, PATH).expect("the ticket is still valid");
+        let stream = single
+            .instance
+            .tickets
+            .open_stream(&single.first, PATH)
+            .expect("the ticket is still valid");
         single.fixture.store.set(Outcome::Commit);
         stream
     });
-    assert!(single.instance.is_valid(&single.first), "the ticket has an open stream");
+    assert!(
+        single.instance.is_valid(&single.first),
+        "the ticket has an open stream"
+    );
     single.instance.tickets.flush().unwrap();
     std::mem::forget(stream);
-    assert!(single.fixture.start().is_valid(&single.first), "also after a crash");
+    assert!(
+        single.fixture.start().is_valid(&single.first),
+        "also after a crash"
+    );
 }
 
 #[test]
@@ -208,11 +258,22 @@ fn slow_flush_does_not_restore_evicted_ticket() {
     let single = OneTicketFixture::new();
     assert!(single.instance.is_valid(&single.first));
     // The flush stores the use of the first ticket; meanwhile another ticket evicts it.
-    single.fixture.store.next([Outcome::Slow(Duration::from_millis(300))]);
+    single
+        .fixture
+        .store
+        .next([Outcome::Slow(Duration::from_millis(300))]);
     std::thread::scope(|scope| {
         single.run_until_commit(scope, || single.instance.tickets.flush().unwrap());
         drop(single.issue());
     });
-    assert_eq!(single.fixture.store.scan(Table::Ticket, b"", None, 9).unwrap().len(), 1);
+    assert_eq!(
+        single
+            .fixture
+            .store
+            .scan(Table::Ticket, b"", None, 9)
+            .unwrap()
+            .len(),
+        1
+    );
     assert!(!single.fixture.start().is_valid(&single.first));
 }

@@ -48,8 +48,18 @@ impl LocalGateway {
         agent: Option<AgentName>,
         key: Option<String>,
     ) -> Self {
-        let state = State { control: None, key: None, starter, may_start: true };
-        Self { data, agent, own_key: key.map(Secret), state: Mutex::new(state) }
+        let state = State {
+            control: None,
+            key: None,
+            starter,
+            may_start: true,
+        };
+        Self {
+            data,
+            agent,
+            own_key: key.map(Secret),
+            state: Mutex::new(state),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -65,20 +75,27 @@ impl LocalGateway {
             state.key = welcome.key;
         }
         drop(state);
-        let url =
-            acp_url(&welcome.url, self.agent.as_ref()).map_err(|error| LocalError::Invalid(error.into()))?;
+        let url = acp_url(&welcome.url, self.agent.as_ref())
+            .map_err(|error| LocalError::Invalid(error.into()))?;
         let key = self.own_key.clone().or_else(|| self.state().key.clone());
         let key = key.ok_or_else(|| LocalError::Invalid(AttachFailure::NoKey.into()))?;
-        let authorization = authorization(&key.0).map_err(|error| LocalError::Invalid(error.into()))?;
+        let authorization =
+            authorization(&key.0).map_err(|error| LocalError::Invalid(error.into()))?;
         Ok(Target { url, authorization })
     }
 
     fn welcome(&self, state: &mut State) -> Result<Welcome, LocalError> {
         let access = match &self.own_key {
             Some(_) => Access::OwnKey,
-            None => Access::Editor { former: state.key.clone() },
+            None => Access::Editor {
+                former: state.key.clone(),
+            },
         };
-        if let Some(welcome) = state.control.as_mut().and_then(|control| control.hello(access.clone()).ok()) {
+        if let Some(welcome) = state
+            .control
+            .as_mut()
+            .and_then(|control| control.hello(access.clone()).ok())
+        {
             return Ok(welcome);
         }
         // The gateway revokes the key of a connection after its end, so the former connection ends first.
@@ -99,7 +116,9 @@ impl LocalGateway {
 }
 
 /// The header with a key.
-pub(in crate::cli) fn authorization(key: &str) -> Result<HeaderValue, http::header::InvalidHeaderValue> {
+pub(in crate::cli) fn authorization(
+    key: &str,
+) -> Result<HeaderValue, http::header::InvalidHeaderValue> {
     let mut value = HeaderValue::try_from(format!("Bearer {key}"))?;
     value.set_sensitive(true);
     Ok(value)

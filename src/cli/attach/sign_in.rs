@@ -35,17 +35,31 @@ pub(super) struct SignInGateway {
 
 impl SignInGateway {
     pub(super) fn remote(url: String, key: String) -> Self {
-        Self { url, key, _control: None }
+        Self {
+            url,
+            key,
+            _control: None,
+        }
     }
 
     /// The running gateway of the data folder. An editor that offers the sign-in has started it.
     pub(super) fn local(data: &DataDir, own_key: Option<String>) -> Result<Self, Failure> {
         lock::check_owner(data)?;
         let mut control = ControlClient::connect(&data.private())?;
-        let access = if own_key.is_some() { Access::OwnKey } else { Access::SignIn };
+        let access = if own_key.is_some() {
+            Access::OwnKey
+        } else {
+            Access::SignIn
+        };
         let welcome = control.hello(access)?;
-        let key = own_key.or(welcome.key.map(|key| key.0)).ok_or(AttachFailure::NoKey)?;
-        Ok(Self { url: welcome.url, key, _control: Some(control) })
+        let key = own_key
+            .or(welcome.key.map(|key| key.0))
+            .ok_or(AttachFailure::NoKey)?;
+        Ok(Self {
+            url: welcome.url,
+            key,
+            _control: Some(control),
+        })
     }
 }
 
@@ -58,9 +72,19 @@ pub(super) fn run(
     let agent = agent.map(ToString::to_string).or(named);
     // The check of the URL is that of the bridge.
     acp_url(base, None)?;
-    let target = Target { url: base.parse()?, authorization: authorization(&gateway.key)? };
-    let sign_in = SignIn { http, target, agent, method: method.to_owned() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let target = Target {
+        url: base.parse()?,
+        authorization: authorization(&gateway.key)?,
+    };
+    let sign_in = SignIn {
+        http,
+        target,
+        agent,
+        method: method.to_owned(),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let ended = runtime.block_on(async {
         let stop = stop_signal()?;
         Ok::<_, Failure>(sign_in.run(std::io::stdin(), pipes()?, stop).await?)

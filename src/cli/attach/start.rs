@@ -34,12 +34,20 @@ pub(super) enum StartError {
     #[error("could not open the log {}", path.display())]
     Log { path: PathBuf, source: io::Error },
     #[error("the gateway could not start ({status}); the end of its log {}:\n{tail}", log.display())]
-    Ended { status: ExitStatus, log: PathBuf, tail: String },
+    Ended {
+        status: ExitStatus,
+        log: PathBuf,
+        tail: String,
+    },
     #[error(
         "the gateway that uses the data folder does not accept connections of editors; the end of the log {}:\n{tail}",
         log.display()
     )]
-    Timeout { log: PathBuf, tail: String, source: ClientError },
+    Timeout {
+        log: PathBuf,
+        tail: String,
+        source: ClientError,
+    },
 }
 
 /// Starts gateways with the flags of this process.
@@ -52,7 +60,10 @@ pub(super) struct Starter {
 
 impl Starter {
     pub(super) fn new(flags: &Flags) -> Self {
-        Self { flags: flags.to_args(), child: None }
+        Self {
+            flags: flags.to_args(),
+            child: None,
+        }
     }
 
     /// Connects to the gateway of the data folder. Starts one if none holds the lock. If another process starts one at the
@@ -83,7 +94,11 @@ impl Starter {
             }
             if Instant::now() >= deadline {
                 let tail = tail(&log, log_start);
-                return Err(StartError::Timeout { log, tail, source: error });
+                return Err(StartError::Timeout {
+                    log,
+                    tail,
+                    source: error,
+                });
             }
             sleep(INTERVAL);
         }
@@ -98,12 +113,22 @@ impl Starter {
 
     fn spawn(&self, data: &DataDir, log: &Path) -> Result<Child, StartError> {
         lock::create_layout(data)?;
-        let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(log);
-        let opened = opened.map_err(|source| StartError::Log { path: log.to_owned(), source })?;
+        let opened = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(log);
+        let opened = opened.map_err(|source| StartError::Log {
+            path: log.to_owned(),
+            source,
+        })?;
         // After an update of the program, this is the new one.
         let program = std::env::current_exe().unwrap_or_else(|_| "acp-gateway".into());
         let serve = ["serve", "--detached", "--exit-when-idle", IDLE_TIME].map(OsString::from);
-        let args: Vec<OsString> = serve.into_iter().chain(self.flags.iter().cloned()).collect();
+        let args: Vec<OsString> = serve
+            .into_iter()
+            .chain(self.flags.iter().cloned())
+            .collect();
         let spawned = process::spawn_detached(&program, &args, CLIENT_KEY_VARIABLE, opened);
         spawned.map_err(|source| StartError::Spawn { program, source })
     }
@@ -123,5 +148,9 @@ fn tail(log: &Path, start: u64) -> String {
     let text = read().unwrap_or_else(|error| format!("could not read the log: {error}"));
     let lines: Vec<&str> = text.lines().collect();
     let shown = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
-    shown.iter().map(|line| strip_controls(line)).collect::<Vec<_>>().join("\n")
+    shown
+        .iter()
+        .map(|line| strip_controls(line))
+        .collect::<Vec<_>>()
+        .join("\n")
 }

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub(super) static SCENES: LazyLock<Scenes> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("../scenes.json")).expect("the file is valid: a test reads it")
+    serde_json::from_str(include_str!("../scenes.json"))
+        .expect("the file is valid: a test reads it")
 });
 
 #[derive(Debug, Deserialize)]
@@ -90,8 +91,15 @@ impl Scenes {
 
 /// The commands as a markdown table.
 pub(super) fn command_table() -> String {
-    let row = |Command { name, description, hint, .. }: &Command| {
-        let hint = hint.as_ref().map_or(String::new(), |hint| format!(" ({hint})"));
+    let row = |Command {
+                   name,
+                   description,
+                   hint,
+                   ..
+               }: &Command| {
+        let hint = hint
+            .as_ref()
+            .map_or(String::new(), |hint| format!(" ({hint})"));
         format!("| `/{name}` | {description}{hint} |\n")
     };
     let rows: String = SCENES.commands.iter().map(row).collect();
@@ -105,7 +113,12 @@ mod tests {
     #[test]
     fn every_command_with_a_need_has_a_refusal() {
         for command in &SCENES.commands {
-            assert_eq!(command.needs.is_some(), !command.refusal.is_empty(), "{}", command.name);
+            assert_eq!(
+                command.needs.is_some(),
+                !command.refusal.is_empty(),
+                "{}",
+                command.name
+            );
         }
         assert!(command_table().contains("| `/fail` | A turn that fails (error, tool, "));
     }

@@ -29,7 +29,8 @@ pub(super) async fn read(turn: &mut Turn, input: &str) -> Step {
         params["limit"] = limit.into();
     }
     let title = format!("Read {}", excerpt(name, PATH_MAX));
-    let call = json!({ "title": title, "kind": "read", "status": "in_progress", "locations": [location] });
+    let call =
+        json!({ "title": title, "kind": "read", "status": "in_progress", "locations": [location] });
     let call = turn.call(&call).await?;
     match turn.request("fs/read_text_file", params).await? {
         Ok(file) => {
@@ -37,12 +38,16 @@ pub(super) async fn read(turn: &mut Turn, input: &str) -> Step {
             let (letters, lines) = (content.chars().count(), content.lines().count());
             let text = fenced("", &excerpt(content, MAX_SHOWN_CHARS));
             turn.end_call(&call, "completed", &text).await?;
-            turn.say(&format!("{} has {letters} characters here, and {lines} lines.", quoted(name, PATH_MAX)))
-                .await
+            turn.say(&format!(
+                "{} has {letters} characters here, and {lines} lines.",
+                quoted(name, PATH_MAX)
+            ))
+            .await
         }
         Err(error) => {
             turn.end_call(&call, "failed", &error_text(&error)).await?;
-            turn.say(&format!("I could not read {}.", quoted(name, PATH_MAX))).await
+            turn.say(&format!("I could not read {}.", quoted(name, PATH_MAX)))
+                .await
         }
     }
 }
@@ -58,7 +63,10 @@ pub(super) async fn write(turn: &mut Turn, input: &str) -> Step {
     let mut diff = json!({ "type": "diff", "path": path, "newText": text });
     if turn.client.offers(READ_FILES) {
         // For the diff, an unreadable file is a new file.
-        if let Ok(mut old) = turn.request("fs/read_text_file", json!({ "path": path })).await? {
+        if let Ok(mut old) = turn
+            .request("fs/read_text_file", json!({ "path": path }))
+            .await?
+        {
             diff["oldText"] = old["content"].take();
         }
     }
@@ -72,17 +80,31 @@ pub(super) async fn write(turn: &mut Turn, input: &str) -> Step {
     let status = |status: &str| -> Value { json!({ "status": status }) };
     if !permission.granted {
         turn.progress(&call, status("failed")).await?;
-        return turn.say(&format!("{}, so the file was not written.", turn.denial())).await;
+        return turn
+            .say(&format!("{}, so the file was not written.", turn.denial()))
+            .await;
     }
     turn.progress(&call, status("in_progress")).await?;
-    match turn.request("fs/write_text_file", json!({ "path": path, "content": text })).await? {
+    match turn
+        .request(
+            "fs/write_text_file",
+            json!({ "path": path, "content": text }),
+        )
+        .await?
+    {
         Ok(_) => {
             turn.progress(&call, status("completed")).await?;
-            turn.say(&format!("I wrote {} bytes to {}.", text.len(), quoted(name, PATH_MAX))).await
+            turn.say(&format!(
+                "I wrote {} bytes to {}.",
+                text.len(),
+                quoted(name, PATH_MAX)
+            ))
+            .await
         }
         Err(error) => {
             turn.end_call(&call, "failed", &error_text(&error)).await?;
-            turn.say(&format!("I could not write {}.", quoted(name, PATH_MAX))).await
+            turn.say(&format!("I could not write {}.", quoted(name, PATH_MAX)))
+                .await
         }
     }
 }

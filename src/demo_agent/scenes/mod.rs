@@ -53,10 +53,18 @@ async fn scene(turn: &mut Turn, prompt: &Prompt, number: u64, meta: &Value) -> S
         return answer(&mut Player::new(turn, prompt), prompt, number).await;
     };
     let Some(command) = SCENES.command(name) else {
-        turn.say(&format!("I do not know {}. This is what I know:\n\n", quoted(&prompt.text, 40))).await?;
+        turn.say(&format!(
+            "I do not know {}. This is what I know:\n\n",
+            quoted(&prompt.text, 40)
+        ))
+        .await?;
         return Player::new(turn, prompt).command("help").await;
     };
-    if command.needs.as_ref().is_some_and(|capability| !turn.client.offers(capability)) {
+    if command
+        .needs
+        .as_ref()
+        .is_some_and(|capability| !turn.client.offers(capability))
+    {
         return turn.say(&command.refusal).await;
     }
     match name {
@@ -78,22 +86,36 @@ async fn scene(turn: &mut Turn, prompt: &Prompt, number: u64, meta: &Value) -> S
         "long" => timed::long(turn, input).await,
         "slow" => timed::slow(turn, input).await,
         "pace" | "mode" => session::set_option(turn, name, input).await,
-        _ => Player::new(turn, prompt).play(command.cases.get(input).unwrap_or(&command.steps)).await,
+        _ => {
+            Player::new(turn, prompt)
+                .play(command.cases.get(input).unwrap_or(&command.steps))
+                .await
+        }
     }
 }
 
 /// Answers a plain message: first with the tour, later with a scene that matches the words.
 async fn answer(player: &mut Player<'_>, prompt: &Prompt, number: u64) -> Step {
     const TOPICS: [(&[&str], &str); 3] = [
-        (&["edit", "change", "fix", "write", "add", "rename", "refactor", "diff"], "diff"),
-        (&["run", "test", "tests", "build", "command", "terminal"], "terminal"),
+        (
+            &[
+                "edit", "change", "fix", "write", "add", "rename", "refactor", "diff",
+            ],
+            "diff",
+        ),
+        (
+            &["run", "test", "tests", "build", "command", "terminal"],
+            "terminal",
+        ),
         (&["plan", "steps"], "plan"),
     ];
     if number == 1 {
         return player.command("tour").await;
     }
     let text = prompt.text.to_lowercase();
-    let words: Vec<&str> = text.split(|letter: char| !letter.is_alphanumeric()).collect();
+    let words: Vec<&str> = text
+        .split(|letter: char| !letter.is_alphanumeric())
+        .collect();
     let has_one_of = |topic: &[&str]| words.iter().any(|word| topic.contains(word));
     if let Some((_, command)) = TOPICS.iter().find(|(topic, _)| has_one_of(topic)) {
         player.part("acknowledge").await?;

@@ -13,7 +13,8 @@ use super::super::turn::{Step, Turn};
 const VALUE_MAX: usize = 80;
 
 pub(super) async fn form(turn: &mut Turn, input: &str) -> Step {
-    turn.say("Here is a form; the turn waits until you send it.\n\n").await?;
+    turn.say("Here is a form; the turn waits until you send it.\n\n")
+        .await?;
     let mut schema: Value = serde_json::from_str(include_str!("../form.json"))
         .map_err(|error| Error::internal_error().data(error.to_string()))?;
     if input == "short" {
@@ -57,7 +58,8 @@ fn listed(values: &Value) -> String {
 }
 
 pub(super) async fn link(turn: &mut Turn) -> Step {
-    turn.say("Here is a page to open; the turn waits until you say whether you will.\n\n").await?;
+    turn.say("Here is a page to open; the turn waits until you say whether you will.\n\n")
+        .await?;
     let id = turn.new_id("page-");
     let params = json!({
         "mode": "url",
@@ -67,21 +69,31 @@ pub(super) async fn link(turn: &mut Turn) -> Step {
     });
     match turn.request("elicitation/create", params).await? {
         Ok(answer) if answer["action"] == "accept" => {
-            turn.say("You opened it. I pretend that you complete the sign-in there.\n\n").await?;
+            turn.say("You opened it. I pretend that you complete the sign-in there.\n\n")
+                .await?;
             turn.pause(40).await?;
-            turn.client.notify("elicitation/complete", json!({ "elicitationId": id })).await;
-            turn.say("It is complete, and I notified your client.").await
+            turn.client
+                .notify("elicitation/complete", json!({ "elicitationId": id }))
+                .await;
+            turn.say("It is complete, and I notified your client.")
+                .await
         }
         Ok(answer) if answer["action"] == "decline" => turn.say("You declined to open it.").await,
         Ok(_) => turn.say("You cancelled the question.").await,
-        Err(error) => turn.say(&format!("Your client did not ask: {}", error_text(&error))).await,
+        Err(error) => {
+            turn.say(&format!("Your client did not ask: {}", error_text(&error)))
+                .await
+        }
     }
 }
 
 /// A permission request that is cancelled after a time without an answer.
 pub(super) async fn withdraw(turn: &mut Turn, input: &str) -> Step {
     let seconds = number(input, 5, 600);
-    turn.say(&format!("I ask, and cancel the request after {seconds} s.\n\n")).await?;
+    turn.say(&format!(
+        "I ask, and cancel the request after {seconds} s.\n\n"
+    ))
+    .await?;
     let call = json!({ "title": "Think about the folder \"imaginary\"", "kind": "think" });
     let id = turn.call(&call).await?;
     let limit = Duration::from_secs(seconds.into());
@@ -91,20 +103,30 @@ pub(super) async fn withdraw(turn: &mut Turn, input: &str) -> Step {
         turn.end_call(&id, "completed", "Answered in time.").await?;
         return turn.say("You were quicker.").await;
     }
-    turn.end_call(&id, "failed", "The request was cancelled.").await?;
+    turn.end_call(&id, "failed", "The request was cancelled.")
+        .await?;
     turn.say("I cancelled the request.").await
 }
 
 /// A notification and a request with extension names.
 pub(super) async fn extension(turn: &mut Turn) -> Step {
-    let note = json!({ "sessionId": turn.session().id, "note": "A note that ACP does not define." });
+    let note =
+        json!({ "sessionId": turn.session().id, "note": "A note that ACP does not define." });
     turn.client.notify("_demo/note", note).await;
-    turn.say("I sent the notification `_demo/note`, and ask `_demo/ask` now.\n\n").await?;
+    turn.say("I sent the notification `_demo/note`, and ask `_demo/ask` now.\n\n")
+        .await?;
     let params = json!({ "question": "What is the answer?", "choices": [41, 42] });
     match turn.request("_demo/ask", params).await? {
         Ok(answer) => {
-            turn.say(&format!("The answer is\n\n{}\n", fenced("json", &format!("{answer:#}")))).await
+            turn.say(&format!(
+                "The answer is\n\n{}\n",
+                fenced("json", &format!("{answer:#}"))
+            ))
+            .await
         }
-        Err(error) => turn.say(&format!("There was no answer: {}", error_text(&error))).await,
+        Err(error) => {
+            turn.say(&format!("There was no answer: {}", error_text(&error)))
+                .await
+        }
     }
 }

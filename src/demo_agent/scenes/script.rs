@@ -34,15 +34,29 @@ pub(super) struct Player<'a> {
 impl<'a> Player<'a> {
     pub(super) fn new(turn: &'a mut Turn, prompt: &'a Prompt) -> Self {
         let (call, permission) = (String::new(), Permission::default());
-        Self { turn, prompt, plan: &[], plan_step: 0, call, permission, number: None }
+        Self {
+            turn,
+            prompt,
+            plan: &[],
+            plan_step: 0,
+            call,
+            permission,
+            number: None,
+        }
     }
 
     pub(super) async fn command(&mut self, name: &str) -> Step {
-        self.play(SCENES.command(name).map_or(&[], |command| command.steps.as_slice())).await
+        self.play(
+            SCENES
+                .command(name)
+                .map_or(&[], |command| command.steps.as_slice()),
+        )
+        .await
     }
 
     pub(super) async fn part(&mut self, name: &str) -> Step {
-        self.play(SCENES.parts.get(name).map_or(&[], Vec::as_slice)).await
+        self.play(SCENES.parts.get(name).map_or(&[], Vec::as_slice))
+            .await
     }
 
     pub(super) async fn play(&mut self, script: &'static [Action]) -> Step {
@@ -53,7 +67,10 @@ impl<'a> Player<'a> {
     }
 
     /// Boxed, because parts of scripts recur.
-    fn act<'b>(&'b mut self, action: &'static Action) -> Pin<Box<dyn Future<Output = Step> + Send + 'b>> {
+    fn act<'b>(
+        &'b mut self,
+        action: &'static Action,
+    ) -> Pin<Box<dyn Future<Output = Step> + Send + 'b>> {
         Box::pin(async move {
             match action {
                 Action::Say(text) => {
@@ -66,7 +83,10 @@ impl<'a> Player<'a> {
                 }
                 Action::Block(block) => self.turn.say_block(block.clone()).await,
                 Action::Late(text) => {
-                    let (id, content) = (self.turn.new_message(), json!({ "type": "text", "text": text }));
+                    let (id, content) = (
+                        self.turn.new_message(),
+                        json!({ "type": "text", "text": text }),
+                    );
                     let update = json!({
                         "sessionUpdate": "agent_message_chunk", "messageId": id, "content": content,
                     });
@@ -125,8 +145,14 @@ impl<'a> Player<'a> {
             Action::Progress(members) => self.turn.progress(&self.call, members.clone()).await?,
             Action::Done(text) => self.turn.end_call(&self.call, "completed", text).await?,
             Action::Failed(text) => self.turn.end_call(&self.call, "failed", text).await?,
-            Action::Simulate { command, lines, beats } => {
-                self.turn.simulate(&self.call, command, lines, *beats).await?;
+            Action::Simulate {
+                command,
+                lines,
+                beats,
+            } => {
+                self.turn
+                    .simulate(&self.call, command, lines, *beats)
+                    .await?;
             }
             _ => {}
         }
@@ -144,7 +170,9 @@ impl<'a> Player<'a> {
             json!({ "content": step, "priority": priority, "status": status })
         };
         let entries: Vec<Value> = self.plan.iter().enumerate().map(entry).collect();
-        self.turn.act(json!({ "sessionUpdate": "plan", "entries": entries })).await
+        self.turn
+            .act(json!({ "sessionUpdate": "plan", "entries": entries }))
+            .await
     }
 
     async fn crash(&self) -> Step {
@@ -163,9 +191,10 @@ impl<'a> Player<'a> {
         match value {
             Value::String(text) => self.fill_text(text).into(),
             Value::Array(items) => items.iter().map(|item| self.fill(item)).collect(),
-            Value::Object(members) => {
-                members.iter().map(|(member, value)| (member.clone(), self.fill(value))).collect()
-            }
+            Value::Object(members) => members
+                .iter()
+                .map(|(member, value)| (member.clone(), self.fill(value)))
+                .collect(),
             other => other.clone(),
         }
     }
@@ -201,7 +230,9 @@ impl<'a> Player<'a> {
     }
 
     fn number(&mut self) -> u64 {
-        *self.number.get_or_insert_with(|| self.turn.record().number())
+        *self
+            .number
+            .get_or_insert_with(|| self.turn.record().number())
     }
 
     fn thought(&self) -> String {
@@ -221,6 +252,9 @@ impl<'a> Player<'a> {
         if self.prompt.text.trim().is_empty() || self.prompt.command().is_some() {
             return attachments;
         }
-        format!("You wrote {}.\n\n{attachments}", quoted(&self.prompt.text, MAX_QUOTE_CHARS))
+        format!(
+            "You wrote {}.\n\n{attachments}",
+            quoted(&self.prompt.text, MAX_QUOTE_CHARS)
+        )
     }
 }

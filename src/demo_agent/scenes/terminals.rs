@@ -17,7 +17,9 @@ const OUTPUT_BYTES: u64 = 64 << 10;
 
 /// Runs a command until its end.
 pub(super) async fn run(turn: &mut Turn, input: &str) -> Step {
-    let Some((call, terminal)) = start(turn, input).await? else { return Ok(()) };
+    let Some((call, terminal)) = start(turn, input).await? else {
+        return Ok(());
+    };
     let ended = match request(turn, "wait_for_exit", &terminal).await? {
         Ok(_) => finish(turn, &terminal).await?,
         failed => failed,
@@ -29,9 +31,14 @@ pub(super) async fn run(turn: &mut Turn, input: &str) -> Step {
 pub(super) async fn timeout(turn: &mut Turn, input: &str) -> Step {
     let (seconds, line) = input.split_once(char::is_whitespace).unwrap_or((input, ""));
     let seconds = number(seconds, 5, 600);
-    let Some((call, terminal)) = start(turn, line).await? else { return Ok(()) };
+    let Some((call, terminal)) = start(turn, line).await? else {
+        return Ok(());
+    };
     if still_runs(turn, &terminal, seconds).await? {
-        turn.say(&format!("It still runs after {seconds} s, so I kill it.\n\n")).await?;
+        turn.say(&format!(
+            "It still runs after {seconds} s, so I kill it.\n\n"
+        ))
+        .await?;
         for method in ["kill", "wait_for_exit"] {
             if let Err(error) = request(turn, method, &terminal).await? {
                 return conclude(turn, &call, Err(error)).await;
@@ -60,16 +67,19 @@ async fn still_runs(turn: &Turn, terminal: &str, seconds: u32) -> Step<bool> {
 async fn start(turn: &mut Turn, line: &str) -> Step<Option<(String, String)>> {
     let words = words(line);
     let Some((command, args)) = words.split_first() else {
-        turn.say("Which command? `/run ls -la`, or `/timeout 2 sleep 60`.").await?;
+        turn.say("Which command? `/run ls -la`, or `/timeout 2 sleep 60`.")
+            .await?;
         return Ok(None);
     };
     let title = format!("Run {}", excerpt(&words.join(" "), TITLE_MAX));
     let input = json!({ "command": command, "args": args });
-    let (call, permission) =
-        turn.call_if_permitted(&json!({ "title": title, "kind": "execute", "rawInput": input })).await?;
+    let (call, permission) = turn
+        .call_if_permitted(&json!({ "title": title, "kind": "execute", "rawInput": input }))
+        .await?;
     if !permission.granted {
         turn.end_call(&call, "failed", "Not run.").await?;
-        turn.say(&format!("{}, so the command did not run.", turn.denial())).await?;
+        turn.say(&format!("{}, so the command did not run.", turn.denial()))
+            .await?;
         return Ok(None);
     }
     let mut params = json!({
@@ -83,10 +93,17 @@ async fn start(turn: &mut Turn, line: &str) -> Step<Option<(String, String)>> {
     }
     match turn.request("terminal/create", params).await? {
         Ok(created) => {
-            let terminal = created["terminalId"].as_str().unwrap_or_default().to_owned();
+            let terminal = created["terminalId"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
             turn.terminals.push(terminal.clone());
             let content = json!([{ "type": "terminal", "terminalId": terminal }]);
-            turn.progress(&call, json!({ "status": "in_progress", "content": content })).await?;
+            turn.progress(
+                &call,
+                json!({ "status": "in_progress", "content": content }),
+            )
+            .await?;
             Ok(Some((call, terminal)))
         }
         Err(error) => {
@@ -98,7 +115,11 @@ async fn start(turn: &mut Turn, line: &str) -> Step<Option<(String, String)>> {
 }
 
 async fn request(turn: &Turn, method: &str, terminal: &str) -> Step<Result<Value, Error>> {
-    turn.request(&format!("terminal/{method}"), json!({ "terminalId": terminal })).await
+    turn.request(
+        &format!("terminal/{method}"),
+        json!({ "terminalId": terminal }),
+    )
+    .await
 }
 
 /// Reads the output and the exit status, and releases the terminal.
@@ -127,14 +148,26 @@ async fn conclude(turn: &mut Turn, call: &str, ended: Result<Value, Error>) -> S
         "truncated": ended["truncated"],
         "output": ended["output"],
     });
-    let status = if exit["exitCode"] == 0 { "completed" } else { "failed" };
-    turn.progress(call, json!({ "status": status, "rawOutput": raw })).await?;
+    let status = if exit["exitCode"] == 0 {
+        "completed"
+    } else {
+        "failed"
+    };
+    turn.progress(call, json!({ "status": status, "rawOutput": raw }))
+        .await?;
     let how = match (exit["exitCode"].as_u64(), exit["signal"].as_str()) {
         (Some(code), _) => format!("with the exit code {code}"),
         (None, Some(signal)) => format!("by the signal {signal}"),
         (None, None) => "without an exit status".to_owned(),
     };
-    let cut = if ended["truncated"] == true { ", of which the first part is lost" } else { "" };
+    let cut = if ended["truncated"] == true {
+        ", of which the first part is lost"
+    } else {
+        ""
+    };
     let bytes = ended["output"].as_str().map_or(0, str::len);
-    turn.say(&format!("The command ended {how}, after {bytes} bytes of output{cut}.")).await
+    turn.say(&format!(
+        "The command ended {how}, after {bytes} bytes of output{cut}."
+    ))
+    .await
 }

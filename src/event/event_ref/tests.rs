@@ -14,7 +14,12 @@ fn frame(data: &str) -> Vec<u8> {
 
 #[test]
 fn prompt_id_is_read_from_the_head_only() {
-    let prompt = |data: &str| EventRef::parse(1, &frame(data)).unwrap().head()?.prompt_id();
+    let prompt = |data: &str| {
+        EventRef::parse(1, &frame(data))
+            .unwrap()
+            .head()?
+            .prompt_id()
+    };
     let head = format!(
         r#"{{"id":"k-1","seq":1,"type":"session.update","sessionId":"{SESSION}","time":"2026-11-21T22:15:03.123Z""#
     );
@@ -31,7 +36,9 @@ fn prompt_id_is_read_from_the_head_only() {
 fn new_epoch_changes_only_ids() {
     let renamed = |data: &str| {
         let mut out = BytesMut::new();
-        EventRef::parse(7, &frame(data)).unwrap().write_with_epoch(&mut out, &"fresh".parse().unwrap());
+        EventRef::parse(7, &frame(data))
+            .unwrap()
+            .write_with_epoch(&mut out, &"fresh".parse().unwrap());
         String::from_utf8(out.to_vec()).unwrap()
     };
     assert_eq!(
@@ -40,7 +47,10 @@ fn new_epoch_changes_only_ids() {
     );
     // Damaged data that a checksum did not find.
     for data in ["", "{", "{\"id\":\"", "{\"id\":\"e-1"] {
-        assert!(renamed(data).starts_with("id: fresh-7\nevent: session.update\ndata: "), "{data}");
+        assert!(
+            renamed(data).starts_with("id: fresh-7\nevent: session.update\ndata: "),
+            "{data}"
+        );
     }
 }
 

@@ -144,7 +144,9 @@ impl FakeSink {
 impl DirectSink for FakeSink {
     fn try_deliver(&self) -> Delivery {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        lock_or_abort(self.deliveries.lock()).pop().unwrap_or(Delivery::CaughtUp)
+        lock_or_abort(self.deliveries.lock())
+            .pop()
+            .unwrap_or(Delivery::CaughtUp)
     }
 }
 
@@ -167,7 +169,10 @@ impl<F: Future<Output = ()>> ManualPoll<F> {
 
     fn poll(&mut self) -> bool {
         let waker = Arc::clone(&self.1).into();
-        self.0.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
+        self.0
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_ready()
     }
 
     fn is_woken(&self) -> bool {
@@ -191,7 +196,10 @@ fn subscribe_with_sink(
     notifier: &Arc<Notifier>,
     what: Vec<Delivery>,
 ) -> (Subscription, Arc<FakeSink>) {
-    let sink = Arc::new(FakeSink { deliveries: what.into(), ..FakeSink::default() });
+    let sink = Arc::new(FakeSink {
+        deliveries: what.into(),
+        ..FakeSink::default()
+    });
     let mut subscription = watermark.subscribe();
     subscription.subscribe_via(watermark, notifier, Some(Arc::<FakeSink>::clone(&sink)));
     (subscription, sink)
@@ -222,7 +230,10 @@ async fn task_is_woken_when_sink_cannot_deliver() {
     assert!(!moved.is_woken(), "the sink delivered all");
     watermark.advance(3);
     sink.wait_for_calls(3).await;
-    assert!(moved.is_woken(), "the sink delivered a part and then requested the task");
+    assert!(
+        moved.is_woken(),
+        "the sink delivered a part and then requested the task"
+    );
     assert!(moved.poll());
     assert_eq!(sink.calls(), 3);
 }
@@ -231,8 +242,10 @@ async fn task_is_woken_when_sink_cannot_deliver() {
 async fn notifier_yields_between_batches() {
     let notifier = Arc::new(Notifier::default());
     let places: Vec<_> = (0..3 * AT_ONCE).map(|_| Watermark::new(0)).collect();
-    let mut all: Vec<_> =
-        places.iter().map(|watermark| subscribe_with_sink(watermark, &notifier, Vec::new())).collect();
+    let mut all: Vec<_> = places
+        .iter()
+        .map(|watermark| subscribe_with_sink(watermark, &notifier, Vec::new()))
+        .collect();
     for (subscription, _) in &mut all {
         assert!(!ManualPoll::new(subscription.changed()).poll());
     }
@@ -243,7 +256,10 @@ async fn notifier_yields_between_batches() {
     let asked = || all.iter().filter(|(_, sink)| sink.calls() == 1).count();
     tokio::task::yield_now().await;
     let before = asked();
-    assert!((1..=AT_ONCE).contains(&before), "{before} sinks were called before the first yield");
+    assert!(
+        (1..=AT_ONCE).contains(&before),
+        "{before} sinks were called before the first yield"
+    );
     all[3 * AT_ONCE - 1].1.wait_for_calls(1).await;
     assert_eq!(asked(), 3 * AT_ONCE);
 }
@@ -277,7 +293,10 @@ async fn repeated_advances_coalesce_and_do_not_starve_others() {
         woken.get()
     };
     let (_, (), before) = tokio::join!(all, watermark, first);
-    assert!(before <= 2 * AT_ONCE, "{before} tasks were woken before the single reader");
+    assert!(
+        before <= 2 * AT_ONCE,
+        "{before} tasks were woken before the single reader"
+    );
     // The notifier has no queued pass left.
     while Arc::strong_count(&much.registrations()[0].wait_list) > 1 + many.len() {
         tokio::task::yield_now().await;

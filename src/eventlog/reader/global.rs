@@ -49,7 +49,13 @@ impl GlobalSource {
                     of.insert(session, LowerBound { seq: 0, pos: floor });
                     continue;
                 };
-                of.insert(session, LowerBound { seq, pos: if uses_session_starts { 0 } else { floor } });
+                of.insert(
+                    session,
+                    LowerBound {
+                        seq,
+                        pos: if uses_session_starts { 0 } else { floor },
+                    },
+                );
                 if uses_session_starts {
                     match position_before(&shared, session, seq).await? {
                         Ok(pos) => cursor = cursor.min(pos.unwrap_or(last)),
@@ -58,13 +64,19 @@ impl GlobalSource {
                 }
             }
         }
-        let scope = Arc::new(Scope { tenant: scope.tenant, sessions: floors });
+        let scope = Arc::new(Scope {
+            tenant: scope.tenant,
+            sessions: floors,
+        });
         let scopes = match &scope.sessions {
             Some(sessions) => sessions.keys().copied().map(ReaderScope::Session).collect(),
             None => vec![ReaderScope::Tenant(scope.tenant.clone())],
         };
         let source = Self {
-            _registrations: scopes.into_iter().map(|scope| shared.readers.register(scope)).collect(),
+            _registrations: scopes
+                .into_iter()
+                .map(|scope| shared.readers.register(scope))
+                .collect(),
             shared,
             scope,
             reported_pruned_pos: 0,
@@ -88,7 +100,11 @@ impl GlobalSource {
     /// Advances the cursor to the next run of the page.
     pub(super) fn pop(&mut self, cursor: &mut u64) -> Option<Run> {
         let run = self.page.pop_front()?;
-        *cursor = if self.page.is_empty() { self.page_end } else { run.last_pos };
+        *cursor = if self.page.is_empty() {
+            self.page_end
+        } else {
+            run.last_pos
+        };
         Some(run)
     }
 
@@ -99,7 +115,9 @@ impl GlobalSource {
         match found {
             Found::Run(run) => {
                 *cursor = run.last_pos;
-                self.scope.clip(run).map_or(Found::NoneUpTo(*cursor), Found::Run)
+                self.scope
+                    .clip(run)
+                    .map_or(Found::NoneUpTo(*cursor), Found::Run)
             }
             Found::NoneUpTo(pos) => {
                 *cursor = pos;
@@ -111,10 +129,15 @@ impl GlobalSource {
 
     pub(super) async fn start_read(&self, cursor: &mut u64) -> PendingPage {
         self.skip_to_scope(cursor);
-        let (scope, after, max_bytes) =
-            (Arc::clone(&self.scope), *cursor, self.shared.limits.store_page_bytes);
+        let (scope, after, max_bytes) = (
+            Arc::clone(&self.scope),
+            *cursor,
+            self.shared.limits.store_page_bytes,
+        );
         let read = move |store: &dyn Store| {
-            store.read_all(after, max_bytes, &|tenant, session| scope.contains(tenant, session))
+            store.read_all(after, max_bytes, &|tenant, session| {
+                scope.contains(tenant, session)
+            })
         };
         self.shared.reads.start(read).await
     }
@@ -129,20 +152,37 @@ impl GlobalSource {
         }
         match page {
             Ok(Page { runs, through }) => {
-                self.page = runs.into_iter().filter_map(|run| self.scope.clip(run)).collect();
+                self.page = runs
+                    .into_iter()
+                    .filter_map(|run| self.scope.clip(run))
+                    .collect();
                 self.page_end = through;
                 if self.page.is_empty() {
                     *cursor = through.max(*cursor);
                 }
                 Ok(Accepted::Continue)
             }
-            Err(ReadError::Corrupt { session, first_seq, last_seq, after }) => {
-                self.shared.reads.report_damage(session, first_seq, last_seq);
+            Err(ReadError::Corrupt {
+                session,
+                first_seq,
+                last_seq,
+                after,
+            }) => {
+                self.shared
+                    .reads
+                    .report_damage(session, first_seq, last_seq);
                 *cursor = after;
-                let reset =
-                    Item::Reset { reason: ResetReason::Damaged, before: after, session: Some(session) };
+                let reset = Item::Reset {
+                    reason: ResetReason::Damaged,
+                    before: after,
+                    session: Some(session),
+                };
                 let affected = self.scope.covers_damage(session, last_seq, after);
-                Ok(if affected { Accepted::Item(reset) } else { Accepted::Continue })
+                Ok(if affected {
+                    Accepted::Item(reset)
+                } else {
+                    Accepted::Continue
+                })
             }
             Err(error) => Err(error),
         }
@@ -151,7 +191,9 @@ impl GlobalSource {
     /// Skips positions without events of the named sessions. The bounds in memory suffice, so this reads
     /// nothing.
     fn skip_to_scope(&self, cursor: &mut u64) {
-        let Some(of) = &self.scope.sessions else { return };
+        let Some(of) = &self.scope.sessions else {
+            return;
+        };
         let published = self.shared.published.last_pos.last();
         let next = of.iter().filter_map(|(session, floor)| {
             let log = self.shared.store.usage(*session)?;
@@ -166,10 +208,16 @@ impl GlobalSource {
     fn was_pruned(&self, cursor: u64) -> bool {
         let store = &self.shared.store;
         let of_a_log = |session: &SessionId| {
-            store.usage(*session).is_some_and(|log| log.first_seq > 1 && log.first_pos > cursor)
+            store
+                .usage(*session)
+                .is_some_and(|log| log.first_seq > 1 && log.first_pos > cursor)
         };
         store.tail().first_pos - 1 > cursor.max(self.reported_pruned_pos)
-            && self.scope.sessions.as_ref().is_none_or(|of| of.keys().any(of_a_log))
+            && self
+                .scope
+                .sessions
+                .as_ref()
+                .is_none_or(|of| of.keys().any(of_a_log))
     }
 }
 
@@ -180,17 +228,27 @@ async fn position_before(
     seq: u64,
 ) -> Result<Result<Option<u64>, ResetReason>, ReadError> {
     let Some(log) = shared.bounds(session).await? else {
-        return Ok(if seq == 0 { Ok(None) } else { Err(ResetReason::UnknownCursor) });
+        return Ok(if seq == 0 {
+            Ok(None)
+        } else {
+            Err(ResetReason::UnknownCursor)
+        });
     };
     if seq > log.last_seq {
         return Ok(Err(ResetReason::UnknownCursor));
     }
-    let page = match shared.reads.blocking(move |store| store.read(session, seq, 1)).await {
+    let page = match shared
+        .reads
+        .blocking(move |store| store.read(session, seq, 1))
+        .await
+    {
         // The exact position is unknown. The reader reports the damage when it reaches it.
         Err(ReadError::Corrupt { .. }) => return Ok(Ok(Some(log.first_pos.saturating_sub(1)))),
         page => page?,
     };
-    let Some(run) = page.first() else { return Ok(Ok(None)) };
+    let Some(run) = page.first() else {
+        return Ok(Ok(None));
+    };
     let last = log.first_seq == log.last_seq;
     if run.first_seq > seq + 1 && !last {
         return Ok(Err(ResetReason::Pruned));

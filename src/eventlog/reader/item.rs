@@ -42,7 +42,11 @@ pub enum Item {
     Ready { cursor: u64 },
     /// The client must discard all earlier events. The next event is the first event after `before`. With a
     /// session, only events of that session are affected: some are damaged, and later ones follow.
-    Reset { reason: ResetReason, before: u64, session: Option<SessionId> },
+    Reset {
+        reason: ResetReason,
+        before: u64,
+        session: Option<SessionId>,
+    },
     /// The session was erased, and the reader has returned its last event.
     End,
 }

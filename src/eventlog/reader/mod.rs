@@ -64,7 +64,14 @@ impl Reader {
         let committed = subscription.observe();
         let (cursor, reset) = start.resolve(committed);
         let source = Source::Session(SessionSource::new(state));
-        Self { source, subscription, cursor, target: Some(committed), reset, page: None }
+        Self {
+            source,
+            subscription,
+            cursor,
+            target: Some(committed),
+            reset,
+            page: None,
+        }
     }
 
     /// A reader of many sessions.
@@ -77,7 +84,14 @@ impl Reader {
         let published = subscription.observe();
         let (source, cursor, reset) = GlobalSource::open(shared, scope, start, published).await?;
         let source = Source::Global(Box::new(source));
-        Ok(Self { source, subscription, cursor, target: Some(published), reset, page: None })
+        Ok(Self {
+            source,
+            subscription,
+            cursor,
+            target: Some(published),
+            reset,
+            page: None,
+        })
     }
 
     /// The last position that was returned or filtered: a seq of the session, or a position of the log of all
@@ -148,7 +162,11 @@ impl Reader {
                 Source::Session(one) => one.before_first(),
                 Source::Global(many) => many.restart(),
             };
-            return Step::Item(Item::Reset { reason, before: self.cursor, session: None });
+            return Step::Item(Item::Reset {
+                reason,
+                before: self.cursor,
+                session: None,
+            });
         }
         // The rest of a page of one session is in the read cache.
         if let Source::Global(many) = &mut self.source
@@ -158,7 +176,9 @@ impl Reader {
         }
         if self.target.is_some_and(|target| self.cursor >= target) {
             self.target = None;
-            return Step::Item(Item::Ready { cursor: self.cursor });
+            return Step::Item(Item::Ready {
+                cursor: self.cursor,
+            });
         }
         let committed = self.subscription.observe();
         if self.cursor < committed {
@@ -190,8 +210,12 @@ impl Reader {
                 Source::Global(many) => Some(many.start_read(&mut self.cursor).await),
             };
         }
-        let Some(page) = &mut self.page else { return Ok(None) };
-        let page = page.await.unwrap_or_else(|lost| Err(ReadError::Failed(lost.into())));
+        let Some(page) = &mut self.page else {
+            return Ok(None);
+        };
+        let page = page
+            .await
+            .unwrap_or_else(|lost| Err(ReadError::Failed(lost.into())));
         self.page = None;
         let accepted = match &mut self.source {
             Source::Session(one) => one.accept(&mut self.cursor, page),

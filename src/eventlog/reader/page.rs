@@ -25,7 +25,11 @@ pub(super) fn coalesce(runs: Vec<Run>, max_bytes: usize) -> Vec<Run> {
     let mut page: Vec<Run> = Vec::new();
     let mut bytes = 0;
     for run in runs {
-        if page.last().or(joined.last()).is_some_and(|last| last.last_seq + 1 != run.first_seq) {
+        if page
+            .last()
+            .or(joined.last())
+            .is_some_and(|last| last.last_seq + 1 != run.first_seq)
+        {
             break;
         }
         let run = run.truncate_to(max_bytes);
@@ -43,10 +47,18 @@ pub(super) fn coalesce(runs: Vec<Run>, max_bytes: usize) -> Vec<Run> {
 /// Concatenates consecutive runs into one.
 fn concat(mut runs: Vec<Run>) -> Option<Run> {
     let last = runs.pop()?;
-    let Some(first) = runs.first() else { return Some(last) };
+    let Some(first) = runs.first() else {
+        return Some(last);
+    };
     let first_seq = first.first_seq;
     let bytes = runs.iter().chain([&last]).map(|run| run.frames.len()).sum();
     let mut frames = Vec::with_capacity(bytes);
-    runs.iter().chain([&last]).for_each(|run| frames.extend_from_slice(&run.frames));
-    Some(Run { first_seq, frames: frames.into(), ..last })
+    runs.iter()
+        .chain([&last])
+        .for_each(|run| frames.extend_from_slice(&run.frames));
+    Some(Run {
+        first_seq,
+        frames: frames.into(),
+        ..last
+    })
 }

@@ -42,7 +42,11 @@ impl TailCursor {
         if self.cursor >= self.state.committed.last() {
             return Err(NotReady::AtTail);
         }
-        let run = self.state.tail().after(self.cursor).ok_or(NotReady::ReadStore)?;
+        let run = self
+            .state
+            .tail()
+            .after(self.cursor)
+            .ok_or(NotReady::ReadStore)?;
         self.cursor = run.last_seq;
         Ok(run)
     }
@@ -54,18 +58,31 @@ impl TailCursor {
 
 impl SessionSource {
     pub(super) fn new(state: Arc<State>) -> Self {
-        let registration = state.shared.readers.register(ReaderScope::Session(state.id));
-        Self { state, sequential: false, read_ahead_seq: 0, _registration: registration }
+        let registration = state
+            .shared
+            .readers
+            .register(ReaderScope::Session(state.id));
+        Self {
+            state,
+            sequential: false,
+            read_ahead_seq: 0,
+            _registration: registration,
+        }
     }
 
     pub(super) fn tail_cursor(&self, cursor: u64) -> TailCursor {
-        TailCursor { state: Arc::clone(&self.state), cursor }
+        TailCursor {
+            state: Arc::clone(&self.state),
+            cursor,
+        }
     }
 
     /// The seq before the earliest stored event.
     pub(super) fn before_first(&self) -> u64 {
         let usage = self.state.shared.store.usage(self.state.id);
-        usage.map_or(self.state.committed.last(), |log| log.first_seq.saturating_sub(1))
+        usage.map_or(self.state.committed.last(), |log| {
+            log.first_seq.saturating_sub(1)
+        })
     }
 
     /// Whether the session was erased, and `cursor` is its last event.
@@ -87,37 +104,61 @@ impl SessionSource {
 
     /// The next run, if another reader has read it from the store.
     fn cached_page(&mut self, cursor: u64) -> Option<Run> {
-        let page = self.state.shared.published.read_cache().after(self.state.id, cursor)?;
+        let page = self
+            .state
+            .shared
+            .published
+            .read_cache()
+            .after(self.state.id, cursor)?;
         self.sequential = true;
         Some(page)
     }
 
     /// Starts a read of the store. `None`: another reader has read the page meanwhile.
     pub(super) async fn start_read(&mut self, cursor: u64) -> Option<PendingPage> {
-        let turn =
-            Arc::clone(&self.state.reads).acquire_owned().await.expect("the semaphore is never closed");
+        let turn = Arc::clone(&self.state.reads)
+            .acquire_owned()
+            .await
+            .expect("the semaphore is never closed");
         let committed = self.state.committed.last();
         if self.cached_page(cursor).is_some() {
             return None;
         }
-        let reads_ahead = std::mem::replace(&mut self.sequential, true) && cursor >= self.read_ahead_seq;
+        let reads_ahead =
+            std::mem::replace(&mut self.sequential, true) && cursor >= self.read_ahead_seq;
         let state = Arc::clone(&self.state);
         let read = move |store: &dyn Store| {
             let limits = &state.shared.limits;
-            let ahead =
-                if reads_ahead { limits.read_ahead_bytes.min(limits.max_read_cache_bytes / 4) } else { 0 };
+            let ahead = if reads_ahead {
+                limits.read_ahead_bytes.min(limits.max_read_cache_bytes / 4)
+            } else {
+                0
+            };
             let bytes = ahead.max(limits.store_page_bytes);
-            let runs = store.read(state.id, cursor, bytes).map_err(|error| match error {
-                ReadError::Corrupt { session, first_seq, last_seq, after } => {
-                    ReadError::Corrupt { session, first_seq, last_seq, after: after.min(committed) }
-                }
-                error @ ReadError::Failed(_) => error,
-            })?;
+            let runs = store
+                .read(state.id, cursor, bytes)
+                .map_err(|error| match error {
+                    ReadError::Corrupt {
+                        session,
+                        first_seq,
+                        last_seq,
+                        after,
+                    } => ReadError::Corrupt {
+                        session,
+                        first_seq,
+                        last_seq,
+                        after: after.min(committed),
+                    },
+                    error @ ReadError::Failed(_) => error,
+                })?;
             let runs = coalesce(runs, limits.store_page_bytes);
             state.cache_runs(&runs);
             drop(turn);
             // Events that were committed after the request may be missing from the page.
-            Ok(Page { runs, through: committed })
+            Ok(Page {
+                runs,
+                through: committed,
+            })
         };
         Some(self.state.shared.reads.start(read).await)
     }
@@ -130,8 +171,16 @@ impl SessionSource {
         page: Result<Page, ReadError>,
     ) -> Result<Accepted, ReadError> {
         let Page { runs, through } = match page {
-            Err(ReadError::Corrupt { session, first_seq, last_seq, after }) => {
-                self.state.shared.reads.report_damage(session, first_seq, last_seq);
+            Err(ReadError::Corrupt {
+                session,
+                first_seq,
+                last_seq,
+                after,
+            }) => {
+                self.state
+                    .shared
+                    .reads
+                    .report_damage(session, first_seq, last_seq);
                 return Ok(skip_damage(cursor, after));
             }
             page => page?,
@@ -147,7 +196,10 @@ impl SessionSource {
                 *cursor = last;
                 return Ok(Accepted::Continue);
             }
-            self.state.shared.reads.report_damage(self.state.id, *cursor + 1, through);
+            self.state
+                .shared
+                .reads
+                .report_damage(self.state.id, *cursor + 1, through);
             return Ok(skip_damage(cursor, through));
         };
         let before = run.first_seq - 1;
@@ -162,7 +214,10 @@ impl SessionSource {
             if self.before_first() >= before {
                 return Ok(Accepted::Reset(ResetReason::Pruned));
             }
-            self.state.shared.reads.report_damage(self.state.id, *cursor + 1, before);
+            self.state
+                .shared
+                .reads
+                .report_damage(self.state.id, *cursor + 1, before);
             return Ok(skip_damage(cursor, before));
         }
         *cursor = run.last_seq;
@@ -173,5 +228,9 @@ impl SessionSource {
 /// Skips a damaged range that ends at seq `before`. Clients must discard the events before it.
 fn skip_damage(cursor: &mut u64, before: u64) -> Accepted {
     *cursor = before;
-    Accepted::Item(Item::Reset { reason: ResetReason::Damaged, before, session: None })
+    Accepted::Item(Item::Reset {
+        reason: ResetReason::Damaged,
+        before,
+        session: None,
+    })
 }

@@ -24,9 +24,18 @@ fn unreadable() -> ReadError {
 /// Starts a log that sends its fatal error to a channel.
 fn start_to_fail(store: &Arc<FaultyStore>, limits: Limits) -> (EventLog, mpsc::Receiver<String>) {
     let (watermark, why) = mpsc::sync_channel(1);
-    let fatal: Fatal =
-        Box::new(move |why| watermark.send(why.to_owned()).expect("the test dropped the receiver"));
-    let log = EventLog::start(Arc::clone(store), Ids::system(), Arc::new(limits), Shutdown::new(), fatal);
+    let fatal: Fatal = Box::new(move |why| {
+        watermark
+            .send(why.to_owned())
+            .expect("the test dropped the receiver")
+    });
+    let log = EventLog::start(
+        Arc::clone(store),
+        Ids::system(),
+        Arc::new(limits),
+        Shutdown::new(),
+        fatal,
+    );
     (log.expect("could not start the writer"), why)
 }
 
@@ -41,11 +50,18 @@ async fn slow_commit_delays_readers_not_appends() {
     for _ in 0..1000 {
         say(&session, "");
     }
-    assert_eq!((session.appended(), session.committed()), (1000, 0), "appends do not wait");
+    assert_eq!(
+        (session.appended(), session.committed()),
+        (1000, 0),
+        "appends do not wait"
+    );
     let began = Instant::now();
     store.set(Outcome::Slow(SLOW));
     let first = next_seqs(&mut reader).await;
-    assert!(began.elapsed() >= SLOW, "the event was visible before its commit");
+    assert!(
+        began.elapsed() >= SLOW,
+        "the event was visible before its commit"
+    );
     assert_eq!(first[0], 1);
     assert_eq!(follow(&mut reader, 1000).await.0.last(), Some(&1000));
     assert!(
@@ -64,7 +80,10 @@ async fn intermittently_full_disk_keeps_batches_atomic() {
     assert_eq!(next(&mut reader).await, Item::Ready { cursor: 0 });
     for n in 1..=3 {
         store.set(Outcome::Full);
-        session.append(&event(""), Records::default().put(Table::Fold, "f", n.to_string()));
+        session.append(
+            &event(""),
+            Records::default().put(Table::Fold, "f", n.to_string()),
+        );
         until("the alarm is raised", || log.storage_full()).await;
         assert_eq!(session.committed(), n - 1);
         store.set(Outcome::Commit);
@@ -87,17 +106,31 @@ async fn maintenance_waits_for_space_and_failure_is_fatal() {
         in_time(session.wait(n)).await.unwrap();
     }
     let prune = || {
-        let cut = Cut { session: id(1), through: 4 };
-        in_time(log.shared.queue.run_maintenance(move |store| store.prune(&[cut], 100)))
+        let cut = Cut {
+            session: id(1),
+            through: 4,
+        };
+        in_time(
+            log.shared
+                .queue
+                .run_maintenance(move |store| store.prune(&[cut], 100)),
+        )
     };
     store.next([Outcome::Full]);
     assert!(prune().await.is_none(), "a full disk rejects deletes");
     say(&session, "");
     in_time(session.wait(6)).await.unwrap();
-    assert_eq!(prune().await.map(|pruned| pruned.runs), Some(4), "the next prune succeeds");
+    assert_eq!(
+        prune().await.map(|pruned| pruned.runs),
+        Some(4),
+        "the next prune succeeds"
+    );
     store.set(Outcome::Fail);
     assert!(prune().await.is_none());
-    assert_eq!(why.recv_timeout(DEADLINE).unwrap(), "could not write the log: the disk is on fire");
+    assert_eq!(
+        why.recv_timeout(DEADLINE).unwrap(),
+        "could not write the log: the disk is on fire"
+    );
 }
 
 #[tokio::test]
@@ -110,18 +143,33 @@ async fn reader_resumes_after_failed_read() {
         in_time(session.wait(n)).await.unwrap();
     }
     let mut reader = session.reader(Start::Beginning);
-    let scope = GlobalScope { tenant: Tenant::default(), sessions: None };
+    let scope = GlobalScope {
+        tenant: Tenant::default(),
+        sessions: None,
+    };
     let mut all = log.global_reader(scope, Start::Beginning).await.unwrap();
     let (mut seen, mut of_all, mut failures) = (Vec::new(), Vec::new(), 0);
     for turn in 0.. {
-        store.set_reads(if turn % 2 == 0 { Some(unreadable) } else { None });
-        let of_one = if seen.last() == Some(&60) { None } else { Some(in_time(reader.next()).await) };
+        store.set_reads(if turn % 2 == 0 {
+            Some(unreadable)
+        } else {
+            None
+        });
+        let of_one = if seen.last() == Some(&60) {
+            None
+        } else {
+            Some(in_time(reader.next()).await)
+        };
         match of_one.unwrap_or(Ok(Item::Ready { cursor: 60 })) {
             Ok(Item::Run(run)) => seen.extend(seqs(&run)),
             Ok(other) => assert_eq!(other, Item::Ready { cursor: 60 }),
             Err(error) => failures += usize::from(matches!(error, ReadError::Failed(_))),
         }
-        let of_many = if of_all.last() == Some(&60) { None } else { Some(in_time(all.next()).await) };
+        let of_many = if of_all.last() == Some(&60) {
+            None
+        } else {
+            Some(in_time(all.next()).await)
+        };
         match of_many.unwrap_or(Ok(Item::Ready { cursor: 60 })) {
             Ok(Item::Run(run)) => of_all.extend(seqs(&run)),
             Ok(other) => assert_eq!(other, Item::Ready { cursor: 60 }),
@@ -147,7 +195,10 @@ async fn tail_readers_do_not_need_the_store() {
     for _ in 0..10 {
         say(&session, "");
     }
-    assert_eq!(follow(&mut reader, 10).await.0, (1..=10).collect::<Vec<_>>());
+    assert_eq!(
+        follow(&mut reader, 10).await.0,
+        (1..=10).collect::<Vec<_>>()
+    );
 }
 
 #[tokio::test]
@@ -160,10 +211,19 @@ async fn damage_is_skipped_once() {
         in_time(session.wait(n)).await.unwrap();
     }
     let mut reader = session.reader(Start::After(10));
-    store.set_reads(Some(|| ReadError::Corrupt { session: id(1), first_seq: 11, last_seq: 20, after: 20 }));
+    store.set_reads(Some(|| ReadError::Corrupt {
+        session: id(1),
+        first_seq: 11,
+        last_seq: 20,
+        after: 20,
+    }));
     assert_eq!(
         next(&mut reader).await,
-        Item::Reset { reason: ResetReason::Damaged, before: 20, session: None }
+        Item::Reset {
+            reason: ResetReason::Damaged,
+            before: 20,
+            session: None
+        }
     );
     store.set_reads(None);
     let (events, ready) = follow(&mut reader, 60).await;

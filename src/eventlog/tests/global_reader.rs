@@ -12,7 +12,10 @@ async fn events(reader: &mut Reader, count: usize) -> Vec<(SessionId, u64, u64)>
     while found.len() < count {
         match next_all(reader).await {
             Item::Run(run) => {
-                found.extend(run.events().map(|e| (run.session, e.seq(), run.pos(e.seq()))));
+                found.extend(
+                    run.events()
+                        .map(|e| (run.session, e.seq(), run.pos(e.seq()))),
+                );
             }
             Item::Ready { .. } => {}
             other => panic!("{other:?}"),
@@ -22,12 +25,21 @@ async fn events(reader: &mut Reader, count: usize) -> Vec<(SessionId, u64, u64)>
 }
 
 fn everything() -> GlobalScope {
-    GlobalScope { tenant: Tenant::default(), sessions: None }
+    GlobalScope {
+        tenant: Tenant::default(),
+        sessions: None,
+    }
 }
 
 fn only(sessions: &[(u8, Option<u64>)]) -> GlobalScope {
-    let sessions = sessions.iter().map(|(number, start)| (id(*number), *start)).collect();
-    GlobalScope { tenant: Tenant::default(), sessions: Some(sessions) }
+    let sessions = sessions
+        .iter()
+        .map(|(number, start)| (id(*number), *start))
+        .collect();
+    GlobalScope {
+        tenant: Tenant::default(),
+        sessions: Some(sessions),
+    }
 }
 
 async fn say_and_wait(session: &SessionLog) {
@@ -43,7 +55,10 @@ async fn say_and_wait(session: &SessionLog) {
 
 async fn both_ways(limits: Limits) {
     let log = memory_log(limits);
-    let mut all = log.global_reader(everything(), Start::Beginning).await.unwrap();
+    let mut all = log
+        .global_reader(everything(), Start::Beginning)
+        .await
+        .unwrap();
     assert_eq!(next_all(&mut all).await, Item::Ready { cursor: 0 });
     let (a, b) = (open(&log, 1).await, open(&log, 2).await);
     let mut expected = Vec::new();
@@ -64,15 +79,28 @@ async fn both_ways(limits: Limits) {
         expected,
         "commit order, with new sessions, without other tenants"
     );
-    let mut resumed = log.global_reader(everything(), Start::After(30)).await.unwrap();
+    let mut resumed = log
+        .global_reader(everything(), Start::After(30))
+        .await
+        .unwrap();
     assert_eq!(events(&mut resumed, 11).await, expected[30..]);
     assert_eq!(next_all(&mut resumed).await, Item::Ready { cursor: 42 });
 
-    let mut one = log.global_reader(only(&[(2, None), (3, None)]), Start::Beginning).await.unwrap();
-    let of_both: Vec<_> = expected.iter().copied().filter(|event| event.0 != id(1)).collect();
+    let mut one = log
+        .global_reader(only(&[(2, None), (3, None)]), Start::Beginning)
+        .await
+        .unwrap();
+    let of_both: Vec<_> = expected
+        .iter()
+        .copied()
+        .filter(|event| event.0 != id(1))
+        .collect();
     assert_eq!(events(&mut one, 21).await, of_both);
 
-    let mut own = log.global_reader(only(&[(1, Some(18)), (3, None)]), Start::Tail).await.unwrap();
+    let mut own = log
+        .global_reader(only(&[(1, Some(18)), (3, None)]), Start::Tail)
+        .await
+        .unwrap();
     assert_eq!(
         events(&mut own, 2).await,
         [(id(1), 19, 37), (id(1), 20, 39)],
@@ -83,8 +111,14 @@ async fn both_ways(limits: Limits) {
     say_and_wait(&new).await;
     assert_eq!(events(&mut own, 1).await, [(id(3), 2, 44)]);
 
-    let mut again = log.global_reader(only(&[(1, Some(18)), (2, Some(0))]), Start::After(38)).await.unwrap();
-    assert_eq!(events(&mut again, 3).await, [(id(1), 20, 39), (id(2), 20, 40), (id(2), 21, 43)]);
+    let mut again = log
+        .global_reader(only(&[(1, Some(18)), (2, Some(0))]), Start::After(38))
+        .await
+        .unwrap();
+    assert_eq!(
+        events(&mut again, 3).await,
+        [(id(1), 20, 39), (id(2), 20, 40), (id(2), 21, 43)]
+    );
     say_and_wait(&a).await;
     assert_eq!(events(&mut again, 1).await, [(id(1), 21, 45)]);
 }
@@ -133,10 +167,16 @@ async fn global_reader_sees_no_gap_and_no_duplicate() {
         });
         let found = events(&mut reader, 4 * usize::try_from(EVENTS).unwrap()).await;
         for number in 1..=4 {
-            let of_one = found.iter().filter(|event| event.0 == id(number)).map(|event| event.1);
+            let of_one = found
+                .iter()
+                .filter(|event| event.0 == id(number))
+                .map(|event| event.1);
             assert!(of_one.eq(1..=EVENTS), "session {number}");
         }
-        assert!(found.iter().map(|event| event.2).eq(1..=4 * EVENTS), "positions without a gap");
+        assert!(
+            found.iter().map(|event| event.2).eq(1..=4 * EVENTS),
+            "positions without a gap"
+        );
         drop(in_time(writing).await.unwrap());
     }
 }
@@ -146,12 +186,19 @@ async fn unknown_cursors_reset() {
     let log = memory_log(Limits::default());
     let session = open(&log, 1).await;
     say_and_wait(&session).await;
-    let unknown = Item::Reset { reason: ResetReason::UnknownCursor, before: 0, session: None };
+    let unknown = Item::Reset {
+        reason: ResetReason::UnknownCursor,
+        before: 0,
+        session: None,
+    };
     let starts = [
         (everything(), Start::After(2)),
         (only(&[(1, Some(2))]), Start::Tail),
         (only(&[(1, None), (5, Some(1))]), Start::Beginning),
-        (only(&[(1, Some(1))]), Start::Reset(ResetReason::UnknownCursor)),
+        (
+            only(&[(1, Some(1))]),
+            Start::Reset(ResetReason::UnknownCursor),
+        ),
     ];
     for (scope, start) in starts {
         let mut reader = log.global_reader(scope, start).await.unwrap();
@@ -159,7 +206,10 @@ async fn unknown_cursors_reset() {
         assert_eq!(events(&mut reader, 1).await, [(id(1), 1, 1)]);
         assert_eq!(next_all(&mut reader).await, Item::Ready { cursor: 1 });
     }
-    let mut new = log.global_reader(only(&[(5, Some(0))]), Start::Tail).await.unwrap();
+    let mut new = log
+        .global_reader(only(&[(5, Some(0))]), Start::Tail)
+        .await
+        .unwrap();
     assert_eq!(next_all(&mut new).await, Item::Ready { cursor: 1 });
     say_and_wait(&open(&log, 5).await).await;
     assert_eq!(events(&mut new, 1).await, [(id(5), 1, 2)]);
@@ -175,7 +225,13 @@ async fn erased_session_keeps_last_event() {
     let last = a.erase(&event(""), Records::default());
     in_time(a.wait(last)).await.unwrap();
     drop(a);
-    until("the session state is freed", || log.shared.sessions.get(id(1)).is_none()).await;
-    let mut reader = log.global_reader(everything(), Start::After(0)).await.unwrap();
+    until("the session state is freed", || {
+        log.shared.sessions.get(id(1)).is_none()
+    })
+    .await;
+    let mut reader = log
+        .global_reader(everything(), Start::After(0))
+        .await
+        .unwrap();
     assert_eq!(events(&mut reader, 2).await, [(id(2), 1, 2), (id(1), 3, 4)]);
 }

@@ -26,8 +26,14 @@ fn no_fatal() -> Fatal {
 }
 
 fn start(store: Arc<impl EventStore + Maintenance + 'static>, limits: Limits) -> EventLog {
-    EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown::new(), no_fatal())
-        .expect("could not start the writer")
+    EventLog::start(
+        store,
+        Ids::system(),
+        Arc::new(limits),
+        Shutdown::new(),
+        no_fatal(),
+    )
+    .expect("could not start the writer")
 }
 
 pub(crate) fn memory_log(limits: Limits) -> EventLog {
@@ -35,11 +41,17 @@ pub(crate) fn memory_log(limits: Limits) -> EventLog {
 }
 
 pub(crate) async fn open(log: &EventLog, number: u8) -> SessionLog {
-    log.session(&Tenant::default(), id(number)).await.expect("could not read the store")
+    log.session(&Tenant::default(), id(number))
+        .await
+        .expect("could not read the store")
 }
 
 const fn event(members: &str) -> Event<'_> {
-    Event { kind: "test", prompt: None, members: Members::whole(members.as_bytes()) }
+    Event {
+        kind: "test",
+        prompt: None,
+        members: Members::whole(members.as_bytes()),
+    }
 }
 
 pub(crate) fn say(session: &SessionLog, members: &str) -> u64 {
@@ -47,7 +59,9 @@ pub(crate) fn say(session: &SessionLog, members: &str) -> u64 {
 }
 
 pub(crate) async fn in_time<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(DEADLINE, what).await.expect("timed out")
+    tokio::time::timeout(DEADLINE, what)
+        .await
+        .expect("timed out")
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -59,7 +73,9 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 async fn next(reader: &mut Reader) -> Item {
-    in_time(reader.next()).await.expect("could not read the log")
+    in_time(reader.next())
+        .await
+        .expect("could not read the log")
 }
 
 fn seqs(run: &Run) -> Vec<u64> {
@@ -97,8 +113,18 @@ async fn appended_event_is_readable_after_commit() {
         assert_eq!(say(&session, &format!("\"n\":{n}")), n);
     }
     session.wait(100).await.unwrap();
-    assert_eq!((session.appended(), session.committed(), session.pending_bytes()), (100, 100, 0));
-    assert_eq!(follow(&mut live, 100).await.0, (1..=100).collect::<Vec<_>>());
+    assert_eq!(
+        (
+            session.appended(),
+            session.committed(),
+            session.pending_bytes()
+        ),
+        (100, 100, 0)
+    );
+    assert_eq!(
+        follow(&mut live, 100).await.0,
+        (1..=100).collect::<Vec<_>>()
+    );
     // The writer decides whether both events share a run.
     let pages = session.read(98, 10_000).await.unwrap();
     assert_eq!(pages.iter().flat_map(seqs).collect::<Vec<_>>(), [99, 100]);
@@ -106,7 +132,11 @@ async fn appended_event_is_readable_after_commit() {
     log.close().await;
     say(&session, "");
     assert_eq!(session.wait(101).await, Err(Closed));
-    assert_eq!(log.write(Records::default().put(Table::Meta, "k", "v")).await, Err(Closed));
+    assert_eq!(
+        log.write(Records::default().put(Table::Meta, "k", "v"))
+            .await,
+        Err(Closed)
+    );
 }
 
 #[tokio::test]
@@ -124,7 +154,11 @@ async fn session_state_is_freed_with_last_handle() {
     })
     .await;
     let again = open(&log, 1).await;
-    assert_eq!((again.committed(), say(&again, "")), (1, 2), "the seq continues");
+    assert_eq!(
+        (again.committed(), say(&again, "")),
+        (1, 2),
+        "the seq continues"
+    );
 }
 
 #[tokio::test]

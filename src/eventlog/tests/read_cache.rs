@@ -28,7 +28,9 @@ async fn written(store: &Arc<FaultyStore>, limits: Limits) -> (EventLog, Session
 }
 
 fn breaks(store: &FaultyStore) {
-    store.set_reads(Some(|| ReadError::Failed("the store must not be read again".into())));
+    store.set_reads(Some(|| {
+        ReadError::Failed("the store must not be read again".into())
+    }));
 }
 
 async fn replays(session: &SessionLog) {
@@ -43,10 +45,15 @@ async fn cached_pages_are_shared() {
     replays(&session).await;
     breaks(&store);
     replays(&session).await;
-    let mut both = [session.reader(Start::After(50)), session.reader(Start::After(50))];
+    let mut both = [
+        session.reader(Start::After(50)),
+        session.reader(Start::After(50)),
+    ];
     let mut places = Vec::new();
     for reader in &mut both {
-        let Item::Run(run) = next(reader).await else { panic!("expected a run") };
+        let Item::Run(run) = next(reader).await else {
+            panic!("expected a run")
+        };
         assert!(run.frames.len() <= 600, "{}", run.frames.len());
         places.push(run.frames.as_ptr());
     }
@@ -72,13 +79,24 @@ async fn concurrent_readers_read_each_page_once() {
     log.shared.published.read_cache().invalidate(id(1));
     let before = store.run_reads();
     replays(&session).await;
-    assert_eq!(together, store.run_reads() - before, "concurrent readers must read as often as one reader");
+    assert_eq!(
+        together,
+        store.run_reads() - before,
+        "concurrent readers must read as often as one reader"
+    );
 }
 
 #[tokio::test]
 async fn cache_is_bounded_and_evicted_when_unused() {
     let store = Arc::new(FaultyStore::new(Outcome::Commit));
-    let (log, session) = written(&store, Limits { max_read_cache_bytes: 3000, ..behind_the_tail() }).await;
+    let (log, session) = written(
+        &store,
+        Limits {
+            max_read_cache_bytes: 3000,
+            ..behind_the_tail()
+        },
+    )
+    .await;
     replays(&session).await;
     replays(&session).await;
     let bytes = || log.shared.published.read_cache().bytes();
@@ -123,8 +141,22 @@ async fn prune_invalidates_cache() {
     let (log, session) = written(&store, behind_the_tail()).await;
     let mut early = session.reader(Start::Beginning);
     assert_eq!(next_seqs(&mut early).await[0], 1);
-    let read = log.shared.published.read_cache().after(id(1), 0).expect("the run is cached");
-    assert!(prune(&log.shared, vec![Cut { session: id(1), through: EVENTS / 2 }]).await);
+    let read = log
+        .shared
+        .published
+        .read_cache()
+        .after(id(1), 0)
+        .expect("the run is cached");
+    assert!(
+        prune(
+            &log.shared,
+            vec![Cut {
+                session: id(1),
+                through: EVENTS / 2
+            }]
+        )
+        .await
+    );
     assert!(store.usage(id(1)).expect("the session has a log").first_seq > read.last_seq);
     assert_eq!(log.shared.published.read_cache().bytes(), 0);
     session.state.cache_runs(&[read]);
@@ -134,13 +166,26 @@ async fn prune_invalidates_cache() {
         "a read from before the prune must not be cached"
     );
     let mut late = session.reader(Start::After(1));
-    assert!(matches!(next(&mut late).await, Item::Reset { reason: ResetReason::Pruned, .. }));
+    assert!(matches!(
+        next(&mut late).await,
+        Item::Reset {
+            reason: ResetReason::Pruned,
+            ..
+        }
+    ));
 }
 
 #[tokio::test]
 async fn evicted_page_is_read_again_alone() {
     let store = Arc::new(FaultyStore::new(Outcome::Commit));
-    let (log, session) = written(&store, Limits { max_read_cache_bytes: 8000, ..behind_the_tail() }).await;
+    let (log, session) = written(
+        &store,
+        Limits {
+            max_read_cache_bytes: 8000,
+            ..behind_the_tail()
+        },
+    )
+    .await;
     let mut slow = session.reader(Start::Beginning);
     while log.shared.published.read_cache().bytes() <= 1200 {
         next_seqs(&mut slow).await;
@@ -155,7 +200,8 @@ async fn evicted_page_is_read_again_alone() {
 async fn uncommitted_notice_hides_events() {
     let store = Arc::new(FaultyStore::new(Outcome::Commit));
     let (_log, session) = written(&store, behind_the_tail()).await;
-    let frames = (EVENTS - 1..=EVENTS + 1).map(|seq| format!("id: e-{seq}\nevent: test\ndata: {{}}\n\n"));
+    let frames =
+        (EVENTS - 1..=EVENTS + 1).map(|seq| format!("id: e-{seq}\nevent: test\ndata: {{}}\n\n"));
     session.state.cache_runs(&[Run {
         tenant: Tenant::default(),
         session: id(1),

@@ -31,22 +31,36 @@ async fn readers_see_everything(log: EventLog, bursts: Vec<u64>, starts: Vec<(us
             let cursor = cursor.min(committed).min(total - 1);
             let mut reader = session.reader(Start::After(cursor));
             let (events, mut ready) = follow(&mut reader, total).await;
-            assert_eq!(events, (cursor + 1..=total).collect::<Vec<_>>(), "after {cursor}");
+            assert_eq!(
+                events,
+                (cursor + 1..=total).collect::<Vec<_>>(),
+                "after {cursor}"
+            );
             if ready.is_empty() {
                 match next(&mut reader).await {
                     Item::Ready { cursor: last_seq } => ready.push(last_seq),
                     other => panic!("{other:?}"),
                 }
             }
-            assert!(ready.len() == 1 && ready[0] >= committed, "{ready:?} of {committed}");
+            assert!(
+                ready.len() == 1 && ready[0] >= committed,
+                "{ready:?} of {committed}"
+            );
         })
     };
     for (index, burst) in bursts.into_iter().enumerate() {
-        tasks.extend(starts.iter().filter(|start| start.0 == index).map(|start| spawn(start.1)));
+        tasks.extend(
+            starts
+                .iter()
+                .filter(|start| start.0 == index)
+                .map(|start| spawn(start.1)),
+        );
         for n in 0..burst {
             say(
                 &session,
-                "\"x\":1,".repeat(usize::try_from(n % 7).expect("out of range")).trim_end_matches(','),
+                "\"x\":1,"
+                    .repeat(usize::try_from(n % 7).expect("out of range"))
+                    .trim_end_matches(','),
             );
             if n % 3 == 0 {
                 tokio::task::yield_now().await;
@@ -144,7 +158,9 @@ async fn readers_share_bytes() {
     say(&session, "");
     let mut places = std::collections::HashSet::new();
     for reader in &mut readers {
-        let Item::Run(run) = next(reader).await else { panic!("expected a run") };
+        let Item::Run(run) = next(reader).await else {
+            panic!("expected a run")
+        };
         places.insert(run.frames.as_ptr());
     }
     assert_eq!(places.len(), 1);
@@ -164,14 +180,22 @@ async fn reader_start_positions() {
     let mut unknown = session.reader(Start::After(6));
     assert_eq!(
         next(&mut unknown).await,
-        Item::Reset { reason: ResetReason::UnknownCursor, before: 0, session: None }
+        Item::Reset {
+            reason: ResetReason::UnknownCursor,
+            before: 0,
+            session: None
+        }
     );
     assert_eq!(follow(&mut unknown, 5).await.0, [1, 2, 3, 4, 5]);
     assert_eq!(next(&mut unknown).await, Item::Ready { cursor: 5 });
     let mut foreign = session.reader(Start::Reset(ResetReason::NewEpoch));
     assert_eq!(
         next(&mut foreign).await,
-        Item::Reset { reason: ResetReason::NewEpoch, before: 0, session: None }
+        Item::Reset {
+            reason: ResetReason::NewEpoch,
+            before: 0,
+            session: None
+        }
     );
     assert_eq!(follow(&mut foreign, 5).await.0, [1, 2, 3, 4, 5]);
     say(&session, "");
@@ -191,10 +215,16 @@ async fn erase_ends_readers_after_last_event() {
     let mut lagging = session.reader(Start::After(3));
     assert_eq!(next(&mut live).await, Item::Ready { cursor: 20 });
     say(&session, "\"before\":true");
-    let last = session.erase(&event("\"by\":\"alice\""), Records::default().put(Table::Meta, "m", "1"));
+    let last = session.erase(
+        &event("\"by\":\"alice\""),
+        Records::default().put(Table::Meta, "m", "1"),
+    );
     assert_eq!(last, 22);
     assert_eq!(
-        (say(&session, ""), session.erase(&event(""), Records::default())),
+        (
+            say(&session, ""),
+            session.erase(&event(""), Records::default())
+        ),
         (22, 22),
         "an erased log ignores appends"
     );
@@ -212,7 +242,11 @@ async fn erase_ends_readers_after_last_event() {
         }
         assert_eq!(next(reader).await, Item::End);
     }
-    assert_eq!(store.usage(id(1)).unwrap().first_seq, 22, "the store has only the last event");
+    assert_eq!(
+        store.usage(id(1)).unwrap().first_seq,
+        22,
+        "the store has only the last event"
+    );
     assert_eq!(store.get(Table::Meta, b"m").unwrap().unwrap(), "1");
     log.close().await;
     assert_eq!(store.get(Table::Meta, b"late").unwrap(), None);

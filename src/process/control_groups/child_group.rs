@@ -40,7 +40,11 @@ impl ChildGroup {
             .and_then(|()| group.create("program"))
             .and_then(|program| program.open_processes());
         match entrance {
-            Ok(entrance) => Ok(Self { group, limits, entrance: Arc::new(entrance) }),
+            Ok(entrance) => Ok(Self {
+                group,
+                limits,
+                entrance: Arc::new(entrance),
+            }),
             Err(error) => {
                 // The error of the creation matters. A start of the gateway removes the group.
                 group.remove().unwrap_or_default();
@@ -66,10 +70,15 @@ impl ChildGroup {
         let folder = self.group.folder().display();
         match self.group.end(KILL_TIMEOUT) {
             Ok(true) => {}
-            Ok(false) => tracing::warn!(group = %folder, "a process of a control group survives KILL"),
+            Ok(false) => {
+                tracing::warn!(group = %folder, "a process of a control group survives KILL")
+            }
             Err(error) => tracing::warn!(group = %folder, %error, "could not end a control group"),
         }
-        let ResourceLimits { max_processes, max_memory_bytes } = self.limits;
+        let ResourceLimits {
+            max_processes,
+            max_memory_bytes,
+        } = self.limits;
         if self.group.number("pids.events", "max") > 0 {
             tracing::warn!(group = %folder, max_processes, "an agent reached its maximum number of processes");
         }
@@ -88,7 +97,10 @@ impl ChildGroup {
 }
 
 fn set_limits(group: &Group, limits: ResourceLimits, controllers: &[&str]) -> io::Result<()> {
-    let ResourceLimits { max_processes, max_memory_bytes } = limits;
+    let ResourceLimits {
+        max_processes,
+        max_memory_bytes,
+    } = limits;
     if controllers.contains(&PIDS) {
         group.write("pids.max", &max_processes.to_string())?;
     }
@@ -100,7 +112,10 @@ fn set_limits(group: &Group, limits: ResourceLimits, controllers: &[&str]) -> io
 
 impl Drop for ChildGroup {
     fn drop(&mut self) {
-        let ended = self.group.end(KILL_TIMEOUT).and_then(|_| self.group.remove());
+        let ended = self
+            .group
+            .end(KILL_TIMEOUT)
+            .and_then(|_| self.group.remove());
         if let Err(error) = ended {
             tracing::warn!(group = %self.group.folder().display(), %error, "could not remove a control group");
         }
@@ -114,7 +129,10 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: ResourceLimits = ResourceLimits { max_processes: 12, max_memory_bytes: 3_000_000 };
+    const LIMITS: ResourceLimits = ResourceLimits {
+        max_processes: 12,
+        max_memory_bytes: 3_000_000,
+    };
 
     /// A folder with the files that the kernel would create.
     fn scripted(files: &[(&str, &str)]) -> (tempfile::TempDir, Group) {
@@ -128,7 +146,11 @@ mod tests {
 
     #[test]
     fn only_enabled_controllers_get_limits() {
-        let files = [("pids.max", "max"), ("memory.max", "max"), ("cgroup.max.descendants", "max")];
+        let files = [
+            ("pids.max", "max"),
+            ("memory.max", "max"),
+            ("cgroup.max.descendants", "max"),
+        ];
         let (_folder, group) = scripted(&files);
         set_limits(&group, LIMITS, &[MEMORY]).unwrap();
         assert_eq!(group.read("memory.max").unwrap(), "3000000");
@@ -136,17 +158,28 @@ mod tests {
         set_limits(&group, LIMITS, &[PIDS, MEMORY]).unwrap();
         assert!(group.read("pids.max").unwrap().starts_with("12"));
         let (_folder, without_files) = scripted(&[]);
-        assert!(set_limits(&without_files, LIMITS, &[MEMORY]).is_err(), "a limit is never omitted silently");
+        assert!(
+            set_limits(&without_files, LIMITS, &[MEMORY]).is_err(),
+            "a limit is never omitted silently"
+        );
     }
 
     #[test]
     fn kill_by_the_limit_of_memory_is_reported_with_the_limit() {
-        for (events, reported) in
-            [("low 0\noom 1\noom_kill 1\n", Some(LIMITS.max_memory_bytes)), ("oom 1\noom_kill 0\n", None)]
-        {
-            let (folder, group) = scripted(&[("cgroup.events", "populated 0\n"), ("memory.events", events)]);
+        for (events, reported) in [
+            ("low 0\noom 1\noom_kill 1\n", Some(LIMITS.max_memory_bytes)),
+            ("oom 1\noom_kill 0\n", None),
+        ] {
+            let (folder, group) = scripted(&[
+                ("cgroup.events", "populated 0\n"),
+                ("memory.events", events),
+            ]);
             let entrance = Arc::new(fs::File::open(folder.path()).unwrap().into());
-            let child = ChildGroup { group, limits: LIMITS, entrance };
+            let child = ChildGroup {
+                group,
+                limits: LIMITS,
+                entrance,
+            };
             assert_eq!(child.end(), reported);
             // Its drop would remove the folder, whose files a kernel would remove.
             forget(child);

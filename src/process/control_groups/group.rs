@@ -18,7 +18,10 @@ const KILL: &str = "cgroup.kill";
 const EVENTS: &str = "cgroup.events";
 
 /// The time between two rounds of KILL.
-const KILL_ROUND: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const KILL_ROUND: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 20_000_000,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Group(PathBuf);
@@ -53,7 +56,10 @@ impl Group {
 
     /// Writes to a file of the group. The kernel creates these files, this process does not.
     pub(super) fn write(&self, file: &str, value: &str) -> io::Result<()> {
-        OpenOptions::new().write(true).open(self.0.join(file))?.write_all(value.as_bytes())
+        OpenOptions::new()
+            .write(true)
+            .open(self.0.join(file))?
+            .write_all(value.as_bytes())
     }
 
     pub(super) fn read(&self, file: &str) -> io::Result<String> {
@@ -64,20 +70,28 @@ impl Group {
     pub(super) fn number(&self, file: &str, word: &str) -> u64 {
         let text = self.read(file).unwrap_or_default();
         let pairs = text.lines().filter_map(|line| line.split_once(' '));
-        let mut numbers =
-            pairs.filter(|(name, _)| *name == word).filter_map(|(_, number)| number.parse().ok());
+        let mut numbers = pairs
+            .filter(|(name, _)| *name == word)
+            .filter_map(|(_, number)| number.parse().ok());
         numbers.next().unwrap_or(0)
     }
 
     /// The processes that are directly in the group. A process outside of this PID namespace has no pid.
     pub(super) fn processes(&self) -> io::Result<Vec<u32>> {
         let text = self.read(PROCESSES)?;
-        Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect())
+        Ok(text
+            .lines()
+            .filter_map(|line| line.parse().ok())
+            .filter(|pid| *pid > 0)
+            .collect())
     }
 
     /// Opens the file through which a process moves itself to this group.
     pub(super) fn open_processes(&self) -> io::Result<OwnedFd> {
-        Ok(OpenOptions::new().write(true).open(self.0.join(PROCESSES))?.into())
+        Ok(OpenOptions::new()
+            .write(true)
+            .open(self.0.join(PROCESSES))?
+            .into())
     }
 
     /// Whether the kernel can kill a group: since Linux 5.14.
@@ -105,7 +119,11 @@ impl Group {
             }
             self.kill()?;
             // The kernel reports a change of the file as urgent data. The next iteration detects a missed one.
-            poll(&mut [PollFd::new(&events, PollFlags::PRI)], Some(&KILL_ROUND)).unwrap_or(0);
+            poll(
+                &mut [PollFd::new(&events, PollFlags::PRI)],
+                Some(&KILL_ROUND),
+            )
+            .unwrap_or(0);
         }
         Ok(true)
     }
@@ -127,7 +145,11 @@ mod tests {
     fn numbers_are_found_by_their_word() {
         let folder = tempfile::tempdir().unwrap();
         let group = Group::at(folder.path().to_owned());
-        fs::write(folder.path().join("memory.events"), "oom 3\noom_kill 2\noom_group_kill 1\n").unwrap();
+        fs::write(
+            folder.path().join("memory.events"),
+            "oom 3\noom_kill 2\noom_group_kill 1\n",
+        )
+        .unwrap();
         assert_eq!(group.number("memory.events", "oom_kill"), 2);
         assert_eq!(group.number("memory.events", "kill"), 0);
         assert_eq!(group.number("pids.events", "max"), 0);
@@ -137,6 +159,9 @@ mod tests {
     fn processes_of_other_namespaces_are_skipped() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(PROCESSES), "1\n0\n27\n").unwrap();
-        assert_eq!(Group::at(folder.path().to_owned()).processes().unwrap(), [1, 27]);
+        assert_eq!(
+            Group::at(folder.path().to_owned()).processes().unwrap(),
+            [1, 27]
+        );
     }
 }

@@ -75,7 +75,10 @@ impl ControlGroups {
     }
 
     /// Creates the group of one child. `None` if children have no groups.
-    pub(in crate::process) fn create_child(&self, limits: ResourceLimits) -> io::Result<Option<ChildGroup>> {
+    pub(in crate::process) fn create_child(
+        &self,
+        limits: ResourceLimits,
+    ) -> io::Result<Option<ChildGroup>> {
         let Ok(tree) = &self.0 else { return Ok(None) };
         let name = tree.next_child.fetch_add(1, Ordering::Relaxed).to_string();
         ChildGroup::create(&tree.group, &name, limits, &tree.controllers).map(Some)
@@ -94,7 +97,9 @@ impl ControlGroups {
 
     /// Whether the kernel counts the processes of each child.
     pub(in crate::process) fn limit_processes(&self) -> bool {
-        self.0.as_ref().is_ok_and(|tree| tree.controllers.contains(&PIDS))
+        self.0
+            .as_ref()
+            .is_ok_and(|tree| tree.controllers.contains(&PIDS))
     }
 
     /// Removes the groups at the end of the gateway, after the end of all children. Blocks.
@@ -117,7 +122,9 @@ impl fmt::Display for ControlGroups {
             [] => f.write_str("used without limits")?,
             enabled => write!(f, "used with limits ({})", enabled.join(", "))?,
         }
-        tree.shortcoming.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
+        tree.shortcoming
+            .as_ref()
+            .map_or(Ok(()), |reason| write!(f, ": {reason}"))
     }
 }
 
@@ -139,7 +146,10 @@ impl Tree {
             Unavailable::NotDelegated { folder, source }
         };
         let id = getrandom::u64().map_err(|error| failed(io::Error::other(error.to_string())))?;
-        let group = own.group.create(&format!("acp-gateway-{id:016x}")).map_err(failed)?;
+        let group = own
+            .group
+            .create(&format!("acp-gateway-{id:016x}"))
+            .map_err(failed)?;
         let checked = if group.can_be_killed() {
             record::write(record, &group).map_err(Unavailable::Record)
         } else {
@@ -168,10 +178,13 @@ impl Tree {
         let offered = own.group.read("cgroup.controllers").unwrap_or_default();
         let is_offered = |name: &&str| offered.split_ascii_whitespace().any(|one| one == *name);
         let (available, missing): (Vec<_>, Vec<_>) = CONTROLLERS.into_iter().partition(is_offered);
-        let mut reasons: Vec<String> =
-            missing.into_iter().map(|name| format!("the group has no controller {name}")).collect();
+        let mut reasons: Vec<String> = missing
+            .into_iter()
+            .map(|name| format!("the group has no controller {name}"))
+            .collect();
         if !available.is_empty() && !own.is_of_machine() {
-            self.enter_own_group(own).map_err(|error| format!("could not move the gateway: {error}"))?;
+            self.enter_own_group(own)
+                .map_err(|error| format!("could not move the gateway: {error}"))?;
         }
         for name in available {
             let change = format!("+{name}");
@@ -181,7 +194,9 @@ impl Tree {
                 .and_then(|()| self.group.write(CHILD_CONTROLLERS, &change));
             match enabled {
                 Ok(()) => self.controllers.push(name),
-                Err(error) => reasons.push(format!("could not enable the controller {name}: {error}")),
+                Err(error) => {
+                    reasons.push(format!("could not enable the controller {name}: {error}"))
+                }
             }
         }
         if self.controllers.is_empty()
@@ -189,7 +204,11 @@ impl Tree {
         {
             reasons.push(format!("could not move the gateway back: {error}"));
         }
-        if reasons.is_empty() { Ok(()) } else { Err(reasons.join("; ")) }
+        if reasons.is_empty() {
+            Ok(())
+        } else {
+            Err(reasons.join("; "))
+        }
     }
 
     /// Moves this process below the tree, and the other processes of its container.
@@ -201,7 +220,9 @@ impl Tree {
         if own.is_first {
             for pid in own.group.processes()? {
                 // A process that has ended needs no move. Another failure appears when a controller is enabled.
-                entered.write(PROCESSES, &pid.to_string()).unwrap_or_default();
+                entered
+                    .write(PROCESSES, &pid.to_string())
+                    .unwrap_or_default();
             }
         }
         Ok(())
@@ -209,7 +230,9 @@ impl Tree {
 
     /// Moves all processes back to the group that they left. Its groups must have no controllers then.
     fn return_processes(&mut self) -> io::Result<()> {
-        let Some(left) = self.left.take() else { return Ok(()) };
+        let Some(left) = self.left.take() else {
+            return Ok(());
+        };
         self.own = left.clone();
         move_back(&self.group, &left)
     }

@@ -19,10 +19,19 @@ impl OwnGroup {
     /// The group as each mount of the file system shows it.
     pub(super) fn find() -> io::Result<Vec<Self>> {
         let path = own_path(&fs::read_to_string("/proc/self/cgroup")?);
-        let Some(path) = path else { return Ok(Vec::new()) };
+        let Some(path) = path else {
+            return Ok(Vec::new());
+        };
         let is_first = path == Path::new("/");
-        let folders = procfs::mounts()?.into_iter().filter_map(|mount| shown_by(&mount, &path));
-        Ok(folders.map(|folder| Self { group: Group::at(folder), is_first }).collect())
+        let folders = procfs::mounts()?
+            .into_iter()
+            .filter_map(|mount| shown_by(&mount, &path));
+        Ok(folders
+            .map(|folder| Self {
+                group: Group::at(folder),
+                is_first,
+            })
+            .collect())
     }
 
     /// The first group of the machine, which may have processes and controllers.
@@ -33,7 +42,9 @@ impl OwnGroup {
 
 /// The group of cgroup2 in `/proc/PID/cgroup`, as this process's namespace of control groups shows it.
 fn own_path(text: &str) -> Option<PathBuf> {
-    text.lines().find_map(|line| line.strip_prefix("0::")).map(PathBuf::from)
+    text.lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .map(PathBuf::from)
 }
 
 /// The folder of a group below a mount. `None` if the mount shows only other groups.
@@ -47,7 +58,11 @@ fn shown_by(mount: &Mount, path: &Path) -> Option<PathBuf> {
     }
     let below = path.strip_prefix(&mount.root).ok()?;
     // `join` with an empty path would add a separator.
-    if below.as_os_str().is_empty() { Some(mount.point.clone()) } else { Some(mount.point.join(below)) }
+    if below.as_os_str().is_empty() {
+        Some(mount.point.clone())
+    } else {
+        Some(mount.point.join(below))
+    }
 }
 
 #[cfg(test)]
@@ -55,7 +70,11 @@ mod tests {
     use super::*;
 
     fn mount(root: &str, file_system: &str) -> Mount {
-        Mount { root: root.into(), point: "/sys/fs/cgroup".into(), file_system: file_system.to_owned() }
+        Mount {
+            root: root.into(),
+            point: "/sys/fs/cgroup".into(),
+            file_system: file_system.to_owned(),
+        }
     }
 
     #[test]
@@ -67,9 +86,18 @@ mod tests {
     #[test]
     fn folder_depends_on_the_root_of_the_mount() {
         let folder = |mount: &Mount, path: &str| shown_by(mount, Path::new(path));
-        assert_eq!(folder(&mount("/", "cgroup2"), "/a/b"), Some("/sys/fs/cgroup/a/b".into()));
-        assert_eq!(folder(&mount("/", "cgroup2"), "/"), Some("/sys/fs/cgroup".into()));
-        assert_eq!(folder(&mount("/a", "cgroup2"), "/a/b"), Some("/sys/fs/cgroup/b".into()));
+        assert_eq!(
+            folder(&mount("/", "cgroup2"), "/a/b"),
+            Some("/sys/fs/cgroup/a/b".into())
+        );
+        assert_eq!(
+            folder(&mount("/", "cgroup2"), "/"),
+            Some("/sys/fs/cgroup".into())
+        );
+        assert_eq!(
+            folder(&mount("/a", "cgroup2"), "/a/b"),
+            Some("/sys/fs/cgroup/b".into())
+        );
         assert_eq!(folder(&mount("/c", "cgroup2"), "/a/b"), None);
         assert_eq!(folder(&mount("/", "cgroup2"), "/../a"), None);
         assert_eq!(folder(&mount("/", "cgroup"), "/a"), None);

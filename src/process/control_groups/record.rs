@@ -24,14 +24,23 @@ struct Identity {
 impl Identity {
     fn of(folder: &Path) -> io::Result<Self> {
         let inode = fs::metadata(folder)?.ino();
-        Ok(Self { folder: folder.to_owned(), inode, boot_id: procfs::boot_id()? })
+        Ok(Self {
+            folder: folder.to_owned(),
+            inode,
+            boot_id: procfs::boot_id()?,
+        })
     }
 }
 
 /// Writes the record. An earlier one is replaced.
 pub(super) fn write(record: &Path, group: &Group) -> io::Result<()> {
     let text = serde_json::to_vec(&Identity::of(group.folder())?)?;
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(record)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(record)?;
     file.write_all(&text)
 }
 
@@ -52,7 +61,9 @@ pub fn sweep(record: &Path, limit: Duration) -> io::Result<bool> {
     {
         let group = Group::at(named.folder);
         if contains_this_process(&group)? {
-            return Err(io::Error::other("this process is in the group of an earlier gateway process"));
+            return Err(io::Error::other(
+                "this process is in the group of an earlier gateway process",
+            ));
         }
         had_processes = group.has_processes();
         if !group.end(limit)? {
@@ -96,9 +107,10 @@ mod tests {
         let (group, record) = (scripted(parent.path()), parent.path().join("record"));
         write(&record, &group).unwrap();
         let named: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
-        for (member, wrong) in
-            [("inode", serde_json::json!(1)), ("bootId", serde_json::json!("another boot"))]
-        {
+        for (member, wrong) in [
+            ("inode", serde_json::json!(1)),
+            ("bootId", serde_json::json!("another boot")),
+        ] {
             let mut other = named.clone();
             other[member] = wrong;
             fs::write(&record, other.to_string()).unwrap();
@@ -115,7 +127,11 @@ mod tests {
     fn group_with_this_process_is_not_killed() {
         let parent = tempfile::tempdir().unwrap();
         let (group, record) = (scripted(parent.path()), parent.path().join("record"));
-        fs::write(group.folder().join("cgroup.procs"), format!("1\n{}\n", getpid().as_raw_pid())).unwrap();
+        fs::write(
+            group.folder().join("cgroup.procs"),
+            format!("1\n{}\n", getpid().as_raw_pid()),
+        )
+        .unwrap();
         write(&record, &group).unwrap();
         let error = sweep(&record, LIMIT).unwrap_err().to_string();
         assert!(error.contains("this process"), "{error}");

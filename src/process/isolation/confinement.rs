@@ -64,7 +64,10 @@ pub(in crate::process) struct Readable {
 impl Confinement {
     /// Changes the path of a folder.
     pub(in crate::process) fn rename_folder(&mut self, from: &Path, to: &Path) {
-        for path in [&mut self.visible, &mut self.writable].into_iter().flatten().filter(|path| *path == from)
+        for path in [&mut self.visible, &mut self.writable]
+            .into_iter()
+            .flatten()
+            .filter(|path| *path == from)
         {
             to.clone_into(path);
         }
@@ -72,7 +75,11 @@ impl Confinement {
 
     /// The mechanism that the gateway reports.
     pub(in crate::process) fn reported(&self) -> Mechanism {
-        if self.is_partial { Mechanism::Partial } else { self.mechanism }
+        if self.is_partial {
+            Mechanism::Partial
+        } else {
+            self.mechanism
+        }
     }
 
     /// Whether the child has the rights of root.
@@ -82,9 +89,16 @@ impl Confinement {
 
     /// The instructions for a terminal with further variables.
     pub(in crate::process) fn for_terminal(&self, env: &[(String, String)], cwd: &Path) -> Self {
-        let mut confinement = Self { cwd: Some(cwd.to_owned()), ..self.clone() };
-        confinement.env.retain(|(name, _)| env.iter().all(|(other, _)| name != other.as_str()));
-        confinement.env.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
+        let mut confinement = Self {
+            cwd: Some(cwd.to_owned()),
+            ..self.clone()
+        };
+        confinement
+            .env
+            .retain(|(name, _)| env.iter().all(|(other, _)| name != other.as_str()));
+        confinement
+            .env
+            .extend(env.iter().map(|(name, value)| (name.into(), value.into())));
         confinement
     }
     /// Writes the instructions to an anonymous file, so that they appear in no list of processes.

@@ -40,7 +40,9 @@ pub struct FolderGrants(Arc<Mutex<BufReader<tokio::net::UnixStream>>>);
 impl FolderGrants {
     pub(in crate::process) fn new(socket: UnixStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Ok(Self(Arc::new(Mutex::new(BufReader::new(tokio::net::UnixStream::from_std(socket)?)))))
+        Ok(Self(Arc::new(Mutex::new(BufReader::new(
+            tokio::net::UnixStream::from_std(socket)?,
+        )))))
     }
 
     /// Makes the folders visible to the child, which can then change them. They keep their paths.
@@ -54,7 +56,9 @@ impl FolderGrants {
             socket.read_line(&mut answer).await?;
             Ok(answer)
         };
-        let answer = tokio::time::timeout(TIMEOUT, exchange).await.map_err(|_| SpawnError::Timeout)?;
+        let answer = tokio::time::timeout(TIMEOUT, exchange)
+            .await
+            .map_err(|_| SpawnError::Timeout)?;
         match answer.map_err(SpawnError::Supervisor)?.as_str() {
             GRANTED_LINE => Ok(()),
             "" => Err(SpawnError::Supervisor(io::ErrorKind::UnexpectedEof.into())),

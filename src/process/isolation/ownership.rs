@@ -28,9 +28,18 @@ pub(super) fn ids(user: u32) -> (Uid, Gid) {
 /// Files on other file systems, devices, and files of other users with several names keep their owner: they can be the
 /// files of somebody else.
 pub(super) fn give_tree(folder: &Path, user: u32) -> io::Result<()> {
-    let opened = openat(CWD, folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let opened = openat(
+        CWD,
+        folder,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let device = fstat(&opened)?.st_dev;
-    let mut transfer = Transfer { user, device, kept: 0 };
+    let mut transfer = Transfer {
+        user,
+        device,
+        kept: 0,
+    };
     transfer.folder(&opened, 0)?;
     if transfer.kept > 0 {
         let (folder, files) = (folder.display(), transfer.kept);
@@ -67,7 +76,9 @@ struct Transfer {
 impl Transfer {
     fn folder(&mut self, folder: &OwnedFd, depth: usize) -> io::Result<()> {
         if depth > MAX_DEPTH {
-            return Err(io::Error::other(format!("its folders are nested more than {MAX_DEPTH} times")));
+            return Err(io::Error::other(format!(
+                "its folders are nested more than {MAX_DEPTH} times"
+            )));
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let listed = openat(folder, ".", flags, Mode::empty())?;
@@ -107,7 +118,13 @@ impl Transfer {
 
     fn give(&self, opened: &OwnedFd) -> io::Result<()> {
         let (owner, group) = ids(self.user);
-        Ok(chownat(opened, "", Some(owner), Some(group), AtFlags::EMPTY_PATH)?)
+        Ok(chownat(
+            opened,
+            "",
+            Some(owner),
+            Some(group),
+            AtFlags::EMPTY_PATH,
+        )?)
     }
 }
 
@@ -158,6 +175,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::set_permissions(root.path(), Permissions::from_mode(0o700)).unwrap();
         make_searchable(root.path()).unwrap();
-        assert_eq!(fs::metadata(root.path()).unwrap().permissions().mode() & 0o777, 0o711);
+        assert_eq!(
+            fs::metadata(root.path()).unwrap().permissions().mode() & 0o777,
+            0o711
+        );
     }
 }

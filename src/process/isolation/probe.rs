@@ -28,7 +28,11 @@ pub(super) struct Probed {
 impl Probed {
     /// The mechanism that the gateway reports.
     pub(super) fn reported(&self) -> Mechanism {
-        if self.is_partial { Mechanism::Partial } else { self.mechanism }
+        if self.is_partial {
+            Mechanism::Partial
+        } else {
+            self.mechanism
+        }
     }
 
     /// The mechanism works, but does not apply a part of the levels.
@@ -44,34 +48,66 @@ pub(super) fn run(supervisor: &Path, folder: &Path, users: Option<UserRange>) ->
     let user = users.map(|users| users.first().to_string());
     let attempt = |stage| attempt(supervisor, stage, folder, user.as_deref());
     let Err(error) = attempt("probe-namespaces") else {
-        return Probed { mechanism: Mechanism::Namespaces, ..Probed::default() };
+        return Probed {
+            mechanism: Mechanism::Namespaces,
+            ..Probed::default()
+        };
     };
     let namespaces = match attempt("probe-namespaces-partial") {
         Ok(()) => {
-            let mut probed = Probed { mechanism: Mechanism::Namespaces, ..Probed::default() };
-            probed.limit(&format!("agents can connect to abstract sockets of other processes: {error}"));
+            let mut probed = Probed {
+                mechanism: Mechanism::Namespaces,
+                ..Probed::default()
+            };
+            probed.limit(&format!(
+                "agents can connect to abstract sockets of other processes: {error}"
+            ));
             return probed;
         }
-        Err(error) => format!("namespaces: {error}; sandboxes of agents that mount file systems fail"),
+        Err(error) => {
+            format!("namespaces: {error}; sandboxes of agents that mount file systems fail")
+        }
     };
     match attempt("probe-landlock") {
         Ok(()) => {
             let leaves_sockets_open = attempt("probe-landlock-sockets").is_err();
             let mechanism = Mechanism::Landlock;
-            Probed { mechanism, is_partial: false, shortcoming: Some(namespaces), leaves_sockets_open }
+            Probed {
+                mechanism,
+                is_partial: false,
+                shortcoming: Some(namespaces),
+                leaves_sockets_open,
+            }
         }
         Err(error) => {
             let is_partial = attempt("probe-landlock-partial").is_ok();
-            let mechanism = if is_partial { Mechanism::Landlock } else { Mechanism::None };
+            let mechanism = if is_partial {
+                Mechanism::Landlock
+            } else {
+                Mechanism::None
+            };
             let shortcoming = Some(format!("{namespaces}; landlock: {error}"));
-            Probed { mechanism, is_partial, shortcoming, leaves_sockets_open: true }
+            Probed {
+                mechanism,
+                is_partial,
+                shortcoming,
+                leaves_sockets_open: true,
+            }
         }
     }
 }
 
 /// Runs a stage of the supervisor that uses a mechanism. The error is its first line of output.
-#[expect(clippy::disallowed_methods, reason = "the probe runs before the gateway starts agents")]
-fn attempt(supervisor: &Path, stage: &str, folder: &Path, user: Option<&str>) -> Result<(), String> {
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the probe runs before the gateway starts agents"
+)]
+fn attempt(
+    supervisor: &Path,
+    stage: &str,
+    folder: &Path,
+    user: Option<&str>,
+) -> Result<(), String> {
     let mut probe = Command::new(supervisor)
         .arg("supervisor")
         .arg(stage)

@@ -26,7 +26,11 @@ const SHARED_FOLDERS: [&str; 2] = ["/tmp", "/var/tmp"];
 /// The file that marks the folder of an installed agent. The agent sees the whole folder.
 pub const PACKAGE_FILE: &str = "installed-agent.json";
 /// Folders below hidden ones that the resolution of host names needs.
-const NAME_RESOLUTION: [&str; 3] = ["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"];
+const NAME_RESOLUTION: [&str; 3] = [
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager",
+];
 
 /// The temporary folder of one child. Dropping it removes it with its content, which blocks.
 #[derive(Debug)]
@@ -35,7 +39,10 @@ pub(in crate::process) struct TemporaryFolder(PathBuf);
 impl TemporaryFolder {
     fn create(parent: &Path, user: Option<u32>) -> io::Result<Self> {
         let path = parent.join(format!("{:016x}", random_number()?));
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path)?;
         let folder = Self(path.canonicalize()?);
         if let Some(user) = user {
             ownership::make_searchable(parent)?;
@@ -101,13 +108,22 @@ pub struct Sandbox {
 impl Sandbox {
     /// Isolates nothing.
     pub fn disabled() -> Self {
-        let policy = IsolationPolicy { allow_root: true, ..IsolationPolicy::default() };
-        Self { policy, ..Self::default() }
+        let policy = IsolationPolicy {
+            allow_root: true,
+            ..IsolationPolicy::default()
+        };
+        Self {
+            policy,
+            ..Self::default()
+        }
     }
 
     /// Isolates nothing, and starts nothing that the policy requires to be isolated.
     pub fn unavailable(policy: IsolationPolicy) -> Self {
-        Self { policy, ..Self::default() }
+        Self {
+            policy,
+            ..Self::default()
+        }
     }
 
     /// Probes the mechanisms by performing their operations. Blocks for some milliseconds. `hidden` are the folders of
@@ -120,13 +136,27 @@ impl Sandbox {
     ) -> Self {
         // A folder that does not exist yet is hidden by its name. Nothing below `/` would remain visible.
         let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
-        let own: Vec<PathBuf> = hidden.into_iter().map(real).filter(|path| path.parent().is_some()).collect();
+        let own: Vec<PathBuf> = hidden
+            .into_iter()
+            .map(real)
+            .filter(|path| path.parent().is_some())
+            .collect();
         // Landlock cannot hide a folder without its parents, so folders of missing services are not hidden.
-        let services = sockets::OUTSIDE.map(|(folder, _)| PathBuf::from(folder)).into_iter();
+        let services = sockets::OUTSIDE
+            .map(|(folder, _)| PathBuf::from(folder))
+            .into_iter();
         let services = services.filter(|folder| folder.is_dir());
-        let others =
-            home.clone().into_iter().chain(SYSTEM_HIDDEN.map(PathBuf::from)).chain(services).map(real);
-        let hidden = own.iter().cloned().chain(others.filter(|path| path.parent().is_some())).collect();
+        let others = home
+            .clone()
+            .into_iter()
+            .chain(SYSTEM_HIDDEN.map(PathBuf::from))
+            .chain(services)
+            .map(real);
+        let hidden = own
+            .iter()
+            .cloned()
+            .chain(others.filter(|path| path.parent().is_some()))
+            .collect();
         // Children of an earlier gateway process left their folders if it was killed.
         drop(remove(&temporary));
         // Without a folder, the probe of sockets fails, and sockets count as open.
@@ -134,9 +164,20 @@ impl Sandbox {
         let in_folder = folder.as_ref().map_or(Path::new("/"), |folder| &folder.0);
         let probed = probe::run(supervisor, in_folder, policy.run_as);
         drop(folder);
-        let mut sandbox = Self { probed, hidden, own, home, temporary, policy, users: None };
+        let mut sandbox = Self {
+            probed,
+            hidden,
+            own,
+            home,
+            temporary,
+            policy,
+            users: None,
+        };
         if let Some(socket) = sandbox.open_service() {
-            sandbox.probed.limit(&format!("landlock: agents can connect to {}", socket.display()));
+            sandbox.probed.limit(&format!(
+                "landlock: agents can connect to {}",
+                socket.display()
+            ));
         }
         sandbox
     }
@@ -149,13 +190,16 @@ impl Sandbox {
 
     /// Makes a folder usable for the children with this home. Blocks.
     pub fn own_folder(&self, folder: &Path, home: &Path) -> Result<(), UserError> {
-        self.users.as_ref().map_or(Ok(()), |users| users.own_folder(folder, home))
+        self.users
+            .as_ref()
+            .map_or(Ok(()), |users| users.own_folder(folder, home))
     }
 
     /// The socket of a service that would start programs outside of a child's isolation, and that the mechanism cannot
     /// close.
     fn open_service(&self) -> Option<PathBuf> {
-        let is_open = self.probed.reported() == Mechanism::Landlock && self.probed.leaves_sockets_open;
+        let is_open =
+            self.probed.reported() == Mechanism::Landlock && self.probed.leaves_sockets_open;
         is_open
             .then(|| sockets::first_reachable(self.home.as_deref(), self.policy.run_as.is_some()))
             .flatten()
@@ -165,8 +209,16 @@ impl Sandbox {
     pub fn applied(&self, level: Isolation) -> AppliedIsolation {
         let mechanism = self.mechanism(level);
         let is_partial = self.is_partial(level);
-        let mechanism = if is_partial { Mechanism::Partial } else { mechanism };
-        AppliedIsolation { level, mechanism, ..AppliedIsolation::default() }
+        let mechanism = if is_partial {
+            Mechanism::Partial
+        } else {
+            mechanism
+        };
+        AppliedIsolation {
+            level,
+            mechanism,
+            ..AppliedIsolation::default()
+        }
     }
 
     /// The means that applies a level, also if it does so partially.
@@ -202,7 +254,11 @@ impl Sandbox {
         &self,
         spec: &ChildSpec,
     ) -> Result<(Confinement, Option<TemporaryFolder>), SpawnError> {
-        let user = self.users.as_ref().map(|users| users.user_of(&spec.home)).transpose()?;
+        let user = self
+            .users
+            .as_ref()
+            .map(|users| users.user_of(&spec.home))
+            .transpose()?;
         if user.is_none() && geteuid().is_root() && !self.policy.allow_root {
             return Err(SpawnError::Root);
         }
@@ -220,26 +276,45 @@ impl Sandbox {
         spec: &ChildSpec,
         user: Option<u32>,
     ) -> io::Result<(Confinement, Option<TemporaryFolder>)> {
-        let ChildIsolation { level, folders, configured, limits } = &spec.isolation;
+        let ChildIsolation {
+            level,
+            folders,
+            configured,
+            limits,
+        } = &spec.isolation;
         let mechanism = self.mechanism(*level);
         let mut writable = vec![spec.home.canonicalize()?];
         if !matches!(mechanism, Mechanism::Namespaces | Mechanism::Landlock) {
             return Ok((
-                Confinement { mechanism, writable, user, cwd: spec.cwd.clone(), ..Confinement::default() },
+                Confinement {
+                    mechanism,
+                    writable,
+                    user,
+                    cwd: spec.cwd.clone(),
+                    ..Confinement::default()
+                },
                 None,
             ));
         }
         let temporary = TemporaryFolder::create(&self.temporary, user)?;
         writable.extend(folders.iter().cloned());
         let is_folder = |path: &PathBuf| path.is_dir();
-        let mut visible: Vec<PathBuf> = configured.iter().filter(|path| is_folder(path)).cloned().collect();
+        let mut visible: Vec<PathBuf> = configured
+            .iter()
+            .filter(|path| is_folder(path))
+            .cloned()
+            .collect();
         visible.extend(writable.iter().cloned());
         visible.sort();
         visible.dedup();
-        let own = NAME_RESOLUTION.map(PathBuf::from).map(|path| (path.clone(), path));
+        let own = NAME_RESOLUTION
+            .map(PathBuf::from)
+            .map(|path| (path.clone(), path));
         let readable = self.program_folders(spec).into_iter().chain(own);
         let readable = readable.filter(|(_, path)| is_folder(path) && !visible.contains(path));
-        let readable = readable.filter_map(|(named, path)| self.readable(&named, path, &visible)).collect();
+        let readable = readable
+            .filter_map(|(named, path)| self.readable(&named, path, &visible))
+            .collect();
         let confinement = Confinement {
             mechanism,
             is_partial: self.is_partial(*level) || self.is_limited_by(&visible),
@@ -267,11 +342,14 @@ impl Sandbox {
         if self.probed.mechanism != Mechanism::Landlock {
             return false;
         }
-        let has_hidden = |folder: &PathBuf| self.hidden.iter().any(|hidden| hidden.starts_with(folder));
+        let has_hidden =
+            |folder: &PathBuf| self.hidden.iter().any(|hidden| hidden.starts_with(folder));
         if visible.iter().any(has_hidden) {
             return true;
         }
-        let Some(socket) = self.open_service() else { return false };
+        let Some(socket) = self.open_service() else {
+            return false;
+        };
         tracing::warn!(socket = %socket.display(), "an agent can connect to the socket of a service that starts programs");
         true
     }
@@ -286,7 +364,10 @@ impl Sandbox {
         }
         // A visible folder contains the link.
         let has_link = visible.iter().any(|folder| path.starts_with(folder));
-        Some(Readable { path: if has_link { real.clone() } else { path }, real })
+        Some(Readable {
+            path: if has_link { real.clone() } else { path },
+            real,
+        })
     }
 
     /// Whether a link may lead to a folder: out of the hidden folders, or to another place in the same one. A link outside
@@ -306,27 +387,53 @@ impl Sandbox {
     /// The folders of programs below hidden folders: of the program itself and of its `PATH`, each with the
     /// libraries beside it. The first path of each pair names the second one, or a link to a program in it.
     fn program_folders(&self, spec: &ChildSpec) -> Vec<(PathBuf, PathBuf)> {
-        let path: Option<&OsString> =
-            spec.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value);
+        let path: Option<&OsString> = spec
+            .env
+            .iter()
+            .find(|(name, _)| name == "PATH")
+            .map(|(_, value)| value);
         let listed = path.into_iter().flat_map(std::env::split_paths);
         let named = spec.program.parent().map(Path::to_path_buf);
         let program = spec.program.canonicalize().ok();
-        let real = program.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+        let real = program
+            .as_deref()
+            .and_then(Path::parent)
+            .map(Path::to_path_buf);
         let own = named.iter().flat_map(|named| {
-            [Some(named), real.as_ref()].into_iter().flatten().map(|folder| (named.clone(), folder.clone()))
+            [Some(named), real.as_ref()]
+                .into_iter()
+                .flatten()
+                .map(|folder| (named.clone(), folder.clone()))
         });
         // The files of an installed agent are not only beside its program.
         let is_package = |folder: &&Path| folder.join(PACKAGE_FILE).is_file();
-        let package = spec.program.ancestors().skip(1).find(is_package).map(Path::to_path_buf);
+        let package = spec
+            .program
+            .ancestors()
+            .skip(1)
+            .find(is_package)
+            .map(Path::to_path_buf);
         let interpreter = package.as_deref().and_then(interpreter_folder);
-        let package = package.into_iter().chain(interpreter).map(|folder| (folder.clone(), folder));
+        let package = package
+            .into_iter()
+            .chain(interpreter)
+            .map(|folder| (folder.clone(), folder));
         // A hidden folder itself stays hidden, even if a program lies directly in it.
-        let hidden = self.hidden.iter().map(PathBuf::as_path).chain(SHARED_FOLDERS.map(Path::new));
+        let hidden = self
+            .hidden
+            .iter()
+            .map(PathBuf::as_path)
+            .chain(SHARED_FOLDERS.map(Path::new));
         let hidden: Vec<&Path> = hidden.collect();
-        let below_hidden =
-            |folder: &PathBuf| hidden.iter().any(|hidden| folder != hidden && folder.starts_with(hidden));
+        let below_hidden = |folder: &PathBuf| {
+            hidden
+                .iter()
+                .any(|hidden| folder != hidden && folder.starts_with(hidden))
+        };
         let with_libraries = |(named, folder): (PathBuf, PathBuf)| {
-            let libraries = folder.ends_with("bin").then(|| folder.with_file_name("lib"));
+            let libraries = folder
+                .ends_with("bin")
+                .then(|| folder.with_file_name("lib"));
             let libraries = libraries.map(|libraries| (named.clone(), libraries));
             std::iter::once((named, folder)).chain(libraries)
         };
@@ -344,5 +451,8 @@ impl Sandbox {
 fn interpreter_folder(package: &Path) -> Option<PathBuf> {
     let python = package.join("venv/bin/python").canonicalize().ok()?;
     let is_python = python.file_name()?.to_str()?.starts_with("python");
-    python.parent().filter(|folder| is_python && folder.ends_with("bin")).map(Path::to_path_buf)
+    python
+        .parent()
+        .filter(|folder| is_python && folder.ends_with("bin"))
+        .map(Path::to_path_buf)
 }

@@ -30,7 +30,10 @@ const IN_HOME: [&str; 4] = [
 /// Services with sockets outside of [`SERVICES`]: their folders, and the paths of the sockets below them. Members of their
 /// groups can become root.
 pub(super) const OUTSIDE: [(&str, &[&str]); 5] = [
-    ("/var/snap/lxd", &["common/lxd/unix.socket", "common/lxd-user/unix.socket"]),
+    (
+        "/var/snap/lxd",
+        &["common/lxd/unix.socket", "common/lxd-user/unix.socket"],
+    ),
     ("/var/snap/microk8s", &["common/run/containerd.sock"]),
     ("/var/lib/lxd", &["unix.socket"]),
     ("/var/lib/incus", &["unix.socket", "unix.socket.user"]),
@@ -50,37 +53,59 @@ pub(super) fn first_reachable(home: Option<&Path>, own_users: bool) -> Option<Pa
     let mut left = MAX_ENTRIES;
     collect(Path::new(SERVICES), MAX_DEPTH, &mut left, &mut found);
     // The server of tmux runs the commands of its clients.
-    collect(&PathBuf::from(format!("/tmp/tmux-{}", geteuid().as_raw())), 0, &mut left, &mut found);
-    let outside =
-        OUTSIDE.iter().flat_map(|(folder, names)| names.iter().map(|name| Path::new(folder).join(name)));
+    collect(
+        &PathBuf::from(format!("/tmp/tmux-{}", geteuid().as_raw())),
+        0,
+        &mut left,
+        &mut found,
+    );
+    let outside = OUTSIDE
+        .iter()
+        .flat_map(|(folder, names)| names.iter().map(|name| Path::new(folder).join(name)));
     found.extend(outside);
-    found.extend(home.into_iter().flat_map(|home| IN_HOME.map(|name| home.join(name))));
+    found.extend(
+        home.into_iter()
+            .flat_map(|home| IN_HOME.map(|name| home.join(name))),
+    );
     let starts_programs = |path: &PathBuf| {
-        if own_users { is_engine(path) && permits_all(path) } else { is_engine(path) || !permits_all(path) }
+        if own_users {
+            is_engine(path) && permits_all(path)
+        } else {
+            is_engine(path) || !permits_all(path)
+        }
     };
-    found.into_iter().find(|path| starts_programs(path) && accepts(path))
+    found
+        .into_iter()
+        .find(|path| starts_programs(path) && accepts(path))
 }
 
 /// Collects the socket files in a folder and in folders below it. `left` bounds the number of files.
 fn collect(folder: &Path, depth: usize, left: &mut usize, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let Some(rest) = left.checked_sub(1) else { return };
+        let Some(rest) = left.checked_sub(1) else {
+            return;
+        };
         *left = rest;
         match entry.file_type() {
             Ok(kind) if kind.is_socket() => found.push(entry.path()),
-            Ok(kind) if kind.is_dir() && depth > 0 => collect(&entry.path(), depth - 1, left, found),
+            Ok(kind) if kind.is_dir() && depth > 0 => {
+                collect(&entry.path(), depth - 1, left, found)
+            }
             _ => {}
         }
     }
 }
 
 fn is_engine(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| ENGINES.iter().any(|engine| name == *engine))
+    path.file_name()
+        .is_some_and(|name| ENGINES.iter().any(|engine| name == *engine))
 }
 
 /// Whether the rights of files permit every user to connect.
 fn permits_all(path: &Path) -> bool {
-    let has = |path: &Path, bit| fs::metadata(path).is_ok_and(|file| file.permissions().mode() & bit != 0);
+    let has = |path: &Path, bit| {
+        fs::metadata(path).is_ok_and(|file| file.permissions().mode() & bit != 0)
+    };
     has(path, 0o002) && path.ancestors().skip(1).all(|folder| has(folder, 0o001))
 }
 
@@ -133,7 +158,10 @@ mod tests {
         let folder = home.path().join(".docker/run");
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("docker.sock");
-        assert_ne!(first_reachable(Some(home.path()), false).as_ref(), Some(&path));
+        assert_ne!(
+            first_reachable(Some(home.path()), false).as_ref(),
+            Some(&path)
+        );
         let _listener = UnixListener::bind(&path).unwrap();
         let mut found = Vec::new();
         collect(home.path(), 1, &mut 100, &mut found);

@@ -33,7 +33,9 @@ const CAPABILITIES: [CapabilitySet; 6] = [
 /// Why the gateway cannot use `isolation.run_as`.
 #[derive(Debug, thiserror::Error)]
 pub enum UsersError {
-    #[error("`isolation.run_as` needs a gateway that runs as root: start it as root, or remove the key")]
+    #[error(
+        "`isolation.run_as` needs a gateway that runs as root: start it as root, or remove the key"
+    )]
     NotRoot,
     #[error("`isolation.run_as` needs a gateway with the capabilities {0}")]
     Capabilities(String),
@@ -98,21 +100,39 @@ impl AgentUsers {
                 return Err(UsersError::Unmapped { range, map });
             }
         }
-        let own = [data, &homes, &workspaces].into_iter().filter(|folder| folder.starts_with(data));
+        let own = [data, &homes, &workspaces]
+            .into_iter()
+            .filter(|folder| folder.starts_with(data));
         for folder in own {
-            ownership::make_searchable(folder)
-                .map_err(|source| UsersError::Folder { path: folder.to_owned(), source })?;
+            ownership::make_searchable(folder).map_err(|source| UsersError::Folder {
+                path: folder.to_owned(),
+                source,
+            })?;
         }
-        Ok(Self(Arc::new(Assignment { range, homes, workspaces, assigned: Mutex::default() })))
+        Ok(Self(Arc::new(Assignment {
+            range,
+            homes,
+            workspaces,
+            assigned: Mutex::default(),
+        })))
     }
 
     /// The user of a home. Makes it the owner of the home, if it is not yet.
     pub(in crate::process) fn user_of(&self, home: &Path) -> Result<u32, UserError> {
         if !home.starts_with(&self.0.homes) {
-            return Err(UserError::ForeignHome { home: home.to_owned() });
+            return Err(UserError::ForeignHome {
+                home: home.to_owned(),
+            });
         }
-        let failed = |source| UserError::Owner { path: home.to_owned(), source };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(home).map_err(failed)?;
+        let failed = |source| UserError::Owner {
+            path: home.to_owned(),
+            source,
+        };
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(home)
+            .map_err(failed)?;
         let mut assigned = lock_or_abort(self.0.assigned.lock());
         let owner = fs::metadata(home).map_err(failed)?.uid();
         let user = match assigned.get(home) {
@@ -134,32 +154,57 @@ impl AgentUsers {
     /// Makes the user of a home the only one that can use a folder that the gateway created for its agent.
     pub fn own_folder(&self, folder: &Path, home: &Path) -> Result<(), UserError> {
         let user = self.user_of(home)?;
-        let failed = |source| UserError::Owner { path: folder.to_owned(), source };
+        let failed = |source| UserError::Owner {
+            path: folder.to_owned(),
+            source,
+        };
         if fs::symlink_metadata(folder).map_err(failed)?.uid() == user {
             return Ok(());
         }
         let given = ownership::give_tree(folder, user);
-        given.and_then(|()| ownership::give_new_folder(folder, user)).map_err(failed)
+        given
+            .and_then(|()| ownership::give_new_folder(folder, user))
+            .map_err(failed)
     }
 }
 
 impl Assignment {
     /// The owner of the home, if no other home has it. Otherwise a user of the range that owns nothing and has no process.
-    fn choose(&self, home: &Path, owner: u32, assigned: &HashMap<PathBuf, u32>) -> Result<u32, UserError> {
+    fn choose(
+        &self,
+        home: &Path,
+        owner: u32,
+        assigned: &HashMap<PathBuf, u32>,
+    ) -> Result<u32, UserError> {
         let tenants = children(&self.homes);
-        let others = tenants.iter().flat_map(|tenant| children(tenant)).filter(|other| other != home);
+        let others = tenants
+            .iter()
+            .flat_map(|tenant| children(tenant))
+            .filter(|other| other != home);
         let mut used: BTreeSet<u32> = others.filter_map(|other| owner_of(&other)).collect();
         used.extend(assigned.values());
         if self.range.contains(owner) && !used.contains(&owner) {
             return Ok(owner);
         }
-        used.extend(children(&self.workspaces).iter().filter_map(|folder| owner_of(folder)));
+        used.extend(
+            children(&self.workspaces)
+                .iter()
+                .filter_map(|folder| owner_of(folder)),
+        );
         used.extend(procfs::users());
         let users = self.range.first()..=self.range.last();
         // The user after the last one: files of a former user elsewhere get a new owner as late as possible.
-        let next = used.range(users.clone()).next_back().map_or(self.range.first(), |last| last + 1);
-        let free = (next..=self.range.last()).chain(users).find(|user| !used.contains(user));
-        free.ok_or_else(|| UserError::UsedUp { range: self.range, homes: self.homes.clone() })
+        let next = used
+            .range(users.clone())
+            .next_back()
+            .map_or(self.range.first(), |last| last + 1);
+        let free = (next..=self.range.last())
+            .chain(users)
+            .find(|user| !used.contains(user));
+        free.ok_or_else(|| UserError::UsedUp {
+            range: self.range,
+            homes: self.homes.clone(),
+        })
     }
 }
 
@@ -171,7 +216,11 @@ pub(in crate::process) fn give(descriptor: impl AsFd, user: Option<u32>) -> io::
 }
 
 fn children(folder: &Path) -> Vec<PathBuf> {
-    fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
+    fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect()
 }
 
 fn owner_of(path: &Path) -> Option<u32> {
@@ -181,9 +230,16 @@ fn owner_of(path: &Path) -> Option<u32> {
 fn check_capabilities() -> Result<(), UsersError> {
     let effective = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     let needed: CapabilitySet = CAPABILITIES.into_iter().collect();
-    let missing: Vec<String> =
-        needed.difference(effective).iter_names().map(|(name, _)| format!("CAP_{name}")).collect();
-    if missing.is_empty() { Ok(()) } else { Err(UsersError::Capabilities(missing.join(", "))) }
+    let missing: Vec<String> = needed
+        .difference(effective)
+        .iter_names()
+        .map(|(name, _)| format!("CAP_{name}"))
+        .collect();
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(UsersError::Capabilities(missing.join(", ")))
+    }
 }
 
 /// Whether a map of ids (`user_namespaces(7)`) contains the range.
@@ -192,8 +248,13 @@ fn is_mapped(map: &str, range: UserRange) -> bool {
     let mut mapped: Vec<(u64, u64)> = map
         .lines()
         .filter_map(|line| {
-            let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-            let [inside, _, count] = numbers[..] else { return None };
+            let numbers: Vec<u64> = line
+                .split_whitespace()
+                .filter_map(|word| word.parse().ok())
+                .collect();
+            let [inside, _, count] = numbers[..] else {
+                return None;
+            };
             Some((inside, inside + count))
         })
         .collect();
@@ -222,7 +283,10 @@ mod tests {
         assert!(is_mapped(container, range("1-65533")));
         assert!(!is_mapped(container, range("65535-65537")));
         assert!(!is_mapped("0 1000 1\n", range("100000-165535")));
-        assert!(is_mapped("10 0 5\n0 20 10\n", range("1-14")), "two adjacent lines");
+        assert!(
+            is_mapped("10 0 5\n0 20 10\n", range("1-14")),
+            "two adjacent lines"
+        );
     }
 
     struct Folders(tempfile::TempDir);
@@ -239,7 +303,13 @@ mod tests {
                 fs::create_dir_all(self.0.path().join(name)).unwrap();
             }
             let data = self.0.path();
-            AgentUsers::open(range(text), data, data.join("homes"), data.join("workspaces")).unwrap()
+            AgentUsers::open(
+                range(text),
+                data,
+                data.join("homes"),
+                data.join("workspaces"),
+            )
+            .unwrap()
         }
     }
 
@@ -263,7 +333,11 @@ mod tests {
         assert_eq!(users.user_of(&a).unwrap(), 300_000);
         assert_eq!(owner_of(&a.join("file")), Some(300_000));
         let later = folders.users("300000-300009");
-        assert_eq!(later.user_of(&b).unwrap(), 300_001, "the owner on disk is the record");
+        assert_eq!(
+            later.user_of(&b).unwrap(),
+            300_001,
+            "the owner on disk is the record"
+        );
         assert_eq!(later.user_of(&a).unwrap(), 300_000);
         // Another range changes the owners.
         let other = folders.users("310000-310009");
@@ -290,7 +364,10 @@ mod tests {
         fs::remove_dir_all(folders.home("a")).unwrap();
         let later = folders.users("300100-300102");
         assert_eq!(later.user_of(&folders.home("d")).unwrap(), 300_101);
-        assert!(later.user_of(&folders.home("e")).is_err(), "its workspace still belongs to the user of `a`");
+        assert!(
+            later.user_of(&folders.home("e")).is_err(),
+            "its workspace still belongs to the user of `a`"
+        );
     }
 
     #[test]

@@ -36,7 +36,9 @@ impl Channel {
 
     /// Handles a message. Returns true if the supervisor must kill everything.
     pub(super) fn handle_request(&mut self) -> bool {
-        let Self::TerminalRequests(requests) = self else { return true };
+        let Self::TerminalRequests(requests) = self else {
+            return true;
+        };
         let Some(socket) = requests else { return false };
         match receive::descriptors(socket) {
             Ok([control, output]) => start_terminal(&control, output),
@@ -48,7 +50,9 @@ impl Channel {
     /// Reports the exit of the child. Returns true if the supervisor stays for the descendants: a server that
     /// a command started in the background lives until the gateway closes its terminal.
     pub(super) fn stays_after_exit(&mut self, status: WaitStatus) -> bool {
-        let Self::Terminal { socket, reported } = self else { return false };
+        let Self::Terminal { socket, reported } = self else {
+            return false;
+        };
         if !*reported {
             *reported = true;
             write_line(socket, &report::exit_line(status));
@@ -60,7 +64,10 @@ impl Channel {
 /// Starts a separate supervisor for the terminal. It identifies all descendants of the terminal, also those
 /// that change their session and lose their parent. It is a child of this supervisor and ends with it. It
 /// inherits this process's user, limits and environment.
-#[expect(clippy::disallowed_methods, reason = "a supervisor starts the supervisors of its terminals")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a supervisor starts the supervisors of its terminals"
+)]
 fn start_terminal(control: &OwnedFd, output: OwnedFd) {
     let started = control.try_clone().and_then(|stdin| {
         Command::new("/proc/self/exe")
@@ -76,7 +83,9 @@ fn start_terminal(control: &OwnedFd, output: OwnedFd) {
     if let Err(error) = started {
         write_line(
             control,
-            &report::setup_failed_line(&format!("could not start the supervisor of a terminal: {error}")),
+            &report::setup_failed_line(&format!(
+                "could not start the supervisor of a terminal: {error}"
+            )),
         );
     }
 }

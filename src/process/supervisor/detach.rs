@@ -3,7 +3,8 @@
 use std::fs::OpenOptions;
 
 use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, set_child_subreaper, set_dumpable_behavior, setrlimit, setsid,
+    DumpableBehavior, Resource, Rlimit, set_child_subreaper, set_dumpable_behavior, setrlimit,
+    setsid,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::set_no_new_privs;
@@ -19,8 +20,10 @@ const FIRST_INHERITED: i32 = 3;
 pub(super) fn prepare() -> Result<(), SupervisorError> {
     close_fds::set_fds_cloexec(FIRST_INHERITED, &[]);
     setsid().map_err(SupervisorError::at("session"))?;
-    set_child_subreaper(Some(rustix::process::getpid())).map_err(SupervisorError::at("subreaper"))?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(SupervisorError::at("dumpable"))?;
+    set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(SupervisorError::at("subreaper"))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(SupervisorError::at("dumpable"))?;
     no_core().map_err(SupervisorError::at("core limit"))?;
     // The last stage sets it too. But that stage starts with an environment that may name libraries of other users.
     set_no_new_privs(true).map_err(SupervisorError::at("no_new_privs"))?;
@@ -28,7 +31,13 @@ pub(super) fn prepare() -> Result<(), SupervisorError> {
 }
 
 pub(super) fn no_core() -> rustix::io::Result<()> {
-    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })
+    setrlimit(
+        Resource::Core,
+        Rlimit {
+            current: Some(0),
+            maximum: Some(0),
+        },
+    )
 }
 
 /// Closes the supervisor's copies of the child's pipes, so that the child alone decides when they end.

@@ -18,10 +18,16 @@ impl SupervisorError {
     /// The report of this failure to the gateway.
     pub(super) fn report_line(&self) -> String {
         let folder = FolderError::inside(&self.source);
-        folder.map_or_else(|| report::setup_failed_line(&self.to_string()), report::folder_line)
+        folder.map_or_else(
+            || report::setup_failed_line(&self.to_string()),
+            report::folder_line,
+        )
     }
 
     pub(super) fn at<E: Into<std::io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
-        move |source| Self { step, source: source.into() }
+        move |source| Self {
+            step,
+            source: source.into(),
+        }
     }
 }

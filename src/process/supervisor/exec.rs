@@ -69,7 +69,10 @@ pub(super) fn run(
     write_line(&control, &report::exec_line(getpid().as_raw_pid()));
     dup2_stdin(own_stdin).map_err(SupervisorError::at("stdin"))?;
     let error = execute(program, args, confinement.env);
-    write_line(&control, &report::exec_failed_line(error.raw_os_error().unwrap_or(0)));
+    write_line(
+        &control,
+        &report::exec_failed_line(error.raw_os_error().unwrap_or(0)),
+    );
     Ok(ExitCode::from(EXIT_SETUP_FAILED))
 }
 
@@ -78,7 +81,8 @@ fn confine(supervisor: Pid) -> Result<(), SupervisorError> {
     rustix::thread::set_no_new_privs(true).map_err(SupervisorError::at("no_new_privs"))?;
     detach::no_core().map_err(SupervisorError::at("core limit"))?;
     // The program of a supervisor could trace the stage of a terminal. The next program can be traced again.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(SupervisorError::at("dumpable"))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(SupervisorError::at("dumpable"))?;
     umask(Mode::from_raw_mode(0o077));
     end_with(supervisor)
 }
@@ -86,17 +90,23 @@ fn confine(supervisor: Pid) -> Result<(), SupervisorError> {
 /// Sets the death signal: the kernel kills this process when its parent ends. A change of the user clears the signal.
 /// The parent is checked after the call, because a parent that ended before the call causes no signal.
 fn end_with(supervisor: Pid) -> Result<(), SupervisorError> {
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(SupervisorError::at("death signal"))?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(SupervisorError::at("death signal"))?;
     if getppid() == Some(supervisor) {
         Ok(())
     } else {
-        Err(SupervisorError { step: "supervisor", source: io::Error::other("it has ended") })
+        Err(SupervisorError {
+            step: "supervisor",
+            source: io::Error::other("it has ended"),
+        })
     }
 }
 
 /// Enters the control group of the child. The kernel checks the rights of the gateway, which opened the file.
 fn enter_group(entrance: &OwnedFd) -> Result<(), SupervisorError> {
-    rustix::io::write(entrance, b"0").map(drop).map_err(SupervisorError::at("control group"))
+    rustix::io::write(entrance, b"0")
+        .map(drop)
+        .map_err(SupervisorError::at("control group"))
 }
 
 /// Makes the pseudo terminal the program's controlling terminal, and its stdout and stderr.
@@ -109,5 +119,9 @@ fn acquire_terminal(terminal: &OwnedFd) -> Result<(), SupervisorError> {
 
 #[expect(clippy::disallowed_methods, reason = "this stage becomes the program")]
 fn execute(program: &OsStr, args: &[OsString], env: Vec<(OsString, OsString)>) -> io::Error {
-    Command::new(program).args(args).env_clear().envs(env).exec()
+    Command::new(program)
+        .args(args)
+        .env_clear()
+        .envs(env)
+        .exec()
 }

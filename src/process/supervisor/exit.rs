@@ -21,9 +21,13 @@ pub(super) enum Ended {
 
 impl From<Option<WaitStatus>> for Ended {
     fn from(status: Option<WaitStatus>) -> Self {
-        let Some(status) = status else { return Self::Unknown };
+        let Some(status) = status else {
+            return Self::Unknown;
+        };
         let exited = || status.exit_status().map_or(Self::Unknown, Self::Exited);
-        status.terminating_signal().map_or_else(exited, Self::Killed)
+        status
+            .terminating_signal()
+            .map_or_else(exited, Self::Killed)
     }
 }
 

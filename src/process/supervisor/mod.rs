@@ -88,13 +88,18 @@ fn number(argument: Option<OsString>) -> Option<u32> {
     argument?.to_str()?.parse().ok()
 }
 
-fn run_stage(stage: &str, mut args: impl Iterator<Item = OsString>) -> Result<ExitCode, SupervisorError> {
+fn run_stage(
+    stage: &str,
+    mut args: impl Iterator<Item = OsString>,
+) -> Result<ExitCode, SupervisorError> {
     let (role, stdio) = match stage.strip_suffix("-pty") {
         Some(role) => (role, StdioMode::Pty),
         None => (stage, StdioMode::Pipes),
     };
     let id = number(args.next());
-    let parent = id.filter(|_| role != "init").and_then(|pid| Pid::from_raw(pid.cast_signed()));
+    let parent = id
+        .filter(|_| role != "init")
+        .and_then(|pid| Pid::from_raw(pid.cast_signed()));
     if role == "watch" {
         apply_limits(args.next())?;
     }
@@ -105,12 +110,16 @@ fn run_stage(stage: &str, mut args: impl Iterator<Item = OsString>) -> Result<Ex
         ("init", None, Some(program)) => watch::run_init(id, stdio, &program, &args),
         ("watch-terminal", Some(supervisor), None) => watch::run_terminal(supervisor),
         ("exec", Some(supervisor), Some(program)) => exec::run(supervisor, stdio, &program, &args),
-        _ => Err(SupervisorError { step: "arguments", source: std::io::ErrorKind::InvalidInput.into() }),
+        _ => Err(SupervisorError {
+            step: "arguments",
+            source: std::io::ErrorKind::InvalidInput.into(),
+        }),
     }
 }
 
 /// Sets the limit of open files for this process and all its descendants.
 fn apply_limits(open_files: Option<OsString>) -> Result<(), SupervisorError> {
     let open_files = open_files.unwrap_or_default();
-    open_files::apply(&open_files.to_string_lossy()).map_err(SupervisorError::at("limit of open files"))
+    open_files::apply(&open_files.to_string_lossy())
+        .map_err(SupervisorError::at("limit of open files"))
 }

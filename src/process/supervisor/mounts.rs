@@ -9,12 +9,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    Access, CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, access, fstatvfs, open, openat2, statvfs,
+    Access, CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, access, fstatvfs, open, openat2,
+    statvfs,
 };
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, mount_remount,
-    move_mount, open_tree,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change,
+    mount_remount, move_mount, open_tree,
 };
 
 use rustix::process::fchdir;
@@ -37,7 +38,8 @@ const SHARED_MEMORY: (&str, &std::ffi::CStr) = ("/dev/shm", c"mode=1777,size=64m
 const MESSAGE_QUEUES: &str = "/dev/mqueue";
 
 /// The folder of pseudo terminals, and the options of its own file system.
-const PSEUDO_TERMINALS: (&str, &std::ffi::CStr) = ("/dev/pts", c"newinstance,ptmxmode=0666,mode=0620");
+const PSEUDO_TERMINALS: (&str, &std::ffi::CStr) =
+    ("/dev/pts", c"newinstance,ptmxmode=0666,mode=0620");
 
 /// The folder of devices. Disks and the memory of the machine belong to root, so a root process sees only
 /// [`STANDARD_DEVICES`].
@@ -88,7 +90,12 @@ impl Mounts {
         mount_change("/", private).map_err(SupervisorError::at("mount propagation"))?;
         let changes = plan(confinement).map_err(SupervisorError::at("folders"))?;
         let (user, read_only) = (confinement.user, confinement.read_only);
-        let mut mounts = Self { sources: Vec::new(), masks: Vec::new(), user, read_only };
+        let mut mounts = Self {
+            sources: Vec::new(),
+            masks: Vec::new(),
+            user,
+            read_only,
+        };
         for path in &confinement.hidden {
             // A folder that does not exist needs no mask.
             if let Ok(source) = open_folder(path) {
@@ -104,12 +111,14 @@ impl Mounts {
                 }
                 Change::PseudoTerminals => {
                     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-                    mount("devpts", &path, "devpts", flags, Some(PSEUDO_TERMINALS.1)).map_err(io::Error::from)
+                    mount("devpts", &path, "devpts", flags, Some(PSEUDO_TERMINALS.1))
+                        .map_err(io::Error::from)
                 }
                 Change::Devices(devices) => show_devices(&path, devices),
                 Change::SharedMemory => {
                     let flags = MASK_FLAGS | MountFlags::NOEXEC;
-                    mount("tmpfs", &path, "tmpfs", flags, Some(SHARED_MEMORY.1)).map_err(io::Error::from)
+                    mount("tmpfs", &path, "tmpfs", flags, Some(SHARED_MEMORY.1))
+                        .map_err(io::Error::from)
                 }
             };
             outcome.map_err(|error| failed(&path, error))?;
@@ -123,7 +132,10 @@ impl Mounts {
 
     /// Shows a folder below a hidden one to the running child. The child can write to the folder.
     pub(super) fn grant(&self, folder: &Path) -> io::Result<()> {
-        let hidden = self.sources.iter().filter(|(path, _)| folder.starts_with(path));
+        let hidden = self
+            .sources
+            .iter()
+            .filter(|(path, _)| folder.starts_with(path));
         let Some((path, source)) = hidden.max_by_key(|(path, _)| path.components().count()) else {
             // The child sees it already. A copy keeps the masks of hidden folders below it.
             let opened = open_real_folder(folder)?;
@@ -135,7 +147,11 @@ impl Mounts {
             };
         };
         let below = folder.strip_prefix(path).map_err(io::Error::other)?;
-        let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+        let below = if below.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            below
+        };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let opened = openat2(source, below, flags, Mode::empty(), resolve)
@@ -150,7 +166,8 @@ impl Mounts {
 
     /// Checks that the user of the child can use a folder.
     fn check_user(&self, folder: &Path, opened: impl AsFd) -> io::Result<()> {
-        self.user.map_or(Ok(()), |user| check_folder(user, opened, &folder.display()))
+        self.user
+            .map_or(Ok(()), |user| check_folder(user, opened, &folder.display()))
     }
 
     fn hide(&mut self, path: &Path) -> io::Result<()> {
@@ -230,33 +247,60 @@ fn plan(confinement: &Confinement) -> io::Result<BTreeMap<PathBuf, Change>> {
 fn movable_parents(confinement: &Confinement) -> Vec<PathBuf> {
     let depth = |folders: &[PathBuf], path: &Path| {
         let around = folders.iter().filter(|folder| path.starts_with(folder));
-        around.map(|folder| folder.components().count()).max().unwrap_or(0)
+        around
+            .map(|folder| folder.components().count())
+            .max()
+            .unwrap_or(0)
     };
-    let is_masked = |path: &Path| depth(&confinement.hidden, path) > depth(&confinement.visible, path);
+    let is_masked =
+        |path: &Path| depth(&confinement.hidden, path) > depth(&confinement.visible, path);
     let is_movable = |path: &Path| {
         let parent = path.parent();
         parent.is_some_and(|parent| access(parent, Access::WRITE_OK).is_ok()) && !is_masked(path)
     };
-    let parents = confinement.hidden.iter().flat_map(|folder| folder.ancestors().skip(1));
-    parents.filter(|path| path.is_dir() && is_movable(path)).map(Path::to_path_buf).collect()
+    let parents = confinement
+        .hidden
+        .iter()
+        .flat_map(|folder| folder.ancestors().skip(1));
+    parents
+        .filter(|path| path.is_dir() && is_movable(path))
+        .map(Path::to_path_buf)
+        .collect()
 }
 
 /// Opens a folder that is hidden. Its path can contain links.
 fn open_folder(path: &Path) -> io::Result<OwnedFd> {
-    Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    Ok(open(
+        path,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
 }
 
 /// Devices that this machine lacks are missing.
 fn open_devices() -> Vec<(&'static str, OwnedFd)> {
     let open_device = |name: &'static str| {
-        let device = open(Path::new(DEVICES).join(name), OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let device = open(
+            Path::new(DEVICES).join(name),
+            OFlags::PATH | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
         device.ok().map(|device| (name, device))
     };
-    STANDARD_DEVICES.into_iter().filter_map(open_device).collect()
+    STANDARD_DEVICES
+        .into_iter()
+        .filter_map(open_device)
+        .collect()
 }
 
 fn show_devices(path: &Path, devices: Vec<(&'static str, OwnedFd)>) -> io::Result<()> {
-    mount("tmpfs", path, "tmpfs", MountFlags::NOSUID | MountFlags::NOEXEC, Some(MASK_OPTIONS))?;
+    mount(
+        "tmpfs",
+        path,
+        "tmpfs",
+        MountFlags::NOSUID | MountFlags::NOEXEC,
+        Some(MASK_OPTIONS),
+    )?;
     for (name, device) in devices {
         let point = path.join(name);
         fs::File::create(&point)?;
@@ -285,7 +329,8 @@ fn remount(mounted: &OwnedFd, flags: MountFlags) -> io::Result<()> {
 fn show(source: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     let point = open_or_create(path)?;
     let tree = copy_tree(source)?;
-    let by_descriptors = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    let by_descriptors =
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(&tree, "", &point, "", by_descriptors)?;
     Ok(tree)
 }
@@ -293,7 +338,13 @@ fn show(source: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
 /// Mounts an open file at a path.
 fn attach(source: &OwnedFd, path: &Path) -> io::Result<()> {
     let tree = copy_tree(source)?;
-    Ok(move_mount(&tree, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+    Ok(move_mount(
+        &tree,
+        "",
+        CWD,
+        path,
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+    )?)
 }
 
 /// A copy of an open folder or file that can be mounted.
@@ -309,12 +360,20 @@ fn copy_tree(source: &OwnedFd) -> io::Result<OwnedFd> {
 /// Makes the mounts of control groups read-only. For a read-only child, makes all mounts read-only except those of the
 /// writable folders and of temporary files.
 fn make_read_only(confinement: &Confinement) -> io::Result<()> {
-    let temporary = TEMPORARY_FOLDERS.iter().map(Path::new).chain([Path::new(SHARED_MEMORY.0)]);
-    let own = confinement.writable.iter().chain(&confinement.temporary).map(PathBuf::as_path);
+    let temporary = TEMPORARY_FOLDERS
+        .iter()
+        .map(Path::new)
+        .chain([Path::new(SHARED_MEMORY.0)]);
+    let own = confinement
+        .writable
+        .iter()
+        .chain(&confinement.temporary)
+        .map(PathBuf::as_path);
     let writable: Vec<&Path> = own.chain(temporary).collect();
     for mount in procfs::mounts()? {
         let Mount { point, .. } = &mount;
-        let stays = || !confinement.read_only || writable.iter().any(|folder| point.starts_with(folder));
+        let stays =
+            || !confinement.read_only || writable.iter().any(|folder| point.starts_with(folder));
         if !mount.is_control_groups() && stays() {
             continue;
         }
@@ -342,14 +401,23 @@ fn repeated_flags(flags: StatVfsMountFlags) -> MountFlags {
         (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
         (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
     ];
-    let set = repeated.into_iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, flag)| flag);
+    let set = repeated
+        .into_iter()
+        .filter(|(flag, _)| flags.contains(*flag))
+        .map(|(_, flag)| flag);
     set.fold(MountFlags::empty(), MountFlags::union)
 }
 
 fn failed(path: &Path, error: io::Error) -> SupervisorError {
     if FolderError::inside(&error).is_some() {
-        return SupervisorError { step: "mount", source: error };
+        return SupervisorError {
+            step: "mount",
+            source: error,
+        };
     }
     let text = format!("{}: {error}", path.display());
-    SupervisorError { step: "mount", source: io::Error::new(error.kind(), text) }
+    SupervisorError {
+        step: "mount",
+        source: io::Error::new(error.kind(), text),
+    }
 }

@@ -7,7 +7,8 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
 use rustix::process::{Signal, getgid, getuid, set_parent_process_death_signal};
 use rustix::thread::{
-    CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities, set_no_new_privs,
+    CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities,
+    set_no_new_privs,
 };
 
 use super::error::SupervisorError;
@@ -20,8 +21,14 @@ use crate::process::isolation::Confinement;
 const INIT_CAPABILITIES: [CapabilitySet; 2] = [CapabilitySet::SYS_ADMIN, CapabilitySet::SETPCAP];
 
 /// The settings and triggers of the kernel in `/proc`.
-const KERNEL_SETTINGS: [&str; 6] =
-    ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/scsi"];
+const KERNEL_SETTINGS: [&str; 6] = [
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+    "/proc/irq",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/scsi",
+];
 
 /// Moves this process to its own user, mount and IPC namespaces, and its next child to a PID namespace. The child
 /// keeps the ids of its user, and can mount.
@@ -61,13 +68,16 @@ pub(super) fn enter(confinement: &Confinement) -> Result<Mounts, SupervisorError
 /// Completes the namespaces inside: `/proc` shows only processes of the namespace. Then drops all capabilities, except
 /// those that start a program as another user.
 pub(super) fn complete(confinement: &Confinement) -> Result<(), SupervisorError> {
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(SupervisorError::at("death signal"))?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(SupervisorError::at("death signal"))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(SupervisorError::at("/proc"))?;
     if confinement.child_is_root() {
         protect_kernel_settings().map_err(SupervisorError::at("/proc"))?;
     }
-    let kept = confinement.user.map(|_| user::CAPABILITIES.into_iter().collect());
+    let kept = confinement
+        .user
+        .map(|_| user::CAPABILITIES.into_iter().collect());
     restrict::keep_capabilities(kept.unwrap_or(CapabilitySet::empty()))?;
     // The stages inherit it. Otherwise the program could trace the stages of its terminals before they have a filter.
     restrict::filter_system_calls(confinement, true)
@@ -82,7 +92,8 @@ fn protect_kernel_settings() -> rustix::io::Result<()> {
             Err(Errno::NOENT) => continue,
             Err(error) => return Err(error),
         }
-        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+        let flags =
+            MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
         mount_remount(path, MountFlags::BIND | flags, c"")?;
     }
     Ok(())

@@ -25,7 +25,10 @@ use super::{detach, exit, namespaces};
 use crate::process::isolation::{Confinement, GRANTED_LINE, GrantRequest, error_line};
 
 /// The interval of the check whether the gateway still exists.
-const GATEWAY_CHECK: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+const GATEWAY_CHECK: Timespec = Timespec {
+    tv_sec: 5,
+    tv_nsec: 0,
+};
 
 /// The kernel needs milliseconds to kill a PID namespace, unless a process hangs in it.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,19 +48,34 @@ pub(super) fn run(
     let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
     let gateway = ParentProcess::open(gateway)?;
     let requests = UnixStream::from(requests);
-    requests.set_read_timeout(Some(REQUEST_TIMEOUT)).map_err(SupervisorError::at("folder requests"))?;
-    let init =
-        start_init(confinement.user, stdio, program, args).map_err(SupervisorError::at("init process"))?;
+    requests
+        .set_read_timeout(Some(REQUEST_TIMEOUT))
+        .map_err(SupervisorError::at("folder requests"))?;
+    let init = start_init(confinement.user, stdio, program, args)
+        .map_err(SupervisorError::at("init process"))?;
     let requests = Some(BufReader::new(requests));
-    let mut outer = Outer { signals, gateway, init, mounts, requests };
+    let mut outer = Outer {
+        signals,
+        gateway,
+        init,
+        mounts,
+        requests,
+    };
     // The init process exists, so the exit goes through its kill.
     let released = detach::release_stdio();
-    let status = if released.is_ok() { outer.watch() } else { None };
+    let status = if released.is_ok() {
+        outer.watch()
+    } else {
+        None
+    };
     let status = status.or_else(|| outer.kill_init());
     released.map(|()| reported_exit(UnixStream::from(init_link), status))
 }
 
-#[expect(clippy::disallowed_methods, reason = "the supervisor starts the init process of its child")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the supervisor starts the init process of its child"
+)]
 fn start_init(
     user: Option<u32>,
     stdio: StdioMode,
@@ -70,7 +88,13 @@ fn start_init(
     };
     let user = user.map_or_else(|| "-".to_owned(), |user| user.to_string());
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("acp-gateway").arg("supervisor").arg(stage).arg(user).arg(program).args(args);
+    command
+        .arg0("acp-gateway")
+        .arg("supervisor")
+        .arg(stage)
+        .arg(user)
+        .arg(program)
+        .args(args);
     let init = command.spawn()?;
     Ok(Pid::from_child(&init))
 }
@@ -121,15 +145,24 @@ impl Outer {
         ];
         watched.extend(self.gateway.poll_fd());
         let first_request = watched.len();
-        watched.extend(self.requests.iter().map(|socket| PollFd::new(socket.get_ref(), PollFlags::IN)));
+        watched.extend(
+            self.requests
+                .iter()
+                .map(|socket| PollFd::new(socket.get_ref(), PollFlags::IN)),
+        );
         // An interrupted poll is equivalent to a timeout: the loop checks everything after it.
         let polled = poll(&mut watched, Some(&GATEWAY_CHECK)).is_ok();
-        polled && watched[first_request..].iter().any(|one| !one.revents().is_empty())
+        polled
+            && watched[first_request..]
+                .iter()
+                .any(|one| !one.revents().is_empty())
     }
 
     /// Mounts the requested folders and answers.
     fn serve_request(&mut self) {
-        let Some(socket) = &mut self.requests else { return };
+        let Some(socket) = &mut self.requests else {
+            return;
+        };
         let mut line = String::new();
         if !matches!(socket.read_line(&mut line), Ok(read) if read > 0) {
             self.requests = None;
@@ -137,7 +170,12 @@ impl Outer {
         }
         let granted = serde_json::from_str::<GrantRequest>(&line)
             .map_err(std::io::Error::from)
-            .and_then(|request| request.folders.iter().try_for_each(|folder| self.mounts.grant(folder)));
+            .and_then(|request| {
+                request
+                    .folders
+                    .iter()
+                    .try_for_each(|folder| self.mounts.grant(folder))
+            });
         let answer = granted.map_or_else(|error| error_line(&error), |()| GRANTED_LINE.to_owned());
         if socket.get_mut().write_all(answer.as_bytes()).is_err() {
             self.requests = None;
@@ -152,8 +190,15 @@ impl Outer {
             if let Some(status) = self.reap() {
                 return Some(status);
             }
-            let limit = Timespec { tv_sec: 1, tv_nsec: 0 };
-            poll(&mut [PollFd::new(&self.signals.child, PollFlags::IN)], Some(&limit)).unwrap_or(0);
+            let limit = Timespec {
+                tv_sec: 1,
+                tv_nsec: 0,
+            };
+            poll(
+                &mut [PollFd::new(&self.signals.child, PollFlags::IN)],
+                Some(&limit),
+            )
+            .unwrap_or(0);
             signals::drain(&self.signals.child);
         }
         None
@@ -175,7 +220,9 @@ impl Outer {
 /// end by a signal that it sends to itself.
 fn reported_exit(mut link: UnixStream, status: Option<WaitStatus>) -> ExitCode {
     let mut report = String::new();
-    let read = link.set_nonblocking(true).and_then(|()| link.read_to_string(&mut report));
+    let read = link
+        .set_nonblocking(true)
+        .and_then(|()| link.read_to_string(&mut report));
     match exit::parse(&report) {
         Some(ended) if read.is_ok() => ended.exit_code(),
         _ => exit::Ended::from(status).exit_code(),

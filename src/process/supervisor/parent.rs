@@ -20,17 +20,26 @@ pub(super) struct ParentProcess {
 impl ParentProcess {
     /// Opens the pidfd before the check of the parent. Therefore it never refers to a later process with the same pid.
     pub(super) fn open(pid: Pid) -> Result<Self, SupervisorError> {
-        let parent = Self { pid: Some(pid), end: pidfd_open(pid, PidfdFlags::empty()).ok() };
+        let parent = Self {
+            pid: Some(pid),
+            end: pidfd_open(pid, PidfdFlags::empty()).ok(),
+        };
         if parent.is_alive() {
             Ok(parent)
         } else {
-            Err(SupervisorError { step: "gateway", source: io::Error::other("it has ended") })
+            Err(SupervisorError {
+                step: "gateway",
+                source: io::Error::other("it has ended"),
+            })
         }
     }
 
     /// The parent outside of the PID namespace of this process. It holds the other end of the socket.
     pub(super) fn outside(link: OwnedFd) -> Self {
-        Self { pid: None, end: Some(link) }
+        Self {
+            pid: None,
+            end: Some(link),
+        }
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -38,7 +47,10 @@ impl ParentProcess {
     }
 
     fn has_end_event(&self) -> bool {
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         let polled = self.poll_fd().map(|end| poll(&mut [end], Some(&at_once)));
         polled.is_some_and(|ready| ready.is_ok_and(|ready| ready > 0))
     }

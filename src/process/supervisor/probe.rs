@@ -20,11 +20,18 @@ const PROBED_SOCKET: &str = "socket";
 /// Runs a stage of the probe, for a child of another user if there is one.
 pub(super) fn run(stage: &str, user: Option<u32>) -> Result<(), SupervisorError> {
     let is_partial = stage.ends_with("-partial");
-    let of = |mechanism| Confinement { is_partial, user, ..confinement(mechanism) };
+    let of = |mechanism| Confinement {
+        is_partial,
+        user,
+        ..confinement(mechanism)
+    };
     match stage.strip_suffix("-partial").unwrap_or(stage) {
         "probe-namespaces" => probe_namespaces(&of(Mechanism::Namespaces)),
         "probe-init" => probe_init(&of(Mechanism::Namespaces)),
-        "probe-landlock" => probe_landlock(&Confinement { user: None, ..of(Mechanism::Landlock) }),
+        "probe-landlock" => probe_landlock(&Confinement {
+            user: None,
+            ..of(Mechanism::Landlock)
+        }),
         "probe-landlock-sockets" => probe_sockets(),
         _ => Err(unexpected("probe", "there is no such stage")),
     }
@@ -32,21 +39,36 @@ pub(super) fn run(stage: &str, user: Option<u32>) -> Result<(), SupervisorError>
 
 /// A folder that exists on all machines and that this process can list.
 fn confinement(mechanism: Mechanism) -> Confinement {
-    Confinement { mechanism, hidden: vec![PathBuf::from("/etc")], ..Confinement::default() }
+    Confinement {
+        mechanism,
+        hidden: vec![PathBuf::from("/etc")],
+        ..Confinement::default()
+    }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the probe starts the first process of a PID namespace")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the probe starts the first process of a PID namespace"
+)]
 fn probe_namespaces(confinement: &Confinement) -> Result<(), SupervisorError> {
     namespaces::enter(confinement)?;
     let mut init = Command::new("/proc/self/exe");
-    let stage = if confinement.is_partial { "probe-init-partial" } else { "probe-init" };
-    init.args(["supervisor", stage]).args(confinement.user.map(|user| user.to_string()));
+    let stage = if confinement.is_partial {
+        "probe-init-partial"
+    } else {
+        "probe-init"
+    };
+    init.args(["supervisor", stage])
+        .args(confinement.user.map(|user| user.to_string()));
     let init = init.stdin(Stdio::null()).stderr(Stdio::piped()).output();
     let init = init.map_err(SupervisorError::at("init process"))?;
     if init.status.success() {
         return Ok(());
     }
-    Err(unexpected("init process", String::from_utf8_lossy(&init.stderr).trim()))
+    Err(unexpected(
+        "init process",
+        String::from_utf8_lossy(&init.stderr).trim(),
+    ))
 }
 
 fn probe_init(confinement: &Confinement) -> Result<(), SupervisorError> {
@@ -57,13 +79,19 @@ fn probe_init(confinement: &Confinement) -> Result<(), SupervisorError> {
     if !confinement.is_partial {
         foreign.check_is_closed()?;
     }
-    let is_init =
-        getpid().as_raw_pid() == 1 && fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() == "1");
+    let is_init = getpid().as_raw_pid() == 1
+        && fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() == "1");
     if !is_init {
         return Err(unexpected("PID namespace", "/proc shows other processes"));
     }
-    let visible = fs::read_dir("/etc").map_err(SupervisorError::at("mask"))?.count();
-    if visible == 0 { Ok(()) } else { Err(unexpected("mask", "the content is visible")) }
+    let visible = fs::read_dir("/etc")
+        .map_err(SupervisorError::at("mask"))?
+        .count();
+    if visible == 0 {
+        Ok(())
+    } else {
+        Err(unexpected("mask", "the content is visible"))
+    }
 }
 
 fn probe_landlock(confinement: &Confinement) -> Result<(), SupervisorError> {
@@ -74,7 +102,10 @@ fn probe_landlock(confinement: &Confinement) -> Result<(), SupervisorError> {
     }
     match fs::read_dir("/etc") {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        _ => Err(unexpected("landlock", "the content of a closed folder is visible")),
+        _ => Err(unexpected(
+            "landlock",
+            "the content of a closed folder is visible",
+        )),
     }
 }
 
@@ -87,9 +118,15 @@ struct AbstractSocket {
 
 impl AbstractSocket {
     fn open() -> Result<Self, SupervisorError> {
-        let number = getrandom::u64().map_err(|error| unexpected("random number", &error.to_string()))?;
+        let number =
+            getrandom::u64().map_err(|error| unexpected("random number", &error.to_string()))?;
         let opened = SocketAddr::from_abstract_name(format!("acp-gateway-probe-{number:016x}"))
-            .and_then(|address| Ok(Self { _listener: UnixListener::bind_addr(&address)?, address }));
+            .and_then(|address| {
+                Ok(Self {
+                    _listener: UnixListener::bind_addr(&address)?,
+                    address,
+                })
+            });
         opened.map_err(SupervisorError::at("abstract socket"))
     }
 
@@ -97,7 +134,10 @@ impl AbstractSocket {
     fn check_is_closed(&self) -> Result<(), SupervisorError> {
         match UnixStream::connect_addr(&self.address) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-            _ => Err(unexpected("landlock", "an abstract socket of another process accepts connections")),
+            _ => Err(unexpected(
+                "landlock",
+                "an abstract socket of another process accepts connections",
+            )),
         }
     }
 }
@@ -107,13 +147,23 @@ fn probe_sockets() -> Result<(), SupervisorError> {
     let folder = std::env::current_dir().map_err(SupervisorError::at("folder"))?;
     let _listener = UnixListener::bind(PROBED_SOCKET).map_err(SupervisorError::at("socket"))?;
     let hidden = vec![folder];
-    restrict::apply(&Confinement { mechanism: Mechanism::Landlock, hidden, ..Confinement::default() })?;
+    restrict::apply(&Confinement {
+        mechanism: Mechanism::Landlock,
+        hidden,
+        ..Confinement::default()
+    })?;
     match UnixStream::connect(PROBED_SOCKET) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        _ => Err(unexpected("landlock", "a socket file in a closed folder accepts connections")),
+        _ => Err(unexpected(
+            "landlock",
+            "a socket file in a closed folder accepts connections",
+        )),
     }
 }
 
 fn unexpected(step: &'static str, text: &str) -> SupervisorError {
-    SupervisorError { step, source: io::Error::other(text.to_owned()) }
+    SupervisorError {
+        step,
+        source: io::Error::other(text.to_owned()),
+    }
 }

@@ -13,11 +13,12 @@ use nix::libc;
 use rustix::fs::{FileType, fstat};
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set,
-    set_capabilities,
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities,
 };
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
 };
 
 use super::error::SupervisorError;
@@ -84,7 +85,11 @@ pub(super) fn apply(confinement: &Confinement) -> Result<(), SupervisorError> {
         Mechanism::None | Mechanism::Command => return Ok(()),
     };
     limit_resources(confinement).map_err(SupervisorError::at("resource limits"))?;
-    let level = if confinement.is_partial { CompatLevel::BestEffort } else { CompatLevel::HardRequirement };
+    let level = if confinement.is_partial {
+        CompatLevel::BestEffort
+    } else {
+        CompatLevel::HardRequirement
+    };
     if has_namespaces {
         // The namespaces contain signals. Abstract sockets belong to the network, which is shared.
         restrict_scopes(level).map_err(landlock_failed)?;
@@ -104,9 +109,20 @@ fn limit_resources(confinement: &Confinement) -> rustix::io::Result<()> {
         (Resource::Fsize, Some(MAX_FILE_BYTES)),
         (Resource::Data, confinement.maximum.data_bytes),
     ];
-    for (resource, limit) in limits.into_iter().filter_map(|(resource, limit)| Some((resource, limit?))) {
-        let maximum = getrlimit(resource).maximum.map_or(limit, |maximum| maximum.min(limit));
-        setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) })?;
+    for (resource, limit) in limits
+        .into_iter()
+        .filter_map(|(resource, limit)| Some((resource, limit?)))
+    {
+        let maximum = getrlimit(resource)
+            .maximum
+            .map_or(limit, |maximum| maximum.min(limit));
+        setrlimit(
+            resource,
+            Rlimit {
+                current: Some(maximum),
+                maximum: Some(maximum),
+            },
+        )?;
     }
     Ok(())
 }
@@ -128,8 +144,12 @@ fn restrict_files(confinement: &Confinement, scopes: CompatLevel) -> Result<(), 
     let all = AccessFs::from_all(SOCKET_FILES);
     // A connection changes no file. Name resolution and programs connect to socket files in readable folders.
     let reads: BitFlags<AccessFs> = AccessFs::from_read(SOCKET_FILES) | AccessFs::ResolveUnix;
-    let mut closed: Vec<PathBuf> =
-        confinement.hidden.iter().cloned().chain(SHARED_FOLDERS.map(PathBuf::from)).collect();
+    let mut closed: Vec<PathBuf> = confinement
+        .hidden
+        .iter()
+        .cloned()
+        .chain(SHARED_FOLDERS.map(PathBuf::from))
+        .collect();
     // `/proc` and `/sys` control the kernel and other processes.
     closed.extend(READABLE.map(PathBuf::from));
     let device = reads | AccessFs::WriteFile | AccessFs::IoctlDev | AccessFs::Truncate;
@@ -142,23 +162,44 @@ fn restrict_files(confinement: &Confinement, scopes: CompatLevel) -> Result<(), 
     }
     let mut open = Vec::new();
     collect_open(Path::new("/"), &closed, &mut open);
-    let (common, visible) = if confinement.read_only { (reads, reads) } else { (all, all) };
+    let (common, visible) = if confinement.read_only {
+        (reads, reads)
+    } else {
+        (all, all)
+    };
     let mut rules = Vec::new();
     // Files that agents replace meanwhile get no rule.
-    rules.extend(open.iter().filter_map(|path| Some(rule(open_real_file(path).ok()?, common))));
-    let readable = confinement.readable.iter().filter_map(|folder| open_real_folder(&folder.real).ok());
+    rules.extend(
+        open.iter()
+            .filter_map(|path| Some(rule(open_real_file(path).ok()?, common))),
+    );
+    let readable = confinement
+        .readable
+        .iter()
+        .filter_map(|folder| open_real_folder(&folder.real).ok());
     rules.extend(readable.map(|folder| rule(folder, reads)));
     for (folder, rights) in confinement
         .visible
         .iter()
         .map(|folder| (folder, visible))
-        .chain(confinement.writable.iter().chain(&confinement.temporary).map(|folder| (folder, all)))
+        .chain(
+            confinement
+                .writable
+                .iter()
+                .chain(&confinement.temporary)
+                .map(|folder| (folder, all)),
+        )
     {
         match open_real_folder(folder) {
             Ok(opened) => rules.push(rule(opened, rights)),
             // A terminal can start after its folder was removed.
             Err(FolderError::Missing { .. }) => {}
-            Err(error) => return Err(SupervisorError { step: "folders", source: error.into() }),
+            Err(error) => {
+                return Err(SupervisorError {
+                    step: "folders",
+                    source: error.into(),
+                });
+            }
         }
     }
     let restrict = || {
@@ -179,14 +220,21 @@ fn restrict_files(confinement: &Confinement, scopes: CompatLevel) -> Result<(), 
 
 /// A rule for an open file or folder and everything below it.
 fn rule(opened: OwnedFd, rights: BitFlags<AccessFs>) -> PathBeneath<OwnedFd> {
-    let is_folder =
-        fstat(&opened).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
-    let rights = if is_folder { rights } else { rights & AccessFs::from_file(SOCKET_FILES) };
+    let is_folder = fstat(&opened)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+    let rights = if is_folder {
+        rights
+    } else {
+        rights & AccessFs::from_file(SOCKET_FILES)
+    };
     PathBeneath::new(opened, rights)
 }
 
 fn landlock_failed(error: RulesetError) -> SupervisorError {
-    SupervisorError { step: "landlock", source: io::Error::other(error) }
+    SupervisorError {
+        step: "landlock",
+        source: io::Error::other(error),
+    }
 }
 
 /// Collects the folders and files that contain no closed folder. Landlock rules can only add rights, so the
@@ -213,7 +261,10 @@ pub(super) fn filter_system_calls(
     has_namespaces: bool,
 ) -> Result<(), SupervisorError> {
     let applied = apply_filters(confinement.child_is_root(), has_namespaces);
-    applied.map_err(|error| SupervisorError { step: "seccomp", source: io::Error::other(error) })
+    applied.map_err(|error| SupervisorError {
+        step: "seccomp",
+        source: io::Error::other(error),
+    })
 }
 
 fn apply_filters(
@@ -221,8 +272,11 @@ fn apply_filters(
     has_namespaces: bool,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let shared = SHARED_OBJECTS.into_iter().filter(|_| !has_namespaces);
-    let mut calls: Vec<(i64, Vec<SeccompRule>)> =
-        DENIED.into_iter().chain(shared).map(|number| (number, Vec::new())).collect();
+    let mut calls: Vec<(i64, Vec<SeccompRule>)> = DENIED
+        .into_iter()
+        .chain(shared)
+        .map(|number| (number, Vec::new()))
+        .collect();
     if !has_namespaces {
         // A limit of processor time kills another process. Pid 0 is the caller.
         let foreign = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
@@ -241,10 +295,18 @@ fn apply_filters(
 fn new_control_groups() -> Result<Vec<(i64, Vec<SeccompRule>)>, seccompiler::BackendError> {
     let flag = u64::from(libc::CLONE_NEWCGROUP.cast_unsigned());
     let creates = || {
-        let flags = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag)?;
+        let flags = SeccompCondition::new(
+            0,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::MaskedEq(flag),
+            flag,
+        )?;
         SeccompRule::new(vec![flags])
     };
-    Ok(vec![(libc::SYS_unshare, vec![creates()?]), (libc::SYS_clone, vec![creates()?])])
+    Ok(vec![
+        (libc::SYS_unshare, vec![creates()?]),
+        (libc::SYS_clone, vec![creates()?]),
+    ])
 }
 
 /// Makes the calls fail with this error.
@@ -252,11 +314,21 @@ fn apply_filter(
     calls: Vec<(i64, Vec<SeccompRule>)>,
     error: i32,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let second_table = calls.clone().into_iter().map(|(number, rules)| (number | X32_BIT, rules));
-    let second_table: Vec<_> = second_table.filter(|_| cfg!(target_arch = "x86_64")).collect();
+    let second_table = calls
+        .clone()
+        .into_iter()
+        .map(|(number, rules)| (number | X32_BIT, rules));
+    let second_table: Vec<_> = second_table
+        .filter(|_| cfg!(target_arch = "x86_64"))
+        .collect();
     let rules = calls.into_iter().chain(second_table).collect();
     let denied = SeccompAction::Errno(error.cast_unsigned());
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, std::env::consts::ARCH.try_into()?)?;
+    let filter = SeccompFilter::new(
+        rules,
+        SeccompAction::Allow,
+        denied,
+        std::env::consts::ARCH.try_into()?,
+    )?;
     let program: BpfProgram = filter.try_into()?;
     Ok(seccompiler::apply_filter(&program)?)
 }
@@ -271,8 +343,15 @@ pub(super) fn keep_capabilities(kept: CapabilitySet) -> Result<(), SupervisorErr
     reduce_bounding_set(kept);
     clear_ambient_capability_set().map_err(SupervisorError::at("ambient capabilities"))?;
     let inheritable = CapabilitySet::empty();
-    set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })
-        .map_err(SupervisorError::at("capabilities"))
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective: kept,
+            permitted: kept,
+            inheritable,
+        },
+    )
+    .map_err(SupervisorError::at("capabilities"))
 }
 
 /// No descendant of this process can get a capability again.

@@ -15,8 +15,12 @@ use super::restrict;
 use crate::process::isolation::Confinement;
 
 /// The capabilities of a supervisor in namespaces: it starts programs as another user, and kills them.
-pub(super) const CAPABILITIES: [CapabilitySet; 4] =
-    [CapabilitySet::SETUID, CapabilitySet::SETGID, CapabilitySet::SETPCAP, CapabilitySet::KILL];
+pub(super) const CAPABILITIES: [CapabilitySet; 4] = [
+    CapabilitySet::SETUID,
+    CapabilitySet::SETGID,
+    CapabilitySet::SETPCAP,
+    CapabilitySet::KILL,
+];
 
 fn ids(user: u32) -> (Uid, Gid) {
     (Uid::from_raw(user), Gid::from_raw(user))
@@ -26,7 +30,9 @@ fn ids(user: u32) -> (Uid, Gid) {
 ///
 /// The kernel clears the death signal.
 pub(super) fn become_user(confinement: &Confinement) -> Result<(), SupervisorError> {
-    let Some(user) = confinement.user else { return Ok(()) };
+    let Some(user) = confinement.user else {
+        return Ok(());
+    };
     restrict::drop_bounding_set();
     let (owner, group) = ids(user);
     set_thread_groups(&[]).map_err(SupervisorError::at("groups"))?;
@@ -51,7 +57,11 @@ pub(super) fn drop_groups() -> rustix::io::Result<()> {
 
 /// Checks that the user can list and enter a folder. Requires a process of root with one thread: drops its groups,
 /// switches its effective user and group for the check, and back to root.
-pub(super) fn check_folder(user: u32, folder: impl AsFd, name: &dyn std::fmt::Display) -> io::Result<()> {
+pub(super) fn check_folder(
+    user: u32,
+    folder: impl AsFd,
+    name: &dyn std::fmt::Display,
+) -> io::Result<()> {
     let (owner, group) = ids(user);
     set_thread_groups(&[])?;
     set_thread_res_gid(None, group, None)?;
@@ -60,12 +70,18 @@ pub(super) fn check_folder(user: u32, folder: impl AsFd, name: &dyn std::fmt::Di
     let opened = switched.and_then(|()| openat(folder, ".", flags, Mode::empty()));
     set_thread_res_uid(None, Uid::ROOT, None)?;
     set_thread_res_gid(None, Gid::ROOT, None)?;
-    opened.map(drop).map_err(|error| unusable(user, name, error).source)
+    opened
+        .map(drop)
+        .map_err(|error| unusable(user, name, error).source)
 }
 
 fn unusable(user: u32, folder: &dyn std::fmt::Display, error: Errno) -> SupervisorError {
-    let text = format!("the user {user} of `isolation.run_as` cannot use the folder {folder}: {error}");
-    SupervisorError { step: "user", source: io::Error::new(error.kind(), text) }
+    let text =
+        format!("the user {user} of `isolation.run_as` cannot use the folder {folder}: {error}");
+    SupervisorError {
+        step: "user",
+        source: io::Error::new(error.kind(), text),
+    }
 }
 
 /// A process outside of the new user namespace of this one. Only such a process can map the ids of two users.
@@ -81,9 +97,14 @@ impl IdMaps {
     pub(super) fn prepare(user: u32) -> io::Result<Self> {
         let pid = getpid().as_raw_pid().to_string();
         let mut helper = Command::new("/proc/self/exe");
-        helper.arg0("acp-gateway").args(["supervisor", "map-ids", &pid, &user.to_string()]);
+        helper
+            .arg0("acp-gateway")
+            .args(["supervisor", "map-ids", &pid, &user.to_string()]);
         // The program's output belongs to the program.
-        helper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        helper
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         Ok(Self(helper.spawn()?))
     }
 
@@ -97,23 +118,35 @@ impl IdMaps {
         if let Some(errors) = helper.stderr.take() {
             errors.take(1024).read_to_string(&mut text)?;
         }
-        if helper.wait()?.success() { Ok(()) } else { Err(io::Error::other(text)) }
+        if helper.wait()?.success() {
+            Ok(())
+        } else {
+            Err(io::Error::other(text))
+        }
     }
 }
 
 /// Writes the maps of the supervisor with this pid, after it has created its namespace.
 pub(super) fn map_ids(supervisor: Option<u32>, user: Option<u32>) -> Result<(), SupervisorError> {
-    let failed = |text: &str| SupervisorError { step: "id maps", source: io::Error::other(text.to_owned()) };
-    let (Some(supervisor), Some(user)) = (supervisor, user) else { return Err(failed("no ids")) };
+    let failed = |text: &str| SupervisorError {
+        step: "id maps",
+        source: io::Error::other(text.to_owned()),
+    };
+    let (Some(supervisor), Some(user)) = (supervisor, user) else {
+        return Err(failed("no ids"));
+    };
     let mut ready = [0];
     // Without this byte, the supervisor has ended or failed.
-    io::stdin().read_exact(&mut ready).map_err(SupervisorError::at("id maps"))?;
+    io::stdin()
+        .read_exact(&mut ready)
+        .map_err(SupervisorError::at("id maps"))?;
     if getppid() != Pid::from_raw(supervisor.cast_signed()) {
         return Err(failed("the supervisor has ended"));
     }
     for map in ["uid_map", "gid_map"] {
         let maps = format!("0 0 1\n{user} {user} 1\n");
-        std::fs::write(format!("/proc/{supervisor}/{map}"), maps).map_err(SupervisorError::at(map))?;
+        std::fs::write(format!("/proc/{supervisor}/{map}"), maps)
+            .map_err(SupervisorError::at(map))?;
     }
     Ok(())
 }

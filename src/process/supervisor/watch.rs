@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, wait,
+};
 use rustix::stdio::{stderr, stdin, stdout};
 
 use super::channel::{Channel, write_line};
@@ -49,16 +51,25 @@ pub(super) fn run(
         give(stdout(), confinement.user).map_err(SupervisorError::at("stdout"))?;
         give(stderr(), confinement.user).map_err(SupervisorError::at("stderr"))?;
     }
-    if matches!(confinement.mechanism, Mechanism::Namespaces | Mechanism::Landlock) {
+    if matches!(
+        confinement.mechanism,
+        Mechanism::Namespaces | Mechanism::Landlock
+    ) {
         user::drop_groups().map_err(SupervisorError::at("groups"))?;
     }
     if confinement.mechanism == Mechanism::Namespaces {
-        return outer::run(gateway, (stdio, program, args), &confinement, (link, requests));
+        return outer::run(
+            gateway,
+            (stdio, program, args),
+            &confinement,
+            (link, requests),
+        );
     }
     drop((link, requests));
     detach::prepare()?;
     let (_link, channel) = receive_channel(stdio)?;
-    let supervisor = Supervisor::start(ParentProcess::open(gateway)?, channel, stdio, program, args)?;
+    let supervisor =
+        Supervisor::start(ParentProcess::open(gateway)?, channel, stdio, program, args)?;
     Ok(supervisor.run()?.exit_code())
 }
 
@@ -69,10 +80,14 @@ pub(super) fn run_init(
     program: &OsStr,
     args: &[OsString],
 ) -> Result<ExitCode, SupervisorError> {
-    namespaces::complete(&Confinement { user, ..Confinement::default() })?;
+    namespaces::complete(&Confinement {
+        user,
+        ..Confinement::default()
+    })?;
     detach::prepare()?;
     let (link, channel) = receive_channel(stdio)?;
-    let supervisor = Supervisor::start(ParentProcess::outside(link), channel, stdio, program, args)?;
+    let supervisor =
+        Supervisor::start(ParentProcess::outside(link), channel, stdio, program, args)?;
     supervisor.run()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -98,14 +113,28 @@ pub(super) fn run_terminal(supervisor: Pid) -> Result<ExitCode, SupervisorError>
     let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
     let child = start(StdioMode::Pipes, OsStr::new(&spec.command), &args);
     let child = child.map_err(SupervisorError::at("start"))?;
-    let channel = Channel::Terminal { socket, reported: false };
-    Ok(Supervisor { signals, parent, channel, child, status: None }.run()?.exit_code())
+    let channel = Channel::Terminal {
+        socket,
+        reported: false,
+    };
+    Ok(Supervisor {
+        signals,
+        parent,
+        channel,
+        child,
+        status: None,
+    }
+    .run()?
+    .exit_code())
 }
 
 /// Starts the stage that becomes the program, as the leader of its own process group. In a pseudo terminal it
 /// leads a session, which includes a group. `/proc/self/exe` names the running file also after its
 /// replacement on disk. It becomes the program in its own environment.
-#[expect(clippy::disallowed_methods, reason = "the supervisor starts its one child")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the supervisor starts its one child"
+)]
 fn start(stdio: StdioMode, program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
     let mut command = Command::new("/proc/self/exe");
     command.arg("supervisor");
@@ -113,7 +142,11 @@ fn start(stdio: StdioMode, program: &OsStr, args: &[OsString]) -> io::Result<Pid
         StdioMode::Pipes => command.arg("exec").process_group(0),
         StdioMode::Pty => command.arg("exec-pty"),
     };
-    let child = command.arg(getpid().as_raw_pid().to_string()).arg(program).args(args).spawn()?;
+    let child = command
+        .arg(getpid().as_raw_pid().to_string())
+        .arg(program)
+        .args(args)
+        .spawn()?;
     Ok(Pid::from_child(&child))
 }
 
@@ -145,7 +178,13 @@ impl Supervisor {
     ) -> Result<Self, SupervisorError> {
         let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
         let child = start(stdio, program, args).map_err(SupervisorError::at("start"))?;
-        Ok(Self { signals, parent, channel, child, status: None })
+        Ok(Self {
+            signals,
+            parent,
+            channel,
+            child,
+            status: None,
+        })
     }
 
     /// Returns how the child ended, after the end of all its descendants.
@@ -200,7 +239,10 @@ impl Supervisor {
     /// Waits for a signal, the end of the parent, a message, or a timeout.
     fn poll_events(&self) -> PollEvents {
         let signals = &self.signals;
-        let limit = Timespec { tv_sec: PARENT_CHECK_SECONDS, tv_nsec: 0 };
+        let limit = Timespec {
+            tv_sec: PARENT_CHECK_SECONDS,
+            tv_nsec: 0,
+        };
         let mut watched = vec![
             PollFd::new(&signals.terminate, PollFlags::IN),
             PollFd::new(&signals.kill, PollFlags::IN),
@@ -237,7 +279,10 @@ impl Supervisor {
             for child in procfs::own_children() {
                 kill_process(child, Signal::KILL).unwrap_or_default();
             }
-            let limit = Timespec { tv_sec: 0, tv_nsec: KILL_ROUND_NANOSECONDS };
+            let limit = Timespec {
+                tv_sec: 0,
+                tv_nsec: KILL_ROUND_NANOSECONDS,
+            };
             let mut deaths = [PollFd::new(&self.signals.child, PollFlags::IN)];
             poll(&mut deaths, Some(&limit)).unwrap_or(0);
             signals::drain(&self.signals.child);

@@ -17,7 +17,12 @@ fn project(projector: &mut TurnProjector, events: &[(&str, &str)]) -> Vec<String
     for (kind, members) in events {
         let mut frame = BytesMut::new();
         let head = r#""id":"k3-1","seq":1,"sessionId":"s","time":"2026-11-28T00:00:00.000Z","promptId":"p1""#;
-        write_block(&mut frame, Some("k3-1"), Some(kind), format!("{{{head},{members}}}").as_bytes());
+        write_block(
+            &mut frame,
+            Some("k3-1"),
+            Some(kind),
+            format!("{{{head},{members}}}").as_bytes(),
+        );
         let event = EventRef::parse(1, &frame).expect("a frame");
         projector.event(&event, &mut |step| steps.push(shown(&step)));
     }
@@ -25,8 +30,14 @@ fn project(projector: &mut TurnProjector, events: &[(&str, &str)]) -> Vec<String
 }
 
 fn shown(step: &Step<'_>) -> String {
-    let block =
-        |block: &Block<'_>| format!("{:?} {} {}", block.role, block.number, block.subagent.unwrap_or("-"));
+    let block = |block: &Block<'_>| {
+        format!(
+            "{:?} {} {}",
+            block.role,
+            block.number,
+            block.subagent.unwrap_or("-")
+        )
+    };
     match step {
         Step::Begun { .. } => "begun".to_owned(),
         Step::BlockBegun(begun) => format!("block {}", block(begun)),
@@ -36,13 +47,26 @@ fn shown(step: &Step<'_>) -> String {
         Step::CallDescribed(call) => format!("described {}", call.id),
         Step::CallProgressed(call) => format!("progress {} {}", call.id, call.content.len()),
         Step::CallEnded(call) => {
-            format!("end of call {} {}: {}", call.id, call.status.as_str(), failure_text(call))
+            format!(
+                "end of call {} {}: {}",
+                call.id,
+                call.status.as_str(),
+                failure_text(call)
+            )
         }
-        Step::Requested(request) => format!("asks {} {:?}", request.id, request.call.map(|call| &*call.id)),
+        Step::Requested(request) => format!(
+            "asks {} {:?}",
+            request.id,
+            request.call.map(|call| &*call.id)
+        ),
         Step::Resolved { id, allowed, .. } => format!("resolved {id} {allowed}"),
         Step::Ended(End::Completed { stop_reason, .. }) => format!("completed {stop_reason}"),
         Step::Ended(End::Failed { .. }) => "failed".to_owned(),
-        other => format!("{other:?}").split([' ', '(']).next().unwrap_or_default().to_owned(),
+        other => format!("{other:?}")
+            .split([' ', '('])
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
     }
 }
 
@@ -52,7 +76,9 @@ fn update(update: &str) -> String {
 
 fn chunk(kind: &str, message: &str, text: &str) -> String {
     let content = format!(r#"{{"type":"text","text":"{text}"}}"#);
-    update(&format!(r#"{{"sessionUpdate":"{kind}","messageId":"{message}","content":{content}}}"#))
+    update(&format!(
+        r#"{{"sessionUpdate":"{kind}","messageId":"{message}","content":{content}}}"#
+    ))
 }
 
 #[test]
@@ -63,7 +89,10 @@ fn block_ends_when_the_role_or_the_message_changes() {
         chunk("agent_message_chunk", "a", "3"),
         chunk("agent_message_chunk", "b", "4"),
     ];
-    let events: Vec<(&str, &str)> = chunks.iter().map(|chunk| ("session.update", &**chunk)).collect();
+    let events: Vec<(&str, &str)> = chunks
+        .iter()
+        .map(|chunk| ("session.update", &**chunk))
+        .collect();
     let expected = [
         "begun",
         "block Thought 1 -",
@@ -82,10 +111,23 @@ fn block_ends_when_the_role_or_the_message_changes() {
 #[test]
 fn text_of_a_child_session_has_blocks_of_its_own() {
     let own = chunk("agent_message_chunk", "a", "1");
-    let child = format!(r#"{},"subagent":"child""#, chunk("agent_message_chunk", "a", "2"));
-    let events = [("session.update", &*own), ("session.update", &*child), ("session.update", &*own)];
-    let expected =
-        ["begun", "block Message 1 -", r#"text "1""#, "block Message 2 child", r#"text "2""#, r#"text "1""#];
+    let child = format!(
+        r#"{},"subagent":"child""#,
+        chunk("agent_message_chunk", "a", "2")
+    );
+    let events = [
+        ("session.update", &*own),
+        ("session.update", &*child),
+        ("session.update", &*own),
+    ];
+    let expected = [
+        "begun",
+        "block Message 1 -",
+        r#"text "1""#,
+        "block Message 2 child",
+        r#"text "2""#,
+        r#"text "1""#,
+    ];
     assert_eq!(steps(&events), expected);
 }
 
@@ -93,24 +135,39 @@ fn text_of_a_child_session_has_blocks_of_its_own() {
 fn whole_message_is_shown_unless_its_chunks_were() {
     let whole = |id: &str| {
         let content = r#"[{"type":"text","text":"whole"}]"#;
-        update(&format!(r#"{{"sessionUpdate":"agent_message","messageId":"{id}","content":{content}}}"#))
+        update(&format!(
+            r#"{{"sessionUpdate":"agent_message","messageId":"{id}","content":{content}}}"#
+        ))
     };
-    let (chunk, same, other) = (chunk("agent_message_chunk", "a", "part"), whole("a"), whole("b"));
+    let (chunk, same, other) = (
+        chunk("agent_message_chunk", "a", "part"),
+        whole("a"),
+        whole("b"),
+    );
     let call = update(r#"{"sessionUpdate":"tool_call","toolCallId":"c","status":"completed"}"#);
     let events = [&chunk, &call, &same, &other].map(|members| ("session.update", &**members));
-    let texts: Vec<String> = steps(&events).into_iter().filter(|step| step.starts_with("text")).collect();
+    let texts: Vec<String> = steps(&events)
+        .into_iter()
+        .filter(|step| step.starts_with("text"))
+        .collect();
     assert_eq!(texts, [r#"text "part""#, r#"text "whole""#]);
 }
 
 #[test]
 fn calls_and_requests_end_with_the_turn() {
-    let call = update(r#"{"sessionUpdate":"tool_call","toolCallId":"c","kind":"execute","title":null}"#);
+    let call =
+        update(r#"{"sessionUpdate":"tool_call","toolCallId":"c","kind":"execute","title":null}"#);
     let request = r#""requestId":"r1","method":"session/request_permission","params":{"sessionId":"s",
         "toolCall":{"toolCallId":"d","kind":"edit"},"options":[{"optionId":"y","kind":"allow_once"}]}"#
         .replace('\n', "");
-    let late = format!(r#"{},"late":true"#, chunk("agent_message_chunk", "a", "late"));
-    let (completed, failed) =
-        (r#""stopReason":"end_turn","result":{}"#, r#""problem":{"code":"interrupted"}"#);
+    let late = format!(
+        r#"{},"late":true"#,
+        chunk("agent_message_chunk", "a", "late")
+    );
+    let (completed, failed) = (
+        r#""stopReason":"end_turn","result":{}"#,
+        r#""problem":{"code":"interrupted"}"#,
+    );
     let events = [
         ("session.update", &*call),
         ("request.created", &*request),
@@ -135,7 +192,11 @@ fn rejected_call_says_so() {
     let request = r#""requestId":"r1","method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"d"},"options":[{"optionId":"n","kind":"reject_once"}]}"#;
     let resolved = r#""requestId":"r1","method":"session/request_permission","resolution":"answered","result":{"outcome":{"outcome":"selected","optionId":"n"}}"#;
     let end = update(r#"{"sessionUpdate":"tool_call_update","toolCallId":"d","status":"failed"}"#);
-    let events = [("request.created", request), ("request.resolved", resolved), ("session.update", &*end)];
+    let events = [
+        ("request.created", request),
+        ("request.resolved", resolved),
+        ("session.update", &*end),
+    ];
     let expected = [
         "begun",
         "call d other",
@@ -149,15 +210,22 @@ fn rejected_call_says_so() {
 #[test]
 fn retained_tool_calls_are_bounded() {
     let mut projector = TurnProjector::default();
-    let content =
-        format!(r#"[{{"type":"content","content":{{"type":"text","text":"{}"}}}}]"#, "x".repeat(900_000));
+    let content = format!(
+        r#"[{{"type":"content","content":{{"type":"text","text":"{}"}}}}]"#,
+        "x".repeat(900_000)
+    );
     for number in 0..40 {
-        let call = format!(r#"{{"sessionUpdate":"tool_call","toolCallId":"c{number}","content":{content}}}"#);
+        let call = format!(
+            r#"{{"sessionUpdate":"tool_call","toolCallId":"c{number}","content":{content}}}"#
+        );
         project(&mut projector, &[("session.update", &update(&call))]);
     }
     let retained: usize = projector.calls.iter().map(ToolCall::size).sum();
     assert_eq!(retained, projector.call_bytes);
-    assert!(retained <= MAX_CALL_BYTES && retained > MAX_CALL_BYTES / 2, "{retained}");
+    assert!(
+        retained <= MAX_CALL_BYTES && retained > MAX_CALL_BYTES / 2,
+        "{retained}"
+    );
     project(&mut projector, &[("prompt.failed", r#""problem":{}"#)]);
     assert_eq!(projector.call_bytes, 0);
 }

@@ -17,7 +17,12 @@ impl EarlyAcp {
         outcome: Result<Box<RawValue>, RpcError>,
         served: &mut Served,
     ) {
-        let Some(call) = id.get().parse().ok().and_then(|id: u64| self.calls.remove(&id)) else {
+        let Some(call) = id
+            .get()
+            .parse()
+            .ok()
+            .and_then(|id: u64| self.calls.remove(&id))
+        else {
             return tracing::debug!("the agent answered an unknown call");
         };
         let (id, outcome) = match call {
@@ -25,8 +30,9 @@ impl EarlyAcp {
             Call::CreateSession(id) => {
                 let session = |result: Box<RawValue>| {
                     let members = RawObject::parse(&result);
-                    let session =
-                        members.and_then(|members| members.get("sessionId")).unwrap_or(RawValue::NULL);
+                    let session = members
+                        .and_then(|members| members.get("sessionId"))
+                        .unwrap_or(RawValue::NULL);
                     object(&[("sessionId", session.to_owned())])
                 };
                 (id, outcome.map(session))

@@ -10,12 +10,20 @@ use crate::served::dialect::Served;
 use crate::served::message::{encode, object, raw, rpc_error};
 
 impl EarlyAcp {
-    pub(super) fn permission_requested(&mut self, id: &RawValue, params: &RawValue, served: &mut Served) {
+    pub(super) fn permission_requested(
+        &mut self,
+        id: &RawValue,
+        params: &RawValue,
+        served: &mut Served,
+    ) {
         let params = RawObject::parse(params).unwrap_or_else(RawObject::empty);
         let session = params.text("sessionId").unwrap_or_default().into_owned();
         if !self.permissions.open(id, session.clone()) {
             let error = rpc_error(error_code::INTERNAL, "too many requests have no answer");
-            served.to_agent.push(Message::Response { id: id.to_owned(), outcome: Err(error) });
+            served.to_agent.push(Message::Response {
+                id: id.to_owned(),
+                outcome: Err(error),
+            });
             return;
         }
         let call = params.object("toolCall").unwrap_or_else(RawObject::empty);
@@ -29,9 +37,16 @@ impl EarlyAcp {
             .get("content")
             .and_then(|content| serde_json::from_str(content.get()).ok())
             .unwrap_or_default();
-        let texts: Vec<&str> = shown.iter().filter_map(|part| part["content"]["text"].as_str()).collect();
+        let texts: Vec<&str> = shown
+            .iter()
+            .filter_map(|part| part["content"]["text"].as_str())
+            .collect();
         let title = call.text("title").unwrap_or("Permission".into());
-        let message = if texts.is_empty() { title.clone().into_owned() } else { texts.join("\n") };
+        let message = if texts.is_empty() {
+            title.clone().into_owned()
+        } else {
+            texts.join("\n")
+        };
         let request = object(&[
             ("sessionId", raw(&session)),
             ("title", raw(&title)),
@@ -40,6 +55,10 @@ impl EarlyAcp {
             ("options", raw(&options)),
         ]);
         let method = method::SESSION_REQUEST_PERMISSION.into();
-        served.to_client.push(encode(&Message::Request { id: id.to_owned(), method, params: request }));
+        served.to_client.push(encode(&Message::Request {
+            id: id.to_owned(),
+            method,
+            params: request,
+        }));
     }
 }

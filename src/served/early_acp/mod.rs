@@ -21,13 +21,17 @@ use crate::jsonrpc::{Message, RpcError, parse_error};
 impl ServedDialect for EarlyAcp {
     fn client_line(&mut self, line: &[u8], served: &mut Served) {
         match parse(line) {
-            Ok(Message::Request { id, method, params }) => self.requested(id, &method, &params, served),
+            Ok(Message::Request { id, method, params }) => {
+                self.requested(id, &method, &params, served)
+            }
             // `initialized` needs no answer.
             Ok(Message::Notification { method, .. }) => {
                 tracing::debug!(%method, "notification of the client");
             }
             Ok(Message::Response { id, outcome }) => {
-                served.to_agent.extend(self.permissions.answer(&id, outcome));
+                served
+                    .to_agent
+                    .extend(self.permissions.answer(&id, outcome));
             }
             Err(error) => self.invalid_line(error, served),
         }
@@ -41,7 +45,9 @@ impl ServedDialect for EarlyAcp {
         match message {
             Message::Response { id, outcome } => self.answered(&id, outcome, served),
             Message::Notification { method, params } => self.notified(&method, &params, served),
-            Message::Request { id, method, params } if &*method == method::SESSION_REQUEST_PERMISSION => {
+            Message::Request { id, method, params }
+                if &*method == method::SESSION_REQUEST_PERMISSION =>
+            {
                 self.permission_requested(&id, &params, served);
             }
             Message::Request { id, method, .. } => {

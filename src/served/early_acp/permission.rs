@@ -17,7 +17,10 @@ const MAX_OPEN: usize = 256;
 pub(super) struct Permissions(HashMap<String, (Box<RawValue>, String)>);
 
 fn cancelled(id: Box<RawValue>) -> Message {
-    Message::Response { id, outcome: Ok(raw(&json!({ "outcome": { "outcome": "cancelled" } }))) }
+    Message::Response {
+        id,
+        outcome: Ok(raw(&json!({ "outcome": { "outcome": "cancelled" } }))),
+    }
 }
 
 impl Permissions {
@@ -38,10 +41,18 @@ impl Permissions {
     ) -> Option<Message> {
         let (id, _) = self.0.remove(id.get())?;
         let answer = outcome.ok();
-        let option = answer.as_deref().and_then(RawObject::parse).and_then(|answer| selected(&answer));
-        let Some(option) = option else { return Some(cancelled(id)) };
+        let option = answer
+            .as_deref()
+            .and_then(RawObject::parse)
+            .and_then(|answer| selected(&answer));
+        let Some(option) = option else {
+            return Some(cancelled(id));
+        };
         let outcome = json!({ "outcome": { "outcome": "selected", "optionId": option } });
-        Some(Message::Response { id, outcome: Ok(raw(&outcome)) })
+        Some(Message::Response {
+            id,
+            outcome: Ok(raw(&outcome)),
+        })
     }
 
     /// The agent withdraws a request. A late answer is dropped.
@@ -61,5 +72,9 @@ fn selected(answer: &RawObject<'_>) -> Option<String> {
     let outcome = answer.object("outcome");
     let objects = [outcome.as_ref(), Some(answer)].into_iter().flatten();
     let names = ["optionId", "option", "selected"];
-    objects.flat_map(|object| names.map(|name| object.text(name))).flatten().next().map(String::from)
+    objects
+        .flat_map(|object| names.map(|name| object.text(name)))
+        .flatten()
+        .next()
+        .map(String::from)
 }

@@ -56,8 +56,17 @@ impl EarlyAcp {
             ("protocolVersion", raw(&AcpVersion::V1.number())),
             ("clientCapabilities", raw(&capabilities)),
         ];
-        members.extend(params.get("clientInfo").map(|info| ("clientInfo", info.to_owned())));
-        self.call(Call::Initialize(id), method::INITIALIZE, object(&members), served)
+        members.extend(
+            params
+                .get("clientInfo")
+                .map(|info| ("clientInfo", info.to_owned())),
+        );
+        self.call(
+            Call::Initialize(id),
+            method::INITIALIZE,
+            object(&members),
+            served,
+        )
     }
 
     fn create_session(
@@ -73,7 +82,9 @@ impl EarlyAcp {
                 .ok_or_else(|| invalid_params("workspaceDir must be a text"))?
                 .into_owned(),
         };
-        let has_variables = params.object("environmentVars").is_some_and(|vars| vars.iter().next().is_some());
+        let has_variables = params
+            .object("environmentVars")
+            .is_some_and(|vars| vars.iter().next().is_some());
         if has_variables && self.warned.len() < MAX_WARNED && self.warned.insert(cwd.clone()) {
             tracing::warn!(%cwd, "environmentVars are not used: ACP has no variables of a session");
         }
@@ -88,7 +99,9 @@ impl EarlyAcp {
         served: &mut Served,
     ) -> Result<(), RpcError> {
         let session = session_id(params)?;
-        let text = params.get("prompt").filter(|prompt| prompt.get().starts_with('"'));
+        let text = params
+            .get("prompt")
+            .filter(|prompt| prompt.get().starts_with('"'));
         let text = text.ok_or_else(|| invalid_params("prompt must be a text"))?;
         if self.turns.contains_key(&session) {
             let detail = "Invalid request: a turn of this session is running";
@@ -96,7 +109,12 @@ impl EarlyAcp {
         }
         let block = object(&[("type", raw("text")), ("text", text.to_owned())]);
         let params = object(&[("sessionId", raw(&session)), ("prompt", raw(&[block]))]);
-        self.call(Call::Prompt(id, session.clone()), method::SESSION_PROMPT, params, served)?;
+        self.call(
+            Call::Prompt(id, session.clone()),
+            method::SESSION_PROMPT,
+            params,
+            served,
+        )?;
         self.turns.insert(session, Turn::default());
         Ok(())
     }
@@ -112,7 +130,10 @@ impl EarlyAcp {
         let is_running = self.turns.contains_key(&session);
         if is_running {
             let params = raw(&json!({ "sessionId": session }));
-            served.to_agent.push(Message::Notification { method: method::SESSION_CANCEL.into(), params });
+            served.to_agent.push(Message::Notification {
+                method: method::SESSION_CANCEL.into(),
+                params,
+            });
             served.to_agent.extend(self.permissions.cancel(&session));
         }
         respond(id, Ok(raw(&json!({ "cancelled": is_running }))), served);
@@ -121,6 +142,8 @@ impl EarlyAcp {
 }
 
 fn session_id(params: &RawObject<'_>) -> Result<String, RpcError> {
-    let id = params.text("sessionId").ok_or_else(|| invalid_params("sessionId must be a text"))?;
+    let id = params
+        .text("sessionId")
+        .ok_or_else(|| invalid_params("sessionId must be a text"))?;
     Ok(id.into_owned())
 }

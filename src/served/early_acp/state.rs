@@ -47,13 +47,19 @@ impl Tool {
     pub(super) fn of(call: &RawObject<'_>) -> Self {
         let text = |name| call.text(name).unwrap_or_default().into_owned();
         let title = text("title");
-        let own = call.object("_meta").and_then(|meta| meta.object("claudeCode")?.text("toolName"));
+        let own = call
+            .object("_meta")
+            .and_then(|meta| meta.object("claudeCode")?.text("toolName"));
         let name = own.map_or_else(|| title.clone(), std::borrow::Cow::into_owned);
         let kind = call.text("kind").unwrap_or("other".into()).into_owned();
         Self { name, title, kind }
     }
 
-    pub(super) fn members(&self, id: &str, input: Option<&RawValue>) -> Vec<(&'static str, Box<RawValue>)> {
+    pub(super) fn members(
+        &self,
+        id: &str,
+        input: Option<&RawValue>,
+    ) -> Vec<(&'static str, Box<RawValue>)> {
         let mut members = vec![
             ("toolCallId", raw(id)),
             ("name", raw(&self.name)),
@@ -68,12 +74,16 @@ impl Tool {
 impl Turn {
     /// The text of the agent as a JSON string.
     pub(super) fn text(self) -> Box<RawValue> {
-        RawValue::from_string(format!("\"{}\"", self.text)).expect("the parts of strings form a string")
+        RawValue::from_string(format!("\"{}\"", self.text))
+            .expect("the parts of strings form a string")
     }
 
     pub(super) fn add(&mut self, text: &RawValue) {
-        let inner =
-            text.get().strip_prefix('"').and_then(|inner| inner.strip_suffix('"')).unwrap_or_default();
+        let inner = text
+            .get()
+            .strip_prefix('"')
+            .and_then(|inner| inner.strip_suffix('"'))
+            .unwrap_or_default();
         if self.text.len() + inner.len() <= MAX_TEXT_BYTES {
             self.text.push_str(inner);
         }
@@ -117,22 +127,38 @@ impl EarlyAcp {
         served: &mut Served,
     ) -> Result<(), RpcError> {
         if self.calls.len() >= MAX_CALLS {
-            return Err(rpc_error(error_code::INTERNAL, "too many requests have no answer"));
+            return Err(rpc_error(
+                error_code::INTERNAL,
+                "too many requests have no answer",
+            ));
         }
         self.last_call += 1;
         self.calls.insert(self.last_call, call);
         let id = raw(&self.last_call);
-        served.to_agent.push(Message::Request { id, method: method.into(), params });
+        served.to_agent.push(Message::Request {
+            id,
+            method: method.into(),
+            params,
+        });
         Ok(())
     }
 }
 
 /// Answers a request of the client.
-pub(super) fn respond(id: Box<RawValue>, outcome: Result<Box<RawValue>, RpcError>, served: &mut Served) {
-    served.to_client.push(encode(&Message::Response { id, outcome }));
+pub(super) fn respond(
+    id: Box<RawValue>,
+    outcome: Result<Box<RawValue>, RpcError>,
+    served: &mut Served,
+) {
+    served
+        .to_client
+        .push(encode(&Message::Response { id, outcome }));
 }
 
 /// Sends a notification to the client.
 pub(super) fn notify(method: &str, params: Box<RawValue>, served: &mut Served) {
-    served.to_client.push(encode(&Message::Notification { method: method.into(), params }));
+    served.to_client.push(encode(&Message::Notification {
+        method: method.into(),
+        params,
+    }));
 }

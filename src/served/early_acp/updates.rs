@@ -17,7 +17,11 @@ use crate::served::message::{object, raw};
 /// Sends an update to the client.
 fn update(session: &str, kind: &str, members: &[(&str, Box<RawValue>)], served: &mut Served) {
     let first = [("sessionId", raw(session)), ("updateType", raw(kind))];
-    notify(names::UPDATE, object(&[&first[..], members].concat()), served);
+    notify(
+        names::UPDATE,
+        object(&[&first[..], members].concat()),
+        served,
+    );
 }
 
 /// Sends a message about a tool in both forms.
@@ -28,7 +32,11 @@ fn about_tool(
     served: &mut Served,
 ) {
     update(session, kind, members, served);
-    notify(method, object(&[&[("sessionId", raw(session))][..], members].concat()), served);
+    notify(
+        method,
+        object(&[&[("sessionId", raw(session))][..], members].concat()),
+        served,
+    );
 }
 
 impl EarlyAcp {
@@ -40,26 +48,46 @@ impl EarlyAcp {
             }
             return;
         }
-        let (Some(session), Some(changed)) = (params.text("sessionId"), params.object("update")) else {
+        let (Some(session), Some(changed)) = (params.text("sessionId"), params.object("update"))
+        else {
             return;
         };
         let update_kind = changed.text("sessionUpdate");
         match update_kind.as_deref().unwrap_or_default() {
-            kind::AGENT_MESSAGE_CHUNK => self.chunk(&session, update_type::RESPONSE, &changed, served),
-            kind::AGENT_THOUGHT_CHUNK => self.chunk(&session, update_type::THINKING, &changed, served),
+            kind::AGENT_MESSAGE_CHUNK => {
+                self.chunk(&session, update_type::RESPONSE, &changed, served)
+            }
+            kind::AGENT_THOUGHT_CHUNK => {
+                self.chunk(&session, update_type::THINKING, &changed, served)
+            }
             kind::TOOL_CALL | kind::TOOL_CALL_UPDATE => self.tool(&session, &changed, served),
-            other => tracing::debug!(kind = other, "skipped an update without a meaning in early-acp"),
+            other => tracing::debug!(
+                kind = other,
+                "skipped an update without a meaning in early-acp"
+            ),
         }
     }
 
     fn chunk(&mut self, session: &str, kind: &str, changed: &RawObject<'_>, served: &mut Served) {
-        let Some(content) = changed.object("content") else { return };
-        let text = content.get("text").filter(|text| text.get().starts_with('"')).map(ToOwned::to_owned);
+        let Some(content) = changed.object("content") else {
+            return;
+        };
+        let text = content
+            .get("text")
+            .filter(|text| text.get().starts_with('"'))
+            .map(ToOwned::to_owned);
         let text = text.unwrap_or_else(|| {
             let uri = content.text("uri").unwrap_or_default();
-            raw(&format!("[{}]({uri})", content.text("type").unwrap_or_default()))
+            raw(&format!(
+                "[{}]({uri})",
+                content.text("type").unwrap_or_default()
+            ))
         });
-        if let Some(turn) = self.turns.get_mut(session).filter(|_| kind == update_type::RESPONSE) {
+        if let Some(turn) = self
+            .turns
+            .get_mut(session)
+            .filter(|_| kind == update_type::RESPONSE)
+        {
             turn.add(&text);
         }
         update(session, kind, &[("content", text)], served);
@@ -67,18 +95,27 @@ impl EarlyAcp {
 
     /// Announces a tool call as soon as its input is known, and its result.
     fn tool(&mut self, session: &str, changed: &RawObject<'_>, served: &mut Served) {
-        let Some(id) = changed.text("toolCallId") else { return };
+        let Some(id) = changed.text("toolCallId") else {
+            return;
+        };
         let turn = self.turns.get_mut(session);
         let mut none = HashMap::new();
         let tools = turn.map_or(&mut none, |turn| &mut turn.tools);
         let status = changed.text("status");
         let ended = matches!(status.as_deref(), Some("completed" | "failed"));
-        let input = changed.get("rawInput").filter(|input| input.get() != "null");
+        let input = changed
+            .get("rawInput")
+            .filter(|input| input.get() != "null");
         let known = tools.remove(&*id);
         let mut unknown = known.unwrap_or_else(|| Some(Tool::of(changed)));
         if let Some(tool) = unknown.as_ref().filter(|_| ended || input.is_some()) {
             let members = tool.members(&id, input);
-            about_tool(session, (update_type::TOOL_CALL, names::TOOL_CALL), &members, served);
+            about_tool(
+                session,
+                (update_type::TOOL_CALL, names::TOOL_CALL),
+                &members,
+                served,
+            );
             unknown = None;
         }
         if !ended {
@@ -88,20 +125,35 @@ impl EarlyAcp {
             return;
         }
         let failed = status.as_deref() == Some("failed");
-        let members = [("toolCallId", raw(&id)), ("content", result_of(changed)), ("isError", raw(&failed))];
-        about_tool(session, (update_type::TOOL_RESULT, names::TOOL_RESULT), &members, served);
+        let members = [
+            ("toolCallId", raw(&id)),
+            ("content", result_of(changed)),
+            ("isError", raw(&failed)),
+        ];
+        about_tool(
+            session,
+            (update_type::TOOL_RESULT, names::TOOL_RESULT),
+            &members,
+            served,
+        );
     }
 }
 
 /// The result of a tool: as the tool returned it, or as the agent shows it.
 fn result_of(changed: &RawObject<'_>) -> Box<RawValue> {
-    if let Some(output) = changed.get("rawOutput").filter(|output| output.get() != "null") {
+    if let Some(output) = changed
+        .get("rawOutput")
+        .filter(|output| output.get() != "null")
+    {
         return output.to_owned();
     }
     let shown: Vec<Value> = changed
         .get("content")
         .and_then(|content| serde_json::from_str(content.get()).ok())
         .unwrap_or_default();
-    let texts: Vec<&str> = shown.iter().filter_map(|part| part["content"]["text"].as_str()).collect();
+    let texts: Vec<&str> = shown
+        .iter()
+        .filter_map(|part| part["content"]["text"].as_str())
+        .collect();
     raw(&texts.join("\n"))
 }

@@ -21,7 +21,10 @@ fn response(id: &RawValue, outcome: Result<Box<RawValue>, &str>) -> Box<RawValue
         Ok(response) => ("response", response),
         Err(error) => ("error", raw(error)),
     });
-    object(&[("type", raw("control_response")), ("response", object(&members))])
+    object(&[
+        ("type", raw("control_response")),
+        ("response", object(&members)),
+    ])
 }
 
 impl StreamJson {
@@ -51,9 +54,15 @@ impl StreamJson {
                 let Some(option) = self.settings.model_option() else {
                     return Self::reject(&id, "the agent offers no models", served);
                 };
-                let params = json!({ "sessionId": self.writer.session, "configId": option, "value": model });
+                let params =
+                    json!({ "sessionId": self.writer.session, "configId": option, "value": model });
                 let call = Call::Model { request: id, model };
-                self.call_for(call, method::SESSION_SET_CONFIG_OPTION, raw(&params), served);
+                self.call_for(
+                    call,
+                    method::SESSION_SET_CONFIG_OPTION,
+                    raw(&params),
+                    served,
+                );
             }
             Control::Unsupported(subtype) => {
                 let reason = format!("Unsupported control request subtype: {subtype}");
@@ -64,7 +73,9 @@ impl StreamJson {
 
     /// Sends the call of a control request.
     fn call_for(&mut self, call: Call, method: &str, params: Box<RawValue>, served: &mut Served) {
-        let (Call::Mode { request, .. } | Call::Model { request, .. }) = &call else { return };
+        let (Call::Mode { request, .. } | Call::Model { request, .. }) = &call else {
+            return;
+        };
         let request = request.clone();
         if !self.call(call, method, params, served) {
             Self::reject(&request, "the agent does not answer", served);
@@ -72,11 +83,15 @@ impl StreamJson {
     }
 
     fn accept(id: &RawValue, result: Box<RawValue>, served: &mut Served) {
-        served.to_client.push(super::writer::bare(response(id, Ok(result))));
+        served
+            .to_client
+            .push(super::writer::bare(response(id, Ok(result))));
     }
 
     fn reject(id: &RawValue, reason: &str, served: &mut Served) {
-        served.to_client.push(super::writer::bare(response(id, Err(reason))));
+        served
+            .to_client
+            .push(super::writer::bare(response(id, Err(reason))));
     }
 
     /// Cancels the turn, and withdraws the open requests.
@@ -84,9 +99,14 @@ impl StreamJson {
         let Some(turn) = &mut self.turn else { return };
         turn.is_interrupted = true;
         let params = raw(&json!({ "sessionId": self.writer.session }));
-        served.to_agent.push(Message::Notification { method: method::SESSION_CANCEL.into(), params });
+        served.to_agent.push(Message::Notification {
+            method: method::SESSION_CANCEL.into(),
+            params,
+        });
         for (request, answer) in self.permissions.cancel_all() {
-            served.to_client.push(super::permission::withdrawal(&request));
+            served
+                .to_client
+                .push(super::permission::withdrawal(&request));
             served.to_agent.push(answer);
         }
     }
@@ -109,9 +129,15 @@ impl StreamJson {
 
     pub(super) fn mode_changed(&mut self, mode: &str, served: &mut Served) {
         if self.settings.set_mode(mode) {
-            let status = [("subtype", raw("status")), ("status", RawValue::NULL.to_owned())];
+            let status = [
+                ("subtype", raw("status")),
+                ("status", RawValue::NULL.to_owned()),
+            ];
             let mode = [("permissionMode", raw(mode))];
-            served.to_client.push(self.writer.event("system", &[&status[..], &mode[..]].concat()));
+            served.to_client.push(
+                self.writer
+                    .event("system", &[&status[..], &mode[..]].concat()),
+            );
         }
     }
 
@@ -125,7 +151,8 @@ impl StreamJson {
         match outcome {
             Ok(result) => {
                 self.settings.set_model(model);
-                let options = RawObject::parse(&result).and_then(|result| result.get("configOptions"));
+                let options =
+                    RawObject::parse(&result).and_then(|result| result.get("configOptions"));
                 if let Some(options) = options {
                     self.settings.set_options(options);
                 }

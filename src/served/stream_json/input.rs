@@ -34,14 +34,23 @@ pub(super) enum Control {
 impl Control {
     pub(super) fn parse(request: &RawObject<'_>) -> Result<Self, InvalidLine> {
         let text = |name| request.text(name).map(std::borrow::Cow::into_owned);
-        Ok(match &*request.text("subtype").ok_or(InvalidLine::Member("subtype"))? {
-            "initialize" => Self::Initialize,
-            "interrupt" => Self::Interrupt,
-            "set_permission_mode" => Self::SetMode(text("mode").ok_or(InvalidLine::Member("mode"))?),
-            // Without a model, the client selects the default one.
-            "set_model" => Self::SetModel(text("model").unwrap_or_else(|| "default".to_owned())),
-            other => Self::Unsupported(other.chars().take(64).collect()),
-        })
+        Ok(
+            match &*request
+                .text("subtype")
+                .ok_or(InvalidLine::Member("subtype"))?
+            {
+                "initialize" => Self::Initialize,
+                "interrupt" => Self::Interrupt,
+                "set_permission_mode" => {
+                    Self::SetMode(text("mode").ok_or(InvalidLine::Member("mode"))?)
+                }
+                // Without a model, the client selects the default one.
+                "set_model" => {
+                    Self::SetModel(text("model").unwrap_or_else(|| "default".to_owned()))
+                }
+                other => Self::Unsupported(other.chars().take(64).collect()),
+            },
+        )
     }
 }
 
@@ -59,21 +68,38 @@ pub(super) enum ClientLine {
 impl ClientLine {
     pub(super) fn parse(line: &[u8]) -> Result<Self, InvalidLine> {
         check_depth(line, MAX_DEPTH)?;
-        let value: &RawValue = serde_json::from_slice(line).map_err(|_| InvalidLine::NotAnObject)?;
+        let value: &RawValue =
+            serde_json::from_slice(line).map_err(|_| InvalidLine::NotAnObject)?;
         let line = RawObject::parse(value).ok_or(InvalidLine::NotAnObject)?;
         let required = |name| line.get(name).ok_or(InvalidLine::Member(name));
         match &*line.text("type").ok_or(InvalidLine::Member("type"))? {
             "user" => {
-                let message = line.object("message").ok_or(InvalidLine::Member("message"))?;
-                Ok(Self::Prompt(prompt(message.get("content").ok_or(InvalidLine::Member("content"))?)?))
+                let message = line
+                    .object("message")
+                    .ok_or(InvalidLine::Member("message"))?;
+                Ok(Self::Prompt(prompt(
+                    message
+                        .get("content")
+                        .ok_or(InvalidLine::Member("content"))?,
+                )?))
             }
             "control_request" => {
-                let request = line.object("request").ok_or(InvalidLine::Member("request"))?;
-                Ok(Self::Control(required("request_id")?.to_owned(), Control::parse(&request)?))
+                let request = line
+                    .object("request")
+                    .ok_or(InvalidLine::Member("request"))?;
+                Ok(Self::Control(
+                    required("request_id")?.to_owned(),
+                    Control::parse(&request)?,
+                ))
             }
             "control_response" => {
-                let answer = line.object("response").ok_or(InvalidLine::Member("response"))?;
-                let id = answer.get("request_id").ok_or(InvalidLine::Member("request_id"))?.to_owned();
+                let answer = line
+                    .object("response")
+                    .ok_or(InvalidLine::Member("response"))?;
+                let id = answer
+                    .get("request_id")
+                    .ok_or(InvalidLine::Member("request_id"))?
+                    .to_owned();
                 let outcome = if answer.text("subtype").as_deref() == Some("success") {
                     Ok(answer.get("response").unwrap_or(RawValue::NULL).to_owned())
                 } else {
@@ -81,7 +107,9 @@ impl ClientLine {
                 };
                 Ok(Self::Answer(id, outcome))
             }
-            "keep_alive" | "control_cancel_request" | "update_environment_variables" => Ok(Self::Ignored),
+            "keep_alive" | "control_cancel_request" | "update_environment_variables" => {
+                Ok(Self::Ignored)
+            }
             other => Err(InvalidLine::Type(other.chars().take(64).collect())),
         }
     }
@@ -141,7 +169,10 @@ mod tests {
 
     #[test]
     fn texts_keep_their_bytes_and_other_blocks_become_blocks_of_acp() {
-        assert_eq!(content(r#""a\ud83d""#).unwrap(), r#"[{"type":"text","text":"a\ud83d"}]"#);
+        assert_eq!(
+            content(r#""a\ud83d""#).unwrap(),
+            r#"[{"type":"text","text":"a\ud83d"}]"#
+        );
         let blocks = content(
             r#"[{"type":"text","text":"t"},
             {"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}},
@@ -170,15 +201,25 @@ mod tests {
             (&deep, InvalidLine::Depth(TooDeep { max: MAX_DEPTH })),
             ("{}", InvalidLine::Member("type")),
             (r#"{"type":"user"}"#, InvalidLine::Member("message")),
-            (r#"{"type":"user","message":{"content":[{"type":"audio"}]}}"#, InvalidLine::Member("content")),
+            (
+                r#"{"type":"user","message":{"content":[{"type":"audio"}]}}"#,
+                InvalidLine::Member("content"),
+            ),
             (
                 r#"{"type":"control_request","request":{"subtype":"interrupt"}}"#,
                 InvalidLine::Member("request_id"),
             ),
-            (r#"{"type":"control_request","request_id":"1","request":{}}"#, InvalidLine::Member("subtype")),
+            (
+                r#"{"type":"control_request","request_id":"1","request":{}}"#,
+                InvalidLine::Member("subtype"),
+            ),
             (r#"{"type":"noise"}"#, InvalidLine::Type("noise".to_owned())),
         ] {
-            assert_eq!(ClientLine::parse(line.as_bytes()).unwrap_err(), error, "{line}");
+            assert_eq!(
+                ClientLine::parse(line.as_bytes()).unwrap_err(),
+                error,
+                "{line}"
+            );
         }
     }
 }

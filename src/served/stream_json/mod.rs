@@ -30,14 +30,27 @@ use crate::jsonrpc::{Message, RpcError, parse_error};
 /// The maximum number of invalid lines without a valid one between them.
 const MAX_INVALID_LINES: u32 = 100;
 impl StreamJson {
-    fn answered(&mut self, id: &RawValue, outcome: Result<Box<RawValue>, RpcError>, served: &mut Served) {
-        let call = id.get().parse().ok().and_then(|id: u64| self.calls.remove(&id));
+    fn answered(
+        &mut self,
+        id: &RawValue,
+        outcome: Result<Box<RawValue>, RpcError>,
+        served: &mut Served,
+    ) {
+        let call = id
+            .get()
+            .parse()
+            .ok()
+            .and_then(|id: u64| self.calls.remove(&id));
         match call {
             Some(Call::Initialize) => self.initialized(outcome, served),
             Some(Call::NewSession) => self.session_created(&outcome, served),
             Some(Call::Prompt) => self.turn_ended(&outcome, served),
-            Some(Call::Mode { request, mode }) => self.mode_answered(&request, &mode, outcome, served),
-            Some(Call::Model { request, model }) => self.model_answered(&request, &model, outcome, served),
+            Some(Call::Mode { request, mode }) => {
+                self.mode_answered(&request, &mode, outcome, served)
+            }
+            Some(Call::Model { request, model }) => {
+                self.model_answered(&request, &model, outcome, served)
+            }
             None => tracing::debug!("the agent answered an unknown call"),
         }
     }
@@ -65,7 +78,9 @@ impl ServedDialect for StreamJson {
                 self.control(id, control, served);
             }
             ClientLine::Answer(id, outcome) => {
-                served.to_agent.extend(self.permissions.answer(&id, outcome));
+                served
+                    .to_agent
+                    .extend(self.permissions.answer(&id, outcome));
             }
             ClientLine::Ignored => {}
         }
@@ -79,7 +94,9 @@ impl ServedDialect for StreamJson {
         match message {
             Message::Response { id, outcome } => self.answered(&id, outcome, served),
             Message::Notification { method, params } => self.notified(&method, &params, served),
-            Message::Request { id, method, params } if &*method == method::SESSION_REQUEST_PERMISSION => {
+            Message::Request { id, method, params }
+                if &*method == method::SESSION_REQUEST_PERMISSION =>
+            {
                 self.permission_requested(&id, &params, served);
             }
             Message::Request { id, method, params } => {

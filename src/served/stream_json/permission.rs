@@ -23,8 +23,13 @@ pub(super) struct Choice {
 
 #[derive(Debug)]
 pub(super) enum Open {
-    Permission { id: Box<RawValue>, choices: Vec<Choice> },
-    Extension { id: Box<RawValue> },
+    Permission {
+        id: Box<RawValue>,
+        choices: Vec<Choice>,
+    },
+    Extension {
+        id: Box<RawValue>,
+    },
 }
 
 impl Open {
@@ -41,7 +46,10 @@ impl Open {
                 Message::Response { id, outcome }
             }
             Self::Extension { id } => {
-                let outcome = Err(rpc_error(error_code::REQUEST_CANCELLED, "Request cancelled"));
+                let outcome = Err(rpc_error(
+                    error_code::REQUEST_CANCELLED,
+                    "Request cancelled",
+                ));
                 Message::Response { id, outcome }
             }
         }
@@ -54,12 +62,19 @@ pub(super) struct Permissions(HashMap<String, Open>);
 
 /// The id for the client, which is a string.
 fn request_id(id: &RawValue) -> Box<RawValue> {
-    if id.get().starts_with('"') { id.to_owned() } else { raw(&format!("acp-{id}")) }
+    if id.get().starts_with('"') {
+        id.to_owned()
+    } else {
+        raw(&format!("acp-{id}"))
+    }
 }
 
 /// The line that withdraws a request.
 pub(super) fn withdrawal(request: &RawValue) -> Bytes {
-    bare(object(&[("type", raw("control_cancel_request")), ("request_id", request.to_owned())]))
+    bare(object(&[
+        ("type", raw("control_cancel_request")),
+        ("request_id", request.to_owned()),
+    ]))
 }
 
 impl Permissions {
@@ -84,10 +99,14 @@ impl Permissions {
             tracing::debug!("the client answered a request that is not open");
         }
         Some(match (open?, outcome) {
-            (Open::Extension { id }, Ok(result)) => Message::Response { id, outcome: Ok(result) },
-            (Open::Extension { id }, Err(error)) => {
-                Message::Response { id, outcome: Err(rpc_error(error_code::INTERNAL, error)) }
-            }
+            (Open::Extension { id }, Ok(result)) => Message::Response {
+                id,
+                outcome: Ok(result),
+            },
+            (Open::Extension { id }, Err(error)) => Message::Response {
+                id,
+                outcome: Err(rpc_error(error_code::INTERNAL, error)),
+            },
             (open @ Open::Permission { .. }, Err(_)) => open.cancelled(),
             (Open::Permission { id, choices }, Ok(answer)) => {
                 let chosen = RawObject::parse(&answer).and_then(|answer| choose(&choices, &answer));
@@ -95,7 +114,10 @@ impl Permissions {
                     || json!({ "outcome": "cancelled" }),
                     |option| json!({ "outcome": "selected", "optionId": option }),
                 );
-                Message::Response { id, outcome: Ok(raw(&json!({ "outcome": outcome }))) }
+                Message::Response {
+                    id,
+                    outcome: Ok(raw(&json!({ "outcome": outcome }))),
+                }
             }
         })
     }
@@ -108,21 +130,29 @@ impl Permissions {
 
     /// Cancels all requests. Returns their ids for the client, with the answers for the agent.
     pub(super) fn cancel_all(&mut self) -> Vec<(Box<RawValue>, Message)> {
-        self.0.drain().map(|(_, open)| (request_id(open.id()), open.cancelled())).collect()
+        self.0
+            .drain()
+            .map(|(_, open)| (request_id(open.id()), open.cancelled()))
+            .collect()
     }
 }
 
 /// The option that has the effect of an answer. `None`: the request is cancelled.
 fn choose<'a>(choices: &'a [Choice], answer: &RawObject<'_>) -> Option<&'a str> {
-    let of_kind =
-        |kinds: &[&str]| kinds.iter().find_map(|kind| choices.iter().find(|choice| choice.kind == *kind));
+    let of_kind = |kinds: &[&str]| {
+        kinds
+            .iter()
+            .find_map(|kind| choices.iter().find(|choice| choice.kind == *kind))
+    };
     let chosen = if answer.text("behavior").as_deref() == Some("allow") {
         let updates: Vec<Value> = answer
             .get("updatedPermissions")
             .and_then(|updates| serde_json::from_str(updates.get()).ok())
             .unwrap_or_default();
-        let mode =
-            updates.iter().find(|update| update["type"] == "setMode").and_then(|set| set["mode"].as_str());
+        let mode = updates
+            .iter()
+            .find(|update| update["type"] == "setMode")
+            .and_then(|set| set["mode"].as_str());
         let named = mode.and_then(|mode| choices.iter().find(|choice| choice.id == mode));
         let is_lasting = !updates.is_empty();
         named.or_else(|| {
@@ -132,7 +162,10 @@ fn choose<'a>(choices: &'a [Choice], answer: &RawObject<'_>) -> Option<&'a str> 
                 &["allow_once", "allow_always"]
             })
         })
-    } else if answer.get("interrupt").is_some_and(|interrupt| interrupt.get() == "true") {
+    } else if answer
+        .get("interrupt")
+        .is_some_and(|interrupt| interrupt.get() == "true")
+    {
         None
     } else {
         of_kind(&["reject_once", "reject_always"])

@@ -16,7 +16,12 @@ const EXIT_PLAN_MODE: &str = "ExitPlanMode";
 
 impl StreamJson {
     /// Asks the client for a permission.
-    pub(super) fn permission_requested(&mut self, id: &RawValue, params: &RawValue, served: &mut Served) {
+    pub(super) fn permission_requested(
+        &mut self,
+        id: &RawValue,
+        params: &RawValue,
+        served: &mut Served,
+    ) {
         let params = RawObject::parse(params).unwrap_or_else(RawObject::empty);
         let call = params.object("toolCall").unwrap_or_else(RawObject::empty);
         let options: Vec<Value> = params
@@ -25,7 +30,10 @@ impl StreamJson {
             .unwrap_or_default();
         let choice = |option: &Value| {
             let text = |name: &str| option[name].as_str().map(str::to_owned);
-            Some(Choice { id: text("optionId")?, kind: text("kind")? })
+            Some(Choice {
+                id: text("optionId")?,
+                kind: text("kind")?,
+            })
         };
         let choices: Vec<_> = options.iter().filter_map(choice).collect();
         let (name, input) = self.tools.asked(&call);
@@ -36,7 +44,10 @@ impl StreamJson {
             ("display_name", raw(&name)),
             ("input", input),
             ("description", raw(&title)),
-            ("tool_use_id", raw(&call.text("toolCallId").unwrap_or_default())),
+            (
+                "tool_use_id",
+                raw(&call.text("toolCallId").unwrap_or_default()),
+            ),
         ];
         let is_lasting = choices.iter().any(|choice| choice.kind == "allow_always");
         if is_lasting && name != EXIT_PLAN_MODE {
@@ -45,7 +56,14 @@ impl StreamJson {
             }]);
             request.push(("permission_suggestions", raw(&rule)));
         }
-        self.ask(Open::Permission { id: id.to_owned(), choices }, object(&request), served);
+        self.ask(
+            Open::Permission {
+                id: id.to_owned(),
+                choices,
+            },
+            object(&request),
+            served,
+        );
     }
 
     /// Passes on a control request of another kind.
@@ -60,14 +78,21 @@ impl StreamJson {
         let others = members.iter().filter(|(name, _)| *name != "subtype");
         let mut request = vec![("subtype", raw(subtype))];
         request.extend(others.map(|(name, value)| (name, value.to_owned())));
-        self.ask(Open::Extension { id: id.to_owned() }, object(&request), served);
+        self.ask(
+            Open::Extension { id: id.to_owned() },
+            object(&request),
+            served,
+        );
     }
 
     fn ask(&mut self, open: Open, request: Box<RawValue>, served: &mut Served) {
         let id = open.id().to_owned();
         let Some(request_id) = self.permissions.open(open) else {
             let error = rpc_error(error_code::INTERNAL, "too many requests have no answer");
-            served.to_agent.push(Message::Response { id, outcome: Err(error) });
+            served.to_agent.push(Message::Response {
+                id,
+                outcome: Err(error),
+            });
             return;
         };
         served.to_client.push(bare(object(&[

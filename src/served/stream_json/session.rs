@@ -24,7 +24,11 @@ impl StreamJson {
         self.call(Call::Initialize, method::INITIALIZE, raw(&params), served);
     }
 
-    pub(super) fn initialized(&mut self, outcome: Result<Box<RawValue>, RpcError>, served: &mut Served) {
+    pub(super) fn initialized(
+        &mut self,
+        outcome: Result<Box<RawValue>, RpcError>,
+        served: &mut Served,
+    ) {
         match outcome {
             Ok(_) => {
                 self.phase = Phase::Creating;
@@ -35,7 +39,11 @@ impl StreamJson {
         }
     }
 
-    pub(super) fn session_created(&mut self, outcome: &Result<Box<RawValue>, RpcError>, served: &mut Served) {
+    pub(super) fn session_created(
+        &mut self,
+        outcome: &Result<Box<RawValue>, RpcError>,
+        served: &mut Served,
+    ) {
         let result = match outcome {
             Ok(result) => result,
             Err(error) => return self.set_up_failed(error, served),

@@ -27,7 +27,9 @@ impl Settings {
     /// Reads the result of `session/new`.
     pub(super) fn created(&mut self, result: &RawObject<'_>) {
         if let Some(modes) = result.object("modes") {
-            self.mode = modes.text("currentModeId").map(std::borrow::Cow::into_owned);
+            self.mode = modes
+                .text("currentModeId")
+                .map(std::borrow::Cow::into_owned);
         }
         if let Some(options) = result.get("configOptions") {
             self.set_options(options);
@@ -38,12 +40,20 @@ impl Settings {
     pub(super) fn set_options(&mut self, options: &RawValue) -> bool {
         let options: Vec<Value> = serde_json::from_str(options.get()).unwrap_or_default();
         let selects = |option: &&Value| option["category"] == MODEL || option["id"] == MODEL;
-        let Some(option) = options.iter().find(selects) else { return false };
+        let Some(option) = options.iter().find(selects) else {
+            return false;
+        };
         self.option = option["id"].as_str().map(str::to_owned);
-        let values = option["options"].as_array().map_or(&[][..], Vec::as_slice).iter();
+        let values = option["options"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice)
+            .iter();
         // An option can have groups of values.
-        let values = values
-            .flat_map(|value| value["options"].as_array().map_or(std::slice::from_ref(value), Vec::as_slice));
+        let values = values.flat_map(|value| {
+            value["options"]
+                .as_array()
+                .map_or(std::slice::from_ref(value), Vec::as_slice)
+        });
         let model = |value: &Value| json!({ "value": value["value"], "displayName": value["name"], "description": value["description"].as_str().unwrap_or_default() });
         self.models = values.take(MAX_LISTED).map(model).collect();
         let current = option["currentValue"].as_str().map(str::to_owned);
@@ -90,7 +100,10 @@ impl Settings {
 
     /// The names of the slash commands.
     pub(super) fn command_names(&self) -> Vec<&Value> {
-        self.commands.iter().map(|command| &command["name"]).collect()
+        self.commands
+            .iter()
+            .map(|command| &command["name"])
+            .collect()
     }
 
     /// The answer to the control request `initialize`.

@@ -24,8 +24,14 @@ pub(super) enum Call {
     Initialize,
     NewSession,
     Prompt,
-    Mode { request: Box<RawValue>, mode: String },
-    Model { request: Box<RawValue>, model: String },
+    Mode {
+        request: Box<RawValue>,
+        mode: String,
+    },
+    Model {
+        request: Box<RawValue>,
+        model: String,
+    },
 }
 
 /// The progress of the set-up.
@@ -59,9 +65,17 @@ pub(super) struct Context {
 impl Context {
     pub(super) fn parse(update: &RawObject<'_>) -> Option<Self> {
         let number = |name| update.get(name)?.get().parse().ok();
-        let cost = update.object("cost").filter(|cost| cost.text("currency").as_deref() == Some("USD"));
-        let cost = cost.and_then(|cost| cost.get("amount")).map(ToOwned::to_owned);
-        Some(Self { used: number("used")?, size: number("size")?, cost })
+        let cost = update
+            .object("cost")
+            .filter(|cost| cost.text("currency").as_deref() == Some("USD"));
+        let cost = cost
+            .and_then(|cost| cost.get("amount"))
+            .map(ToOwned::to_owned);
+        Some(Self {
+            used: number("used")?,
+            size: number("size")?,
+            cost,
+        })
     }
 }
 
@@ -117,7 +131,11 @@ impl StreamJson {
         self.last_call += 1;
         self.calls.insert(self.last_call, call);
         let id = raw(&self.last_call);
-        served.to_agent.push(Message::Request { id, method: method.into(), params });
+        served.to_agent.push(Message::Request {
+            id,
+            method: method.into(),
+            params,
+        });
         true
     }
 }

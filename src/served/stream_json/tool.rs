@@ -32,11 +32,16 @@ struct Tool {
 
 /// The name of the tool that the agent names itself, or that has the kind of the call.
 fn name_of(call: &RawObject<'_>) -> String {
-    let own = call.object("_meta").and_then(|meta| meta.object("claudeCode")?.text("toolName"));
+    let own = call
+        .object("_meta")
+        .and_then(|meta| meta.object("claudeCode")?.text("toolName"));
     if let Some(own) = own.filter(|name| !name.is_empty()) {
         return own.into_owned();
     }
-    let has = |member| call.object("rawInput").is_some_and(|input| input.get(member).is_some());
+    let has = |member| {
+        call.object("rawInput")
+            .is_some_and(|input| input.get(member).is_some())
+    };
     let title = call.text("title").filter(|title| !title.is_empty());
     match call.text("kind").as_deref() {
         Some("execute") => "Bash",
@@ -54,7 +59,11 @@ fn name_of(call: &RawObject<'_>) -> String {
 fn input_of(call: &RawObject<'_>) -> Option<Box<RawValue>> {
     let input = call.get("rawInput").filter(|input| input.get() != "null")?;
     let is_object = input.get().starts_with('{');
-    Some(if is_object { input.to_owned() } else { object(&[("input", input.to_owned())]) })
+    Some(if is_object {
+        input.to_owned()
+    } else {
+        object(&[("input", input.to_owned())])
+    })
 }
 
 impl Tools {
@@ -67,7 +76,10 @@ impl Tools {
     /// The name and the input of a call for a permission request.
     pub(super) fn asked(&self, call: &RawObject<'_>) -> (String, Box<RawValue>) {
         let id = call.text("toolCallId").unwrap_or_default();
-        let name = self.open.get(&*id).map_or_else(|| name_of(call), |tool| tool.name.clone());
+        let name = self
+            .open
+            .get(&*id)
+            .map_or_else(|| name_of(call), |tool| tool.name.clone());
         (name, input_of(call).unwrap_or_else(|| raw(&json!({}))))
     }
 
@@ -79,7 +91,9 @@ impl Tools {
         writer: &mut Writer,
         out: &mut Vec<Bytes>,
     ) {
-        let Some(id) = update.text("toolCallId") else { return };
+        let Some(id) = update.text("toolCallId") else {
+            return;
+        };
         let is_new = !self.open.contains_key(&*id);
         let mut tool = self.open.get(&*id).cloned().unwrap_or_else(|| Tool {
             name: name_of(update),
@@ -122,13 +136,19 @@ impl Tools {
 impl Tool {
     /// The input of a call whose input the agent does not report.
     fn shown_input(&self) -> Box<RawValue> {
-        raw(&if self.name == "Bash" { json!({ "command": self.title }) } else { json!({}) })
+        raw(&if self.name == "Bash" {
+            json!({ "command": self.title })
+        } else {
+            json!({})
+        })
     }
 }
 
 /// The content of a result: as the tool returned it, or as the agent shows it.
 fn result_of(update: &RawObject<'_>) -> Box<RawValue> {
-    let output = update.get("rawOutput").filter(|output| output.get() != "null");
+    let output = update
+        .get("rawOutput")
+        .filter(|output| output.get() != "null");
     let is_content = |output: &&RawValue| {
         let blocks: Option<Vec<Value>> = serde_json::from_str(output.get()).ok();
         output.get().starts_with('"')
@@ -141,7 +161,10 @@ fn result_of(update: &RawObject<'_>) -> Box<RawValue> {
         .get("content")
         .and_then(|content| serde_json::from_str(content.get()).ok())
         .unwrap_or_default();
-    let texts: Vec<&str> = shown.iter().filter_map(|part| part["content"]["text"].as_str()).collect();
+    let texts: Vec<&str> = shown
+        .iter()
+        .filter_map(|part| part["content"]["text"].as_str())
+        .collect();
     match (texts.is_empty(), output) {
         (true, Some(output)) => raw(output.get()),
         _ => raw(&texts.join("\n")),

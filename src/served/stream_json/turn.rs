@@ -48,12 +48,25 @@ impl TurnEnd {
         let reason = result.text("stopReason").unwrap_or_default().into_owned();
         let end = Self { usage, ..end };
         match &*reason {
-            stop_reason::CANCELLED => {
-                Self { subtype: "error_during_execution", is_error: true, aborted: true, ..end }
-            }
-            "max_turn_requests" => Self { subtype: "error_max_turns", ..end },
-            "refusal" => Self { is_error: true, stop_reason: Some(reason), ..end },
-            _ => Self { stop_reason: Some(reason), ..end },
+            stop_reason::CANCELLED => Self {
+                subtype: "error_during_execution",
+                is_error: true,
+                aborted: true,
+                ..end
+            },
+            "max_turn_requests" => Self {
+                subtype: "error_max_turns",
+                ..end
+            },
+            "refusal" => Self {
+                is_error: true,
+                stop_reason: Some(reason),
+                ..end
+            },
+            _ => Self {
+                stop_reason: Some(reason),
+                ..end
+            },
         }
     }
 
@@ -64,14 +77,23 @@ impl TurnEnd {
                 .iter()
                 .any(|name| data.get(name).is_some_and(|value| value.get() != "null"))
         });
-        let status =
-            data.as_ref().and_then(|data| data.get("status")).filter(|status| status.get() != "null");
+        let status = data
+            .as_ref()
+            .and_then(|data| data.get("status"))
+            .filter(|status| status.get() != "null");
         let text = match error.code {
-            error_code::INTERNAL => error.message.strip_prefix(INTERNAL).unwrap_or(&error.message),
+            error_code::INTERNAL => error
+                .message
+                .strip_prefix(INTERNAL)
+                .unwrap_or(&error.message),
             _ => &error.message,
         };
         Self {
-            subtype: if is_of_model { "success" } else { "error_during_execution" },
+            subtype: if is_of_model {
+                "success"
+            } else {
+                "error_during_execution"
+            },
             is_error: true,
             stop_reason: is_of_model.then(|| "stop_sequence".to_owned()),
             failure: Some(text.to_owned()),
@@ -84,7 +106,10 @@ impl TurnEnd {
 /// The tokens of a turn with the names of the CLI.
 fn usage(usage: Option<&RawObject<'_>>) -> Value {
     let tokens = |name| -> u64 {
-        usage.and_then(|usage| usage.get(name)).and_then(|tokens| tokens.get().parse().ok()).unwrap_or(0)
+        usage
+            .and_then(|usage| usage.get(name))
+            .and_then(|tokens| tokens.get().parse().ok())
+            .unwrap_or(0)
     };
     json!({
         "input_tokens": tokens("inputTokens"), "output_tokens": tokens("outputTokens"),
@@ -108,14 +133,20 @@ impl StreamJson {
         if self.phase != Phase::Ready || self.turn.is_some() {
             return;
         }
-        let Some(content) = self.prompts.pop_front() else { return };
+        let Some(content) = self.prompts.pop_front() else {
+            return;
+        };
         let session = raw(&self.writer.session);
         let params = object(&[("sessionId", session), ("prompt", content)]);
         if !self.call(Call::Prompt, method::SESSION_PROMPT, params, served) {
             tracing::warn!("dropped a prompt: the agent does not answer");
             return;
         }
-        self.turn = Some(Turn { began: Instant::now(), is_interrupted: false, context: None });
+        self.turn = Some(Turn {
+            began: Instant::now(),
+            is_interrupted: false,
+            context: None,
+        });
         self.writer.begin_turn();
         let members = [
             ("subtype", raw("init")),
@@ -131,17 +162,30 @@ impl StreamJson {
         served.to_client.push(self.writer.event("system", &members));
     }
 
-    pub(super) fn turn_ended(&mut self, outcome: &Result<Box<RawValue>, RpcError>, served: &mut Served) {
+    pub(super) fn turn_ended(
+        &mut self,
+        outcome: &Result<Box<RawValue>, RpcError>,
+        served: &mut Served,
+    ) {
         let Some(turn) = self.turn.take() else { return };
         for (request, answer) in self.permissions.cancel_all() {
-            served.to_client.push(super::permission::withdrawal(&request));
+            served
+                .to_client
+                .push(super::permission::withdrawal(&request));
             served.to_agent.push(answer);
         }
-        self.writer.end_turn(turn.context.as_ref().map(|context| context.used), &mut served.to_client);
+        self.writer.end_turn(
+            turn.context.as_ref().map(|context| context.used),
+            &mut served.to_client,
+        );
         let mut end = TurnEnd::of(outcome);
         if turn.is_interrupted && outcome.is_err() {
             // An agent may answer a cancelled prompt with an error.
-            end = TurnEnd { subtype: "error_during_execution", aborted: true, ..end };
+            end = TurnEnd {
+                subtype: "error_during_execution",
+                aborted: true,
+                ..end
+            };
         }
         self.write_result(&turn, &end, served);
         self.next_prompt(served);
@@ -150,7 +194,9 @@ impl StreamJson {
     fn write_result(&mut self, turn: &Turn, end: &TurnEnd, served: &mut Served) {
         let elapsed = u64::try_from(turn.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let context = turn.context.as_ref();
-        let cost = context.and_then(|context| context.cost.clone()).unwrap_or_else(|| raw(&0));
+        let cost = context
+            .and_then(|context| context.cost.clone())
+            .unwrap_or_else(|| raw(&0));
         let models = context.map_or_else(
             || json!({}),
             |context| json!({ self.settings.model(): { "contextWindow": context.size } }),

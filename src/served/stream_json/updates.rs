@@ -15,8 +15,12 @@ pub(super) const EXTENSION: &str = "_stream_json/";
 impl StreamJson {
     pub(super) fn notified(&mut self, method: &str, params: &RawValue, served: &mut Served) {
         if method == method::SESSION_UPDATE {
-            let Some(members) = RawObject::parse(params) else { return };
-            let Some(update) = members.object("update") else { return };
+            let Some(members) = RawObject::parse(params) else {
+                return;
+            };
+            let Some(update) = members.object("update") else {
+                return;
+            };
             let session = members.text("sessionId").unwrap_or_default();
             // A subagent has the id of its tool call as its session.
             let lane = (session != self.writer.session).then_some(&*session);
@@ -24,12 +28,17 @@ impl StreamJson {
         } else if method == method::CANCEL_REQUEST {
             let id = RawObject::parse(params).and_then(|params| params.get("requestId"));
             if let Some(request) = id.and_then(|id| self.permissions.withdraw(id)) {
-                served.to_client.push(super::permission::withdrawal(&request));
+                served
+                    .to_client
+                    .push(super::permission::withdrawal(&request));
             }
         } else if method.starts_with(EXTENSION) && RawObject::parse(params).is_some() {
             served.to_client.push(bare(params.to_owned()));
         } else {
-            tracing::debug!(method, "skipped a notification without a meaning in stream-json");
+            tracing::debug!(
+                method,
+                "skipped a notification without a meaning in stream-json"
+            );
         }
     }
 
@@ -65,13 +74,24 @@ impl StreamJson {
                     turn.context = Some(context);
                 }
             }
-            other => tracing::debug!(kind = other, "skipped an update without a meaning in stream-json"),
+            other => tracing::debug!(
+                kind = other,
+                "skipped an update without a meaning in stream-json"
+            ),
         }
     }
 
-    fn chunk(&mut self, lane: Option<&str>, kind: TextKind, update: &RawObject<'_>, served: &mut Served) {
+    fn chunk(
+        &mut self,
+        lane: Option<&str>,
+        kind: TextKind,
+        update: &RawObject<'_>,
+        served: &mut Served,
+    ) {
         let out = &mut served.to_client;
-        let Some(content) = update.object("content") else { return };
+        let Some(content) = update.object("content") else {
+            return;
+        };
         let message = update.text("messageId");
         match content.text("type").as_deref() {
             Some("text") => {
@@ -86,11 +106,19 @@ impl StreamJson {
                     ("media_type", member("mimeType")),
                     ("data", member("data")),
                 ]);
-                self.writer.block(lane, object(&[("type", raw("image")), ("source", source)]), out);
+                self.writer.block(
+                    lane,
+                    object(&[("type", raw("image")), ("source", source)]),
+                    out,
+                );
             }
             _ => {
                 let resource = content.object("resource");
-                let uri = resource.as_ref().unwrap_or(&content).text("uri").unwrap_or_default();
+                let uri = resource
+                    .as_ref()
+                    .unwrap_or(&content)
+                    .text("uri")
+                    .unwrap_or_default();
                 let name = content.text("name").unwrap_or_else(|| uri.clone());
                 let text = raw(&format!("[@{name}]({uri})"));
                 self.writer.text(lane, kind, &text, message.as_deref(), out);

@@ -86,7 +86,10 @@ impl Writer {
     /// A line of this type.
     pub(super) fn event(&self, kind: &str, members: &[(&str, Box<RawValue>)]) -> Bytes {
         let first = [("type", raw(kind))];
-        let last = [("session_id", raw(&self.session)), ("uuid", raw(&random_uuid()))];
+        let last = [
+            ("session_id", raw(&self.session)),
+            ("uuid", raw(&random_uuid())),
+        ];
         line(object(&[&first[..], members, &last[..]].concat()))
     }
 
@@ -105,7 +108,10 @@ impl Writer {
     }
 
     fn stream_event(&self, event: Box<RawValue>, lane: Option<&str>) -> Bytes {
-        self.event("stream_event", &[("event", event), ("parent_tool_use_id", raw(&lane))])
+        self.event(
+            "stream_event",
+            &[("event", event), ("parent_tool_use_id", raw(&lane))],
+        )
     }
 
     /// Continues the open message, or begins another one. `id`: the id of the message, if the agent names it.
@@ -125,9 +131,17 @@ impl Writer {
         );
         self.messages += 1;
         let message = self.whole_message(&id, raw(&json!([])), 0);
-        out.push(self.stream_event(object(&[("type", raw("message_start")), ("message", message)]), lane));
+        out.push(self.stream_event(
+            object(&[("type", raw("message_start")), ("message", message)]),
+            lane,
+        ));
         let lane = lane.map(str::to_owned);
-        self.message = Some(OpenMessage { id, lane, next_index: 0, block: None });
+        self.message = Some(OpenMessage {
+            id,
+            lane,
+            next_index: 0,
+            block: None,
+        });
     }
 
     fn whole_message(&self, id: &str, content: Box<RawValue>, used: u64) -> Box<RawValue> {
@@ -148,9 +162,14 @@ impl Writer {
 
     /// Writes the line `assistant` of the open message.
     fn assistant(&self, content: &[Box<RawValue>], used: u64, out: &mut Vec<Bytes>) {
-        let Some(OpenMessage { id, lane, .. }) = &self.message else { return };
+        let Some(OpenMessage { id, lane, .. }) = &self.message else {
+            return;
+        };
         let message = self.whole_message(id, raw(content), used);
-        out.push(self.event("assistant", &[("message", message), ("parent_tool_use_id", raw(lane))]));
+        out.push(self.event(
+            "assistant",
+            &[("message", message), ("parent_tool_use_id", raw(lane))],
+        ));
     }
 
     /// Writes a part of a text. `text` is a JSON string.
@@ -163,7 +182,12 @@ impl Writer {
         out: &mut Vec<Bytes>,
     ) {
         let inner = text.get().trim_matches(|c: char| c.is_ascii_whitespace());
-        let Some(inner) = inner.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) else { return };
+        let Some(inner) = inner
+            .strip_prefix('"')
+            .and_then(|inner| inner.strip_suffix('"'))
+        else {
+            return;
+        };
         self.open(lane, message, out);
         let is_open = |block: &Block| block.kind == kind && block.text.len() < MAX_BLOCK_BYTES;
         let open = self.message.as_ref().and_then(|open| open.block.as_ref());
@@ -172,34 +196,57 @@ impl Writer {
             let block = kind.block(raw(""));
             self.begin_block(block, out);
             if let Some(open) = &mut self.message {
-                open.block = Some(Block { kind, text: String::new() });
+                open.block = Some(Block {
+                    kind,
+                    text: String::new(),
+                });
             }
         }
-        let Some(open) = &mut self.message else { return };
+        let Some(open) = &mut self.message else {
+            return;
+        };
         if let Some(block) = &mut open.block {
             block.text.push_str(inner);
         }
         let index = open.next_index.saturating_sub(1);
         let delta = object(&[("type", raw(kind.delta())), (kind.name(), text.to_owned())]);
-        let event = object(&[("type", raw("content_block_delta")), ("index", raw(&index)), ("delta", delta)]);
+        let event = object(&[
+            ("type", raw("content_block_delta")),
+            ("index", raw(&index)),
+            ("delta", delta),
+        ]);
         out.push(self.stream_event(event, lane));
     }
 
     fn begin_block(&mut self, block: Box<RawValue>, out: &mut Vec<Bytes>) {
-        let Some(open) = &mut self.message else { return };
+        let Some(open) = &mut self.message else {
+            return;
+        };
         let index = open.next_index;
         open.next_index += 1;
         let lane = open.lane.clone();
-        let event =
-            object(&[("type", raw("content_block_start")), ("index", raw(&index)), ("content_block", block)]);
+        let event = object(&[
+            ("type", raw("content_block_start")),
+            ("index", raw(&index)),
+            ("content_block", block),
+        ]);
         out.push(self.stream_event(event, lane.as_deref()));
     }
 
     /// Writes the start of a tool call whose input is not known yet.
-    pub(super) fn tool_begun(&mut self, lane: Option<&str>, id: &str, name: &str, out: &mut Vec<Bytes>) {
+    pub(super) fn tool_begun(
+        &mut self,
+        lane: Option<&str>,
+        id: &str,
+        name: &str,
+        out: &mut Vec<Bytes>,
+    ) {
         self.open(lane, None, out);
         self.close_block(0, out);
-        self.begin_block(raw(&json!({ "type": "tool_use", "id": id, "name": name, "input": {} })), out);
+        self.begin_block(
+            raw(&json!({ "type": "tool_use", "id": id, "name": name, "input": {} })),
+            out,
+        );
     }
 
     /// Writes a whole block.
@@ -211,8 +258,13 @@ impl Writer {
 
     /// Writes the whole text block that is open. `used`: the size of the context.
     fn close_block(&mut self, used: u64, out: &mut Vec<Bytes>) {
-        let block = self.message.as_mut().and_then(|open| Some((open.block.take()?, open.next_index)));
-        let Some((Block { kind, text }, next_index)) = block else { return };
+        let block = self
+            .message
+            .as_mut()
+            .and_then(|open| Some((open.block.take()?, open.next_index)));
+        let Some((Block { kind, text }, next_index)) = block else {
+            return;
+        };
         self.assistant(&[kind.block(literal(&text))], used, out);
         let event = json!({ "type": "content_block_stop", "index": next_index.saturating_sub(1) });
         let lane = self.message.as_ref().and_then(|open| open.lane.clone());
@@ -225,15 +277,24 @@ impl Writer {
     /// Ends the open message.
     pub(super) fn close(&mut self, out: &mut Vec<Bytes>) {
         self.close_block(0, out);
-        let Some(open) = self.message.take() else { return };
-        out.push(self.stream_event(raw(&json!({ "type": "message_stop" })), open.lane.as_deref()));
+        let Some(open) = self.message.take() else {
+            return;
+        };
+        out.push(self.stream_event(
+            raw(&json!({ "type": "message_stop" })),
+            open.lane.as_deref(),
+        ));
     }
 
     /// Ends the messages of the turn. The last message reports the size of the context.
     pub(super) fn end_turn(&mut self, used: Option<u64>, out: &mut Vec<Bytes>) {
         if let Some(used) = used {
             self.open(None, None, out);
-            if self.message.as_ref().is_some_and(|open| open.block.is_some()) {
+            if self
+                .message
+                .as_ref()
+                .is_some_and(|open| open.block.is_some())
+            {
                 self.close_block(used, out);
             } else {
                 self.assistant(&[], used, out);
@@ -243,10 +304,18 @@ impl Writer {
     }
 
     /// Writes a message of the user.
-    pub(super) fn user(&mut self, lane: Option<&str>, content: Box<RawValue>, out: &mut Vec<Bytes>) {
+    pub(super) fn user(
+        &mut self,
+        lane: Option<&str>,
+        content: Box<RawValue>,
+        out: &mut Vec<Bytes>,
+    ) {
         self.close(out);
         let message = object(&[("role", raw("user")), ("content", content)]);
-        out.push(self.event("user", &[("message", message), ("parent_tool_use_id", raw(&lane))]));
+        out.push(self.event(
+            "user",
+            &[("message", message), ("parent_tool_use_id", raw(&lane))],
+        ));
     }
 }
 

@@ -14,7 +14,10 @@ fn acceptor(limits: Limits, proxies: Vec<Network>) -> Acceptor {
 #[test]
 fn only_proxies_and_loopback_are_accepted_behind_a_proxy() {
     let open = acceptor(Limits::default(), vec!["10.0.0.0/8".parse().unwrap()]);
-    let behind = Acceptor { require_proxy: true, ..open.clone() };
+    let behind = Acceptor {
+        require_proxy: true,
+        ..open.clone()
+    };
     for (peer, served) in [
         ("10.1.2.3", true),
         ("::ffff:10.1.2.3", true),
@@ -25,18 +28,34 @@ fn only_proxies_and_loopback_are_accepted_behind_a_proxy() {
         ("2001:db8::1", false),
     ] {
         let peer = peer.parse().unwrap();
-        assert_eq!((behind.accepts_peer(peer), open.accepts_peer(peer)), (served, true), "{peer}");
+        assert_eq!(
+            (behind.accepts_peer(peer), open.accepts_peer(peer)),
+            (served, true),
+            "{peer}"
+        );
     }
 }
 
 #[test]
 fn aborted_connections_do_not_end_the_accept_queue() {
     use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
-    let mut queue = [Ok(1), Err(ConnectionAborted), Ok(2), Err(Interrupted), Ok(3), Err(WouldBlock), Ok(4)]
-        .map(|accepted| accepted.map_err(io::Error::from))
-        .into_iter();
-    let accepted: Vec<_> =
-        drain_accept_queue(|| queue.next().expect("the iterator stops at the end of the queue")).collect();
+    let mut queue = [
+        Ok(1),
+        Err(ConnectionAborted),
+        Ok(2),
+        Err(Interrupted),
+        Ok(3),
+        Err(WouldBlock),
+        Ok(4),
+    ]
+    .map(|accepted| accepted.map_err(io::Error::from))
+    .into_iter();
+    let accepted: Vec<_> = drain_accept_queue(|| {
+        queue
+            .next()
+            .expect("the iterator stops at the end of the queue")
+    })
+    .collect();
     assert_eq!(accepted, [1, 2, 3]);
     assert_eq!(
         drain_accept_queue(|| Err::<(), _>(ConnectionAborted.into())).count(),

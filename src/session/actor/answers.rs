@@ -14,13 +14,21 @@ use crate::types::{Author, RequestId};
 
 impl Actor {
     /// Offers a request to clients. Fails with the response for the agent if too many requests are open.
-    pub(in crate::session) fn offer_request(&mut self, offer: OfferedRequest) -> Result<RequestId, Outcome> {
+    pub(in crate::session) fn offer_request(
+        &mut self,
+        offer: OfferedRequest,
+    ) -> Result<RequestId, Outcome> {
         if self.agent_requests.len() >= self.context.limits.max_pending_requests {
-            return Err(Err(acp::error(error_code::INTERNAL, "too many requests wait for an answer")));
+            return Err(Err(acp::error(
+                error_code::INTERNAL,
+                "too many requests wait for an answer",
+            )));
         }
         let id = self.journal.next_request();
         let peer = self.link.peer_request(offer.incoming);
-        let request = self.agent_requests.offer(id, offer, self.context.ids.now(), Instant::now());
+        let request = self
+            .agent_requests
+            .offer(id, offer, self.context.ids.now(), Instant::now());
         let event = RequestCreated {
             request_id: id,
             method: &request.method,
@@ -30,7 +38,10 @@ impl Actor {
             deadline: request.deadline,
         };
         let record = RequestRecord::open(&request, peer);
-        self.journal.append_with(request.prompt_id, &event, |_, change| change.open_request(id, &record));
+        self.journal
+            .append_with(request.prompt_id, &event, |_, change| {
+                change.open_request(id, &record)
+            });
         Ok(id)
     }
 
@@ -42,7 +53,9 @@ impl Actor {
         outcome: Outcome,
     ) -> Result<u64, AnswerError> {
         self.agent_requests.get(id)?;
-        let resolving = self.agent_requests.resolve(id, Resolution::Answered, Some(by), outcome);
+        let resolving = self
+            .agent_requests
+            .resolve(id, Resolution::Answered, Some(by), outcome);
         Ok(match resolving {
             Some(resolving) => self.resolve(resolving),
             None => self.journal.appended(),
@@ -51,7 +64,14 @@ impl Actor {
 
     /// Appends the resolution of a request, and answers the agent at once or after the commit.
     pub(in crate::session) fn resolve(&mut self, resolving: Resolving) -> u64 {
-        let Resolving { request, incoming, resolution, by, outcome, at_once } = resolving;
+        let Resolving {
+            request,
+            incoming,
+            resolution,
+            by,
+            outcome,
+            at_once,
+        } = resolving;
         let outcome = self.client_served(&request, outcome);
         let peer = self.link.peer_request(incoming);
         let seq = self.append_resolved(&request, resolution, by, &outcome, peer);
@@ -78,7 +98,9 @@ impl Actor {
         let id = request.request_id;
         let by = by.map(|author| author.name.to_string());
         let is_permission = request.method == method::SESSION_REQUEST_PERMISSION;
-        let view = is_permission.then(|| acp::parse_permission(&request.params).ok()).flatten();
+        let view = is_permission
+            .then(|| acp::parse_permission(&request.params).ok())
+            .flatten();
         let event = EncodedEvent::from(&RequestResolved {
             request_id: id,
             method: &request.method,
@@ -91,7 +113,10 @@ impl Actor {
         });
         let peer = peer.map(|peer| peer.answered(outcome.clone()));
         let record = RequestRecord::resolved(resolution, by, peer);
-        self.journal.append_with(request.prompt_id, event, |_, change| change.resolve_request(id, &record))
+        self.journal
+            .append_with(request.prompt_id, event, |_, change| {
+                change.resolve_request(id, &record)
+            })
     }
 
     /// Ends the open requests to which `by` applies.
@@ -111,11 +136,17 @@ impl Actor {
 
     /// Expires requests that no client answered in time. The agent receives a rejection.
     pub(in crate::session) fn expire_requests(&mut self, now: Instant) {
-        if self.agent_requests.deadline().is_none_or(|deadline| now < deadline) {
+        if self
+            .agent_requests
+            .deadline()
+            .is_none_or(|deadline| now < deadline)
+        {
             return;
         }
-        let (followed, extension) =
-            (self.journal.log().has_reader(), self.context.limits.client_answer_timeout);
+        let (followed, extension) = (
+            self.journal.log().has_reader(),
+            self.context.limits.client_answer_timeout,
+        );
         while let Some(resolving) = self.agent_requests.expire_next(now, followed, extension) {
             self.resolve(resolving);
         }
@@ -123,14 +154,24 @@ impl Actor {
 
     /// Handles `$/cancel_request` of the agent.
     pub(in crate::session) fn cancelled_by_agent(&mut self, params: &RawValue) {
-        let Ok(acp::CancelRequest { request_id: raw_id }) = acp::parse(params) else { return };
-        let found = self.link.process().and_then(|process| process.connection.find(raw_id));
+        let Ok(acp::CancelRequest { request_id: raw_id }) = acp::parse(params) else {
+            return;
+        };
+        let found = self
+            .link
+            .process()
+            .and_then(|process| process.connection.find(raw_id));
         let Some(incoming) = found else { return };
         let open = self.agent_requests.find(incoming);
-        if let Some(resolving) = open.and_then(|id| self.agent_requests.end(id, Resolution::Withdrawn)) {
+        if let Some(resolving) =
+            open.and_then(|id| self.agent_requests.end(id, Resolution::Withdrawn))
+        {
             self.resolve(resolving);
         } else if self.client_methods.cancel(incoming) {
-            self.link.answer(incoming, &Err(acp::error(error_code::REQUEST_CANCELLED, "")));
+            self.link.answer(
+                incoming,
+                &Err(acp::error(error_code::REQUEST_CANCELLED, "")),
+            );
         }
     }
 }

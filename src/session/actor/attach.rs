@@ -11,13 +11,15 @@ use super::{Actor, send_reply};
 use crate::acp::{self, McpServer, SessionSetup, auth};
 use crate::agent::{AgentFailure, AgentSpec, Process};
 use crate::event::{
-    AttachedBy, Context as AttachedContext, DetachedReason, EncodedEvent, LostReason, SessionAttached,
+    AttachedBy, Context as AttachedContext, DetachedReason, EncodedEvent, LostReason,
+    SessionAttached,
 };
 use crate::jsonrpc::RpcError;
 use crate::pool::{Disposition, Lease, RequestedSession};
 use crate::session::agent_requests::EndedBy;
 use crate::session::attachment::{
-    AttachMethod, CallPurpose, LoadSignIn, LostContext, RestoreAttempt, RestoreStep, Retry, SetUp, Setup,
+    AttachMethod, CallPurpose, LoadSignIn, LostContext, RestoreAttempt, RestoreStep, Retry, SetUp,
+    Setup,
 };
 use crate::session::client_calls::AttachWaiter;
 use crate::session::command::CreateWaiter;
@@ -44,18 +46,31 @@ impl Actor {
         if let Some(spec) = self.context.catalogue.load().agent(&record.agent) {
             self.check_host(spec)?;
         }
-        let folders = std::iter::once(&record.cwd).chain(&record.additional_directories).map(PathBuf::from);
+        let folders = std::iter::once(&record.cwd)
+            .chain(&record.additional_directories)
+            .map(PathBuf::from);
         // No folder of this host belongs to a session on another host.
-        let folders = if record.remote_folders { Vec::new() } else { folders.collect() };
+        let folders = if record.remote_folders {
+            Vec::new()
+        } else {
+            folders.collect()
+        };
         let requirements = (self.offered_capabilities(), folders);
         let in_use = self.attachment.is_in_use();
         let session = record.agent_session_id.as_deref();
         let former = self.link.former().cloned();
-        let has_history = self.has_history() || record.called || self.client_calls.imports_history();
-        let session =
-            session.map(|session| RequestedSession { session: session.into(), has_history, in_use, former });
+        let has_history =
+            self.has_history() || record.called || self.client_calls.imports_history();
+        let session = session.map(|session| RequestedSession {
+            session: session.into(),
+            has_history,
+            in_use,
+            former,
+        });
         let allowed = (self.context.workspaces_of(record), requirements);
-        let enqueued = self.link.enqueue(&self.context, &record.agent, allowed, session);
+        let enqueued = self
+            .link
+            .enqueue(&self.context, &record.agent, allowed, session);
         if enqueued.is_ok() {
             self.attachment.enqueue(Instant::now());
         } else {
@@ -69,15 +84,16 @@ impl Actor {
         if spec.endpoint.remote_folders().is_some() == self.journal.record().remote_folders {
             return Ok(());
         }
-        let detail =
-            "the agent runs on another host than at the creation of the session: create a new session";
+        let detail = "the agent runs on another host than at the creation of the session: create a new session";
         Err(InputError::Forbidden(detail.to_owned()).into())
     }
 
     /// When the session may ask for a process, if the agent must not load the session yet.
     fn deferred_load(&self) -> Option<Instant> {
         let not_before = self.journal.record().load_not_before?;
-        let wait = not_before.as_millis().saturating_sub(self.context.ids.now().as_millis());
+        let wait = not_before
+            .as_millis()
+            .saturating_sub(self.context.ids.now().as_millis());
         // If the wall clock was set back, the wait does not become longer.
         let wait = Duration::from_millis(u64::try_from(wait).ok()?).min(LOAD_DEFERRAL_MAX);
         (!wait.is_zero()).then(|| Instant::now() + wait)
@@ -118,8 +134,12 @@ impl Actor {
         let lease = match lease {
             Ok(lease) => lease,
             // The pool has begun to drain before this session has.
-            Err(AgentFailure::Draining) if self.lifecycle.drain_at.is_none() => return self.drain(),
-            Err(failure) if self.link.former().is_some() => return self.not_continued(&failure.into()),
+            Err(AgentFailure::Draining) if self.lifecycle.drain_at.is_none() => {
+                return self.drain();
+            }
+            Err(failure) if self.link.former().is_some() => {
+                return self.not_continued(&failure.into());
+            }
             Err(failure) => return self.attach_failed(&failure.into()),
         };
         self.link.offered(&lease);
@@ -182,7 +202,9 @@ impl Actor {
         let trace = self.turns.trace().or_else(|| self.client_calls.trace());
         let params = match (&record.agent_session_id, method) {
             (Some(id), AttachMethod::Resume) => acp::resume_session(id, setup, trace),
-            (Some(id), AttachMethod::Load) => acp::replay_session(dialect.version(), id, setup, trace),
+            (Some(id), AttachMethod::Load) => {
+                acp::replay_session(dialect.version(), id, setup, trace)
+            }
             _ => acp::new_session(setup, trace),
         };
         let limits = &self.context.limits;
@@ -190,7 +212,12 @@ impl Actor {
             AttachMethod::Load => limits.session_load_timeout,
             _ => limits.session_new_timeout,
         };
-        self.call_for(CallPurpose::SetUp(set_up), method.method(dialect), &params, timeout);
+        self.call_for(
+            CallPurpose::SetUp(set_up),
+            method.method(dialect),
+            &params,
+            timeout,
+        );
     }
 
     /// Sends a call of the attachment. If stdin is closed, the batches report the end of the process.
@@ -201,8 +228,11 @@ impl Actor {
         params: &RawValue,
         timeout: Duration,
     ) -> bool {
-        let Some(call) = self.link.call(method, params) else { return false };
-        self.attachment.called(call, Instant::now() + timeout, purpose);
+        let Some(call) = self.link.call(method, params) else {
+            return false;
+        };
+        self.attachment
+            .called(call, Instant::now() + timeout, purpose);
         true
     }
 
@@ -219,10 +249,20 @@ impl Actor {
 
     /// The MCP servers of the session in the agent's version of ACP: those that are still configured, and those of clients.
     pub(super) fn mcp_servers(&self) -> Vec<McpServer> {
-        let Some(process) = self.link.process() else { return Vec::new() };
+        let Some(process) = self.link.process() else {
+            return Vec::new();
+        };
         let version = process.dialect().version();
-        let named = self.journal.record().mcp_servers.iter().filter_map(|name| process.spec.mcp.get(name));
-        named.chain(&self.brought_servers).map(|server| server.clone().for_version(version)).collect()
+        let named = self
+            .journal
+            .record()
+            .mcp_servers
+            .iter()
+            .filter_map(|name| process.spec.mcp.get(name));
+        named
+            .chain(&self.brought_servers)
+            .map(|server| server.clone().for_version(version))
+            .collect()
     }
 
     /// Replaces the MCP servers that clients bring. An agent learns them only at the set-up of a session, so an idle session
@@ -232,14 +272,29 @@ impl Actor {
             return;
         }
         self.brought_servers = servers;
-        if self.link.initialized().is_some_and(|known| known.capabilities.can_restore()) {
+        if self
+            .link
+            .initialized()
+            .is_some_and(|known| known.capabilities.can_restore())
+        {
             self.detach_if_idle(DetachedReason::Idle);
         }
     }
 
     /// Handles the agent's response to new, resume or load.
-    pub(super) fn setup_answered(&mut self, set_up: SetUp, outcome: Result<Box<RawValue>, RpcError>) {
-        let SetUp { method, resume, lost_context, replayed_updates, updates, .. } = set_up;
+    pub(super) fn setup_answered(
+        &mut self,
+        set_up: SetUp,
+        outcome: Result<Box<RawValue>, RpcError>,
+    ) {
+        let SetUp {
+            method,
+            resume,
+            lost_context,
+            replayed_updates,
+            updates,
+            ..
+        } = set_up;
         let result = match outcome {
             Ok(result) => acp::null_to_empty(&result),
             Err(error) if method.is_new() => return self.setup_rejected(error),
@@ -259,10 +314,14 @@ impl Actor {
 
     /// Uses the agent's session id in the result of `session/new`.
     fn adopt_agent_session(&mut self, result: &RawValue) -> Result<(), AgentFailure> {
-        let new: acp::NewSessionResult<'_> = acp::parse(result).map_err(|error| AgentFailure::Start {
-            detail: format!("invalid result of session/new: {error}"),
-        })?;
-        let agent_info = self.link.initialized().and_then(|known| known.agent_info.as_deref());
+        let new: acp::NewSessionResult<'_> =
+            acp::parse(result).map_err(|error| AgentFailure::Start {
+                detail: format!("invalid result of session/new: {error}"),
+            })?;
+        let agent_info = self
+            .link
+            .initialized()
+            .and_then(|known| known.agent_info.as_deref());
         let load_not_before = acp::earliest_load(agent_info, self.context.ids.now());
         self.journal.update(|record| {
             record.agent_session_id = Some(new.session_id.into_owned());
@@ -273,11 +332,24 @@ impl Actor {
 
     /// Handles the agent's error to the resume or the load of the session. `resume` is the agent's error to the
     /// `session/resume` that preceded a `session/load`.
-    fn restore_rejected(&mut self, method: AttachMethod, error: RpcError, resume: Option<RpcError>) {
+    fn restore_rejected(
+        &mut self,
+        method: AttachMethod,
+        error: RpcError,
+        resume: Option<RpcError>,
+    ) {
         let attempt = RestoreAttempt {
             method,
-            agent_session: self.journal.record().agent_session_id.as_deref().unwrap_or_default(),
-            can_load: self.link.initialized().is_some_and(|known| known.capabilities.load_session),
+            agent_session: self
+                .journal
+                .record()
+                .agent_session_id
+                .as_deref()
+                .unwrap_or_default(),
+            can_load: self
+                .link
+                .initialized()
+                .is_some_and(|known| known.capabilities.load_session),
             is_imported: self.client_calls.imports_history(),
         };
         match RestoreStep::after(attempt, error, resume) {
@@ -312,15 +384,26 @@ impl Actor {
 
     /// Releases the process and schedules the next attempt, on the same or another process.
     fn retry_restore(&mut self, error: RpcError, in_use: bool) {
-        let Some(lease) = self.link.lease() else { return };
+        let Some(lease) = self.link.lease() else {
+            return;
+        };
         if in_use && let Some(id) = &self.journal.record().agent_session_id {
             lease.session_in_use(id);
         }
         tracing::info!(session = %self.journal.session(), %error, in_use, "the agent did not restore the session; retrying");
         let not_restored = ProcessError::NotRestored(error.clone());
         let timeout = self.context.limits.restore_timeout;
-        let Retry { is_healthy, at } = self.attachment.retry_restore(error, in_use, timeout, Instant::now());
-        self.release(if is_healthy { Disposition::Reuse } else { Disposition::Stop }, &not_restored);
+        let Retry { is_healthy, at } =
+            self.attachment
+                .retry_restore(error, in_use, timeout, Instant::now());
+        self.release(
+            if is_healthy {
+                Disposition::Reuse
+            } else {
+                Disposition::Stop
+            },
+            &not_restored,
+        );
         match at {
             Some(at) => self.attachment.wait_until(at),
             None => self.attach_failed(&not_restored),
@@ -330,7 +413,10 @@ impl Actor {
     /// Acquires another process if new processes sign in with the key of the agent's environment and this one
     /// did not. Returns false if `error` is final.
     pub(super) fn retried_with_key(&mut self, error: &ProcessError) -> bool {
-        let needed = matches!(error, ProcessError::Agent(AgentFailure::AuthRequired { .. }));
+        let needed = matches!(
+            error,
+            ProcessError::Agent(AgentFailure::AuthRequired { .. })
+        );
         if !needed || !self.link.lease().is_some_and(Lease::sign_in_with_key) {
             return false;
         }
@@ -344,7 +430,9 @@ impl Actor {
     /// The agent did not load the session without a sign-in. Begins the next step of the sign-in with its key, if
     /// there is one; otherwise `load_error` is final.
     fn sign_in_for_load(&mut self, load_error: RpcError) {
-        let Some(process) = self.link.process() else { return };
+        let Some(process) = self.link.process() else {
+            return;
+        };
         let Some(sign_in) = process.sign_in_by_variable_at_load() else {
             return self.setup_rejected(load_error);
         };
@@ -354,13 +442,23 @@ impl Actor {
                 // In HOME no settings of a project select a sign-in.
                 let home = process.spec.home_of(&process.key.tenant);
                 let home = home.to_string_lossy();
-                let setup =
-                    SessionSetup { cwd: &home, mcp_servers: &[], additional_directories: &[], meta: None };
-                (acp::method::SESSION_NEW, acp::new_session(setup, None), limits.session_new_timeout)
+                let setup = SessionSetup {
+                    cwd: &home,
+                    mcp_servers: &[],
+                    additional_directories: &[],
+                    meta: None,
+                };
+                (
+                    acp::method::SESSION_NEW,
+                    acp::new_session(setup, None),
+                    limits.session_new_timeout,
+                )
             }
-            LoadSignIn::KeyChecked => {
-                (self.link.dialect().login_method(), auth::authenticate(sign_in, None), limits.call_timeout)
-            }
+            LoadSignIn::KeyChecked => (
+                self.link.dialect().login_method(),
+                auth::authenticate(sign_in, None),
+                limits.call_timeout,
+            ),
             LoadSignIn::SignedIn => return self.setup_rejected(load_error),
         };
         if self.call_for(CallPurpose::SignIn { load_error }, method, &params, timeout) {
@@ -383,18 +481,34 @@ impl Actor {
     }
 
     fn attached(&mut self, method: AttachMethod, lost: Option<LostContext>, result: &RawValue) {
-        let Some(lease) = self.link.lease() else { return };
+        let Some(lease) = self.link.lease() else {
+            return;
+        };
         lease.record_auth(false);
         if let Some(id) = &self.journal.record().agent_session_id {
             lease.record_session(id);
         }
-        let (initialized, isolation) =
-            (Arc::clone(&lease.process().initialized), lease.process().isolation());
+        let (initialized, isolation) = (
+            Arc::clone(&lease.process().initialized),
+            lease.process().isolation(),
+        );
         let channel = lease.process().channel();
-        let (imports, has_turn) = (self.client_calls.imports_history(), self.turns.running().is_some());
-        self.attachment.attached(method, imports, has_turn, &self.context.limits, Instant::now());
-        let prompt = initialized.prompt_capabilities().filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
-        let models = acp::RawObject::parse(result).is_some_and(|object| object.get("models").is_some());
+        let (imports, has_turn) = (
+            self.client_calls.imports_history(),
+            self.turns.running().is_some(),
+        );
+        self.attachment.attached(
+            method,
+            imports,
+            has_turn,
+            &self.context.limits,
+            Instant::now(),
+        );
+        let prompt = initialized
+            .prompt_capabilities()
+            .filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
+        let models =
+            acp::RawObject::parse(result).is_some_and(|object| object.get("models").is_some());
         self.record_attached((isolation, prompt, models), channel, &initialized);
         self.cancel_lost_turn(method);
         self.journal.fold_with(|fold| fold.attached(result));
@@ -404,7 +518,8 @@ impl Actor {
         if self.journal.appended() == 0 {
             self.journal.append_created(origin, claim.take().as_ref());
         }
-        self.journal.update(|record| record.inherits_history |= imports);
+        self.journal
+            .update(|record| record.inherits_history |= imports);
         let lost = lost.filter(|_| self.has_history());
         if let Some(LostContext { reason, detail }) = &lost {
             let (session, reason) = (self.journal.session(), reason.as_str());
@@ -415,7 +530,11 @@ impl Actor {
         let denied_modes = self.denied_modes();
         let event = EncodedEvent::from(&SessionAttached {
             by: attached_by(origin, method),
-            context: if lost.is_some() { AttachedContext::Lost } else { AttachedContext::Kept },
+            context: if lost.is_some() {
+                AttachedContext::Lost
+            } else {
+                AttachedContext::Kept
+            },
             reason: lost.as_ref().map(|lost| lost.reason),
             detail: lost.as_ref().and_then(|lost| lost.detail.as_deref()),
             isolation,
@@ -447,7 +566,10 @@ impl Actor {
             send_reply(attaching.reply, Ok(seq));
         }
         if let Some(creating) = creating {
-            send_reply(creating.reply, Ok((self.snapshot(), self.journal.appended())));
+            send_reply(
+                creating.reply,
+                Ok((self.snapshot(), self.journal.appended())),
+            );
         }
     }
 
@@ -457,7 +579,8 @@ impl Actor {
         if let (true, AttachMethod::Resume | AttachMethod::Load, Some(id)) =
             (record.remote_folders, method, &record.agent_session_id)
         {
-            self.link.notify(acp::method::SESSION_CANCEL, &acp::session_params(id, None));
+            self.link
+                .notify(acp::method::SESSION_CANCEL, &acp::session_params(id, None));
         }
     }
 
@@ -466,7 +589,8 @@ impl Actor {
     pub(super) fn begin_history(&mut self) {
         if self.journal.appended() == 0 {
             self.journal.update(|record| record.unfinished = true);
-            self.journal.append_created(self.client_calls.origin(), None);
+            self.journal
+                .append_created(self.client_calls.origin(), None);
         }
     }
 }

@@ -8,8 +8,18 @@ use crate::types::Author;
 
 /// The ACP kinds of options and of tools. An agent can send any text, which must not reach the audit log.
 const OPTION_KINDS: [&str; 4] = ["allow_once", "allow_always", "reject_once", "reject_always"];
-const TOOL_KINDS: [&str; 10] =
-    ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
+const TOOL_KINDS: [&str; 10] = [
+    "read",
+    "edit",
+    "delete",
+    "move",
+    "search",
+    "execute",
+    "think",
+    "fetch",
+    "switch_mode",
+    "other",
+];
 
 impl Actor {
     /// Records the end of a permission request. Other requests are not decisions about access.
@@ -35,7 +45,10 @@ impl Actor {
         };
         let view = acp::parse_permission(&request.params).ok();
         let selected = outcome.as_deref().ok().and_then(acp::selected_option);
-        let option = view.as_ref().zip(selected.as_deref()).and_then(|(view, id)| view.option(id));
+        let option = view
+            .as_ref()
+            .zip(selected.as_deref())
+            .and_then(|(view, id)| view.option(id));
         let option_kind = option.map(|option| known(&OPTION_KINDS, &option.kind));
         let tool_kind = view.as_ref().and_then(|view| view.tool_kind.as_deref());
         let decided = PermissionDecided {
@@ -55,11 +68,19 @@ impl Actor {
         let record = self.journal.record();
         let refused = (method, RefuseReason::Off);
         let now = self.context.ids.now();
-        self.context.audit.counted().refused(&record.agent, record.session_id, refused, now);
+        self.context
+            .audit
+            .counted()
+            .refused(&record.agent, record.session_id, refused, now);
     }
 }
 
 /// The kind if it is known, otherwise `other`.
 fn known(kinds: &[&'static str], kind: &str) -> String {
-    kinds.iter().find(|known| **known == kind).copied().unwrap_or("other").to_owned()
+    kinds
+        .iter()
+        .find(|known| **known == kind)
+        .copied()
+        .unwrap_or("other")
+        .to_owned()
 }

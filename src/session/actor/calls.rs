@@ -29,7 +29,13 @@ impl Actor {
             return send_reply(reply, Err(error));
         }
         let deadline = Instant::now() + self.context.limits.settings_queue_timeout;
-        self.client_calls.enqueue(PendingCall { by, call, trace, reply, deadline });
+        self.client_calls.enqueue(PendingCall {
+            by,
+            call,
+            trace,
+            reply,
+            deadline,
+        });
     }
 
     /// Checks whether the call is permitted now, and reserves a process for it.
@@ -63,7 +69,9 @@ impl Actor {
     fn check_cancellable(&self, part: &CancelTarget) -> Result<(), CallError> {
         let has_targets = match self.link.process() {
             Some(process) => process.dialect().has_cancel_targets(),
-            None => AcpVersion::from_number(self.link.spec().settings.protocol) == Some(AcpVersion::V2),
+            None => {
+                AcpVersion::from_number(self.link.spec().settings.protocol) == Some(AcpVersion::V2)
+            }
         };
         if !has_targets {
             return Err(ProcessError::unsupported(part.cancel_method()).into());
@@ -92,24 +100,33 @@ impl Actor {
     fn send_call(&mut self, call: PendingCall) {
         let sent = self.encode_call(&call).and_then(|(method, params)| {
             let sent = match &call.call {
-                ClientCall::Rpc { notify: true, .. } => self.link.notify(&method, &params).then_some(None),
+                ClientCall::Rpc { notify: true, .. } => {
+                    self.link.notify(&method, &params).then_some(None)
+                }
                 _ => self.link.call(&method, &params).map(Some),
             };
-            Ok(sent.ok_or_else(|| ProcessError::Agent(AgentFailure::Exited(AgentExit::default())))?)
+            Ok(sent
+                .ok_or_else(|| ProcessError::Agent(AgentFailure::Exited(AgentExit::default())))?)
         });
         match sent {
-            Ok(Some(id)) => self.client_calls.sent(id, call, &self.context.limits, Instant::now()),
+            Ok(Some(id)) => self
+                .client_calls
+                .sent(id, call, &self.context.limits, Instant::now()),
             // A notification has no response.
-            Ok(None) => send_reply(call.reply, Ok((RawValue::NULL.to_owned(), self.journal.appended()))),
+            Ok(None) => send_reply(
+                call.reply,
+                Ok((RawValue::NULL.to_owned(), self.journal.appended())),
+            ),
             Err(error) => send_reply(call.reply, Err(error)),
         }
     }
 
     fn encode_call(&self, call: &PendingCall) -> Result<(String, Box<RawValue>), CallError> {
         self.check_call(&call.call)?;
-        let (Some(initialized), Some(id)) =
-            (self.link.initialized(), self.journal.record().agent_session_id.as_deref())
-        else {
+        let (Some(initialized), Some(id)) = (
+            self.link.initialized(),
+            self.journal.record().agent_session_id.as_deref(),
+        ) else {
             return Err(SessionError::Internal.into());
         };
         let servers = self.mcp_servers();
@@ -124,12 +141,16 @@ impl Actor {
     }
 
     pub(super) fn call_answered(&mut self, id: CallId, outcome: Result<Box<RawValue>, RpcError>) {
-        let Some(call) = self.client_calls.answered(id) else { return };
+        let Some(call) = self.client_calls.answered(id) else {
+            return;
+        };
         self.attachment.touch(Instant::now());
         match outcome {
             Ok(result) => self.call_succeeded(call, &result),
             Err(error) => {
-                let Some(lease) = self.link.lease() else { return };
+                let Some(lease) = self.link.lease() else {
+                    return;
+                };
                 let failure = agent_failure(error, lease);
                 self.call_failed(call, &failure.into());
             }
@@ -142,9 +163,14 @@ impl Actor {
             self.journal.update(|record| record.called = true);
         }
         let before = self.current_denied_mode();
-        let mut event = SessionChanged { by: &call.by.id, ..SessionChanged::default() };
+        let mut event = SessionChanged {
+            by: &call.by.id,
+            ..SessionChanged::default()
+        };
         match &call.call {
-            ClientCall::Mode(mode) if self.link.dialect().has_modes() => event.current_mode_id = Some(mode),
+            ClientCall::Mode(mode) if self.link.dialect().has_modes() => {
+                event.current_mode_id = Some(mode)
+            }
             ClientCall::Mode(_) | ClientCall::Config { .. } => {
                 event.config_options = acp::config_options_of(result);
             }
@@ -183,18 +209,26 @@ impl Actor {
 
     /// Handles a new fork. It exists in this process, so it is closed here before another process loads it.
     fn fork_created(&mut self, call: PendingCall, result: &RawValue) {
-        if let (Some(lease), Ok(forked)) =
-            (self.link.lease(), acp::parse::<acp::NewSessionResult<'_>>(result))
-        {
+        if let (Some(lease), Ok(forked)) = (
+            self.link.lease(),
+            acp::parse::<acp::NewSessionResult<'_>>(result),
+        ) {
             lease.record_session(&forked.session_id);
         }
-        let call = PendingCall { call: ClientCall::Forked(result.to_owned()), ..call };
+        let call = PendingCall {
+            call: ClientCall::Forked(result.to_owned()),
+            ..call
+        };
         let record = self.journal.record();
         if record.own_folder && !record.shared_folder {
             self.journal.update(|record| record.shared_folder = true);
             self.journal.save_record();
         }
-        if self.link.initialized().is_some_and(|known| known.capabilities.session.close) {
+        if self
+            .link
+            .initialized()
+            .is_some_and(|known| known.capabilities.session.close)
+        {
             self.send_call(call);
         } else {
             self.reply_with_fork(call);
@@ -229,8 +263,14 @@ impl Actor {
 
     /// Rejects the clients that have waited for a process for too long. While a process is starting, the wait continues.
     fn expire_waits(&mut self, now: Instant) {
-        if self.context.pool.is_starting(&self.journal.record().agent, &self.link.owner().tenant) {
-            return self.client_calls.extend_waits(now, self.context.limits.settings_queue_timeout);
+        if self
+            .context
+            .pool
+            .is_starting(&self.journal.record().agent, &self.link.owner().tenant)
+        {
+            return self
+                .client_calls
+                .extend_waits(now, self.context.limits.settings_queue_timeout);
         }
         let waiters = self.client_calls.expire_waits(now);
         self.reject(waiters, &ProcessError::Busy);

@@ -23,39 +23,77 @@ impl Actor {
             return;
         }
         self.lifecycle.last_command_at = Instant::now();
-        self.link.refresh_spec(|| agent_spec(&self.context, self.journal.record()));
+        self.link
+            .refresh_spec(|| agent_spec(&self.context, self.journal.record()));
         match command {
             Command::Create(creating) => self.create(creating),
             Command::Snapshot { reply } => {
                 send_reply(reply, Ok((self.snapshot(), self.journal.appended())));
             }
-            Command::Patch { by, patch, if_match, reply } => {
+            Command::Patch {
+                by,
+                patch,
+                if_match,
+                reply,
+            } => {
                 let patched = self.patch(&by, &patch, if_match.as_deref());
                 send_reply(reply, patched.map(|seq| (self.snapshot(), seq)));
             }
             Command::Attach { trace, reply } => {
                 let deadline = Instant::now() + self.context.limits.settings_queue_timeout;
-                self.attach(AttachWaiter { trace, reply, deadline });
+                self.attach(AttachWaiter {
+                    trace,
+                    reply,
+                    deadline,
+                });
             }
             Command::BringServers { servers, reply } => {
                 self.bring_servers(servers);
                 send_reply(reply, Ok(()));
             }
-            Command::Close { by, trace, reply } => send_reply(reply, Ok(self.close(&by, trace.as_ref()))),
+            Command::Close { by, trace, reply } => {
+                send_reply(reply, Ok(self.close(&by, trace.as_ref())))
+            }
             Command::Delete { by, trace, reply } => send_reply(reply, Ok(self.delete(&by, trace))),
             Command::Prompt { prompt, reply } => send_reply(reply, self.prompt(*prompt)),
-            Command::ChangePrompt { change, reply } => send_reply(reply, self.change_prompt(*change)),
-            Command::Cancel { prompt, trace, reply } => {
+            Command::ChangePrompt { change, reply } => {
+                send_reply(reply, self.change_prompt(*change))
+            }
+            Command::Cancel {
+                prompt,
+                trace,
+                reply,
+            } => {
                 let cancelled = self.cancel(prompt, trace.as_ref());
-                send_reply(reply, cancelled.map(|cancelled| (cancelled, self.journal.appended())));
+                send_reply(
+                    reply,
+                    cancelled.map(|cancelled| (cancelled, self.journal.appended())),
+                );
             }
-            Command::Pending { request, reply } => send_reply(reply, self.agent_requests.get(request)),
-            Command::Answer { by, request, outcome, reply } => {
+            Command::Pending { request, reply } => {
+                send_reply(reply, self.agent_requests.get(request))
+            }
+            Command::Answer {
+                by,
+                request,
+                outcome,
+                reply,
+            } => {
                 let checked = self.check_answer_modes(request, &outcome);
-                send_reply(reply, checked.and_then(|()| self.answer(&by, request, outcome)));
+                send_reply(
+                    reply,
+                    checked.and_then(|()| self.answer(&by, request, outcome)),
+                );
             }
-            Command::Call { by, call, trace, reply } => self.queue_call(by, call, trace, reply),
-            Command::KillTerminal { terminal, reply } => send_reply(reply, self.kill_terminal(terminal)),
+            Command::Call {
+                by,
+                call,
+                trace,
+                reply,
+            } => self.queue_call(by, call, trace, reply),
+            Command::KillTerminal { terminal, reply } => {
+                send_reply(reply, self.kill_terminal(terminal))
+            }
             Command::Stderr { reply } => {
                 let tail = self.link.process().map(crate::agent::Process::stderr);
                 send_reply(reply, Ok(tail.unwrap_or_default()));
@@ -77,7 +115,11 @@ impl Actor {
             return Ok(self.journal.appended());
         }
         let title = patch.title.as_ref().map(Option::as_deref);
-        let mut event = SessionChanged { by: &by.id, title, ..SessionChanged::default() };
+        let mut event = SessionChanged {
+            by: &by.id,
+            title,
+            ..SessionChanged::default()
+        };
         let metadata = patch.merged_metadata(self.journal.record().metadata.clone());
         if patch.metadata.is_some() {
             check_metadata(&metadata)?;
@@ -97,8 +139,9 @@ impl Actor {
         }
         self.end_all(trace);
         let event = &SessionClosed { by: &by.id };
-        let mut seq =
-            self.journal.append_with(None, event, |_, change| change.record.state = SessionState::Closed);
+        let mut seq = self.journal.append_with(None, event, |_, change| {
+            change.record.state = SessionState::Closed
+        });
         if self.journal.record().attached {
             self.append_detached(DetachedReason::Closed);
             seq = self.journal.appended();
@@ -114,7 +157,12 @@ impl Actor {
             self.journal.update(|record| record.attached = false);
             self.close_at_agent(true, trace.as_ref());
         } else {
-            upstream_delete::request_delete(&self.context, self.journal.record(), self.link.owner(), trace);
+            upstream_delete::request_delete(
+                &self.context,
+                self.journal.record(),
+                self.link.owner(),
+                trace,
+            );
         }
         self.erase(&by.id)
     }

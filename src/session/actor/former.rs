@@ -18,7 +18,9 @@ use crate::jsonrpc::IncomingId;
 use crate::pool::Lease;
 use crate::session::error::{ProcessError, SessionError};
 use crate::session::process_link::Former;
-use crate::session::record::{self, OutputPosition, PeerRequest, PromptRecord, RequestRecord, StoredChannel};
+use crate::session::record::{
+    self, OutputPosition, PeerRequest, PromptRecord, RequestRecord, StoredChannel,
+};
 use crate::session::stored::{self, read_record};
 use crate::session::turns::Queued;
 use crate::store::Table;
@@ -31,7 +33,11 @@ impl Actor {
     /// Changes the record of a session that a process has.
     pub(super) fn record_attached(
         &mut self,
-        (isolation, prompt_capabilities, models): (Option<AppliedIsolation>, Option<Box<RawValue>>, bool),
+        (isolation, prompt_capabilities, models): (
+            Option<AppliedIsolation>,
+            Option<Box<RawValue>>,
+            bool,
+        ),
         channel: Option<ChannelId>,
         initialized: &InitializeResult,
     ) {
@@ -39,7 +45,11 @@ impl Actor {
         self.journal.update(|record| {
             record.attached = true;
             let initialize = initialized.raw.clone();
-            record.channel = channel.map(|id| StoredChannel { id, initialize, resent });
+            record.channel = channel.map(|id| StoredChannel {
+                id,
+                initialize,
+                resent,
+            });
             record.isolation = isolation;
             record.prompt_capabilities = prompt_capabilities;
             if record.is_closed() {
@@ -54,12 +64,19 @@ impl Actor {
     /// then counts as ended.
     pub(super) async fn expect_former_process(&mut self) -> Result<bool, SessionError> {
         let record = self.journal.record().clone();
-        let Some(StoredChannel { id, initialize, resent: false }) = record.channel.clone() else {
+        let Some(StoredChannel {
+            id,
+            initialize,
+            resent: false,
+        }) = record.channel.clone()
+        else {
             return Ok(false);
         };
         let key = record::session_key(record.session_id);
-        let position = read_record::<OutputPosition>(&self.context, Table::OutputPosition, key).await?;
-        let Some(position) = position.filter(|position| position.channel == id && record.attached) else {
+        let position =
+            read_record::<OutputPosition>(&self.context, Table::OutputPosition, key).await?;
+        let Some(position) = position.filter(|position| position.channel == id && record.attached)
+        else {
             return Ok(false);
         };
         let running = match record.prompt_id {
@@ -70,13 +87,16 @@ impl Actor {
             },
         };
         let (requests, answers) = self.peer_requests(id).await?;
-        let call = record.prompt_id.map(|prompt| prompt_call(record.session_id, prompt));
+        let call = record
+            .prompt_id
+            .map(|prompt| prompt_call(record.session_id, prompt));
         // The running turn stays; the queue behind it is restored.
         self.journal.update(|record| record.prompt_id = None);
         let failed = self.restore_queue(true).await?;
         if let Some(queued) = running {
             let (prompt, first_seq) = (queued.record.prompt_id, queued.record.first_seq);
-            self.journal.update(|record| record.prompt_id = Some(prompt));
+            self.journal
+                .update(|record| record.prompt_id = Some(prompt));
             self.turns.begin(queued, first_seq, Instant::now());
         }
         for (prompt, problem) in failed {
@@ -84,8 +104,17 @@ impl Actor {
                 self.append_turn_end(queued.record, super::turn::TurnEnd::Failed(problem.clone()));
             }
         }
-        let channel = FormerChannel { channel: id, offset: position.offset, initialize, call, requests };
-        self.link.expect_former(Former { channel: Arc::new(channel), answers });
+        let channel = FormerChannel {
+            channel: id,
+            offset: position.offset,
+            initialize,
+            call,
+            requests,
+        };
+        self.link.expect_former(Former {
+            channel: Arc::new(channel),
+            answers,
+        });
         if let Err(error) = self.reserve() {
             self.not_continued(&error);
         }
@@ -96,7 +125,8 @@ impl Actor {
     async fn sent_prompt(&self, number: u32) -> Result<Option<Queued>, SessionError> {
         let key = record::numbered_key(self.journal.session(), number);
         let record = read_record::<PromptRecord>(&self.context, Table::Prompt, key).await?;
-        let Some(record) = record.filter(|record| record.status == PromptStatus::Running && !record.unsent)
+        let Some(record) =
+            record.filter(|record| record.status == PromptStatus::Running && !record.unsent)
         else {
             return Ok(None);
         };
@@ -116,20 +146,42 @@ impl Actor {
     async fn peer_requests(
         &mut self,
         channel: crate::fleet::ChannelId,
-    ) -> Result<(Vec<(IncomingId, Box<serde_json::value::RawValue>)>, Vec<(IncomingId, Outcome)>), SessionError>
-    {
+    ) -> Result<
+        (
+            Vec<(IncomingId, Box<serde_json::value::RawValue>)>,
+            Vec<(IncomingId, Outcome)>,
+        ),
+        SessionError,
+    > {
         let (mut requests, mut answers) = (Vec::new(), Vec::new());
         let record = self.journal.record();
         let (session, last) = (record.session_id, record.last_request);
         let recent = last.saturating_sub(RECENT_REQUESTS) + 1..=last;
-        let numbers: BTreeSet<u32> =
-            record.open_requests.iter().map(|request| request.number()).chain(recent).collect();
+        let numbers: BTreeSet<u32> = record
+            .open_requests
+            .iter()
+            .map(|request| request.number())
+            .chain(recent)
+            .collect();
         let now = self.context.ids.now();
         for number in numbers {
             let key = record::numbered_key(session, number);
             let stored = read_record::<RequestRecord>(&self.context, Table::Request, key).await?;
-            let Some(RequestRecord { pending, peer: Some(peer), .. }) = stored else { continue };
-            let PeerRequest { channel: of, number: incoming, id, result, error } = peer;
+            let Some(RequestRecord {
+                pending,
+                peer: Some(peer),
+                ..
+            }) = stored
+            else {
+                continue;
+            };
+            let PeerRequest {
+                channel: of,
+                number: incoming,
+                id,
+                result,
+                error,
+            } = peer;
             if of != channel {
                 continue;
             }
@@ -137,7 +189,8 @@ impl Actor {
             match (pending, result, error) {
                 (Some(pending), ..) => {
                     let id = RequestId::new(number);
-                    self.agent_requests.restore(id, pending.into(), incoming, now, Instant::now());
+                    self.agent_requests
+                        .restore(id, pending.into(), incoming, now, Instant::now());
                 }
                 (None, Some(result), _) => answers.push((incoming, Ok(result))),
                 (None, None, Some(error)) => answers.push((incoming, Err(error))),

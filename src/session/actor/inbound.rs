@@ -21,7 +21,9 @@ impl Actor {
         // A restart continues with the output behind the position, so both are one commit.
         let group = self.journal.begin_group();
         self.handle_messages(batch);
-        let seq = self.journal.end_group(group, OutputPosition { channel, offset });
+        let seq = self
+            .journal
+            .end_group(group, OutputPosition { channel, offset });
         self.link.acknowledge_after(seq, offset);
     }
 
@@ -31,15 +33,21 @@ impl Actor {
         let mut messages = std::mem::take(&mut batch.messages).into_iter();
         loop {
             let chunks = self.append_chunks(&batch.block, messages.as_slice(), now);
-            let Some(message) = messages.nth(chunks) else { break };
+            let Some(message) = messages.nth(chunks) else {
+                break;
+            };
             match message {
                 Inbound::Update(line) => {
                     if let Some(params) = batch.raw(&line.params) {
                         self.handle_notification(acp::method::SESSION_UPDATE, params.to_owned());
                     }
                 }
-                Inbound::Notification { method, params } => self.handle_notification(&method, params),
-                Inbound::Request { id, method, params } => self.handle_request(id, &method, &params),
+                Inbound::Notification { method, params } => {
+                    self.handle_notification(&method, params)
+                }
+                Inbound::Request { id, method, params } => {
+                    self.handle_request(id, &method, &params)
+                }
                 Inbound::Response { call, outcome } => {
                     // The response may end the turn to which the preceding lines belong.
                     self.append_invalid_output(&std::mem::take(&mut invalid_output));
@@ -58,9 +66,15 @@ impl Actor {
     /// turn.
     fn append_chunks(&mut self, block: &[u8], messages: &[Inbound], now: Instant) -> usize {
         // Otherwise each chunk may need other records, so the caller appends the chunks one by one.
-        let together =
-            self.attachment.is_ready() && !self.journal.is_save_due() && !self.client_calls.imports_history();
-        let own = self.journal.record().agent_session_id.as_deref().filter(|_| together);
+        let together = self.attachment.is_ready()
+            && !self.journal.is_save_due()
+            && !self.client_calls.imports_history();
+        let own = self
+            .journal
+            .record()
+            .agent_session_id
+            .as_deref()
+            .filter(|_| together);
         let is_chunk = |message: &&Inbound| match message {
             Inbound::Update(line) if line.chunk => {
                 own.is_some_and(|own| block[line.session_id.clone()] == *own.as_bytes())
@@ -121,8 +135,12 @@ impl Actor {
             self.update_discarded("ignored a subagent; there are too many, or its id is too long");
         }
         let imports = self.client_calls.imports_history();
-        let history =
-            self.attachment.classify_update(&view.kind, imports, &self.context.limits, Instant::now());
+        let history = self.attachment.classify_update(
+            &view.kind,
+            imports,
+            &self.context.limits,
+            Instant::now(),
+        );
         if history == History::Known {
             return;
         }
@@ -130,16 +148,29 @@ impl Actor {
             self.begin_history();
         }
         let entered = self.entered_mode(&view.kind, view.update);
-        let before = entered.as_ref().filter(|_| subagent.is_none()).and_then(|_| self.current_denied_mode());
+        let before = entered
+            .as_ref()
+            .filter(|_| subagent.is_none())
+            .and_then(|_| self.current_denied_mode());
         let mut state_changed = false;
         if subagent.is_none() {
-            self.journal.fold_with(|fold| fold.update(&view.kind, view.update));
+            self.journal
+                .fold_with(|fold| fold.update(&view.kind, view.update));
             state_changed = self.track_work(&view.kind, view.update);
         }
-        let (prompt, late) = self.turns.of_update(acp::update::is_session_state(&view.kind));
+        let (prompt, late) = self
+            .turns
+            .of_update(acp::update::is_session_state(&view.kind));
         let replayed = history == History::New;
         let more = view.more.as_deref();
-        let event = SessionUpdate { update: view.update, meta: view.meta, more, subagent, late, replayed };
+        let event = SessionUpdate {
+            update: view.update,
+            meta: view.meta,
+            more,
+            subagent,
+            late,
+            replayed,
+        };
         let event = EncodedEvent::from(&event);
         if state_changed || self.journal.is_save_due() {
             self.journal.append_with(prompt, event, |_, _| {});
@@ -154,7 +185,8 @@ impl Actor {
 
     /// The owner of an agent's session id.
     fn owner_of(&self, id: &str) -> SessionOwner {
-        self.attachment.owner_of(id, self.journal.record().agent_session_id.as_deref())
+        self.attachment
+            .owner_of(id, self.journal.record().agent_session_id.as_deref())
     }
 
     /// The child session that the params name. `None` for the session itself or the whole connection.
@@ -172,9 +204,16 @@ impl Actor {
 
     /// Appends a notification that the gateway does not know.
     fn append_extension(&mut self, method: &str, params: &RawValue) {
-        let Some(own) = self.params_for_clients(params) else { return };
-        let (prompt, subagent): (Option<PromptId>, _) = (self.turns.sent(), self.subagent_of(params));
-        let event = Extension { method, params: Some(&own), subagent: subagent.as_deref() };
+        let Some(own) = self.params_for_clients(params) else {
+            return;
+        };
+        let (prompt, subagent): (Option<PromptId>, _) =
+            (self.turns.sent(), self.subagent_of(params));
+        let event = Extension {
+            method,
+            params: Some(&own),
+            subagent: subagent.as_deref(),
+        };
         self.journal.append(prompt, &event);
     }
 
@@ -198,7 +237,11 @@ impl Actor {
             Some(CallPurpose::SignIn { load_error }) => self.sign_in_answered(load_error, outcome),
             Some(CallPurpose::Release { closes }) => {
                 let reusable = closes && outcome.is_ok();
-                self.finish_detach(if reusable { Disposition::Reuse } else { Disposition::Stop });
+                self.finish_detach(if reusable {
+                    Disposition::Reuse
+                } else {
+                    Disposition::Stop
+                });
             }
             None => self.call_answered(call, outcome),
         }

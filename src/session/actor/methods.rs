@@ -28,10 +28,16 @@ impl Actor {
         cancellable: bool,
         work: impl Future<Output = WorkOutcome> + Send + 'static,
     ) -> HandlerResult {
-        let begun =
-            self.client_methods.begin(incoming, cancellable, self.context.limits.max_pending_requests);
+        let begun = self.client_methods.begin(
+            incoming,
+            cancellable,
+            self.context.limits.max_pending_requests,
+        );
         let Some((completer, cancelled)) = begun else {
-            return Err(rejected(error_code::INTERNAL, "too many requests are in progress"));
+            return Err(rejected(
+                error_code::INTERNAL,
+                "too many requests are in progress",
+            ));
         };
         self.context.shutdown.spawn_isolated(async move {
             if let Some(outcome) = cancelled.run_until_cancelled_owned(work).await {
@@ -42,7 +48,9 @@ impl Actor {
     }
 
     pub(super) fn request_completed(&mut self, completion: Completion) {
-        let Some((incoming, outcome)) = self.client_methods.completed(completion) else { return };
+        let Some((incoming, outcome)) = self.client_methods.completed(completion) else {
+            return;
+        };
         self.turns.note_activity(Instant::now());
         let served = match outcome {
             Ok(WorkOutput::Result(result, permit)) => {
@@ -63,7 +71,11 @@ impl Actor {
         Folders {
             workspaces: self.context.workspaces_of(record),
             cwd: PathBuf::from(&record.cwd),
-            additional: record.additional_directories.iter().map(PathBuf::from).collect(),
+            additional: record
+                .additional_directories
+                .iter()
+                .map(PathBuf::from)
+                .collect(),
             refusals: Refusals {
                 counted: self.context.audit.counted().clone(),
                 agent: record.agent.clone(),
@@ -81,14 +93,24 @@ impl Actor {
         params: &RawValue,
     ) -> HandlerResult {
         let (folders, max_bytes) = (self.folders(), self.context.limits.max_file_bytes);
-        let Some(FilePermits { answers, params: held }) = self.client_methods.file_permits(params) else {
-            return Err(rejected(error_code::INTERNAL, "too many bytes are waiting to be written"));
+        let Some(FilePermits {
+            answers,
+            params: held,
+        }) = self.client_methods.file_permits(params)
+        else {
+            return Err(rejected(
+                error_code::INTERNAL,
+                "too many bytes are waiting to be written",
+            ));
         };
         let (method, params) = (method.to_owned(), params.to_owned());
         let shutdown = self.context.shutdown.clone();
         self.serve(incoming, true, async move {
             // The semaphore is never closed.
-            let permit = Arc::clone(&answers).acquire_owned().await.map_err(|_| work_aborted())?;
+            let permit = Arc::clone(&answers)
+                .acquire_owned()
+                .await
+                .map_err(|_| work_aborted())?;
             // The work continues after a cancellation and holds its permit until it ends.
             let work = shutdown.spawn_blocking(move || {
                 let outcome = folders.serve(&method, &params, max_bytes);
@@ -108,28 +130,36 @@ impl Actor {
         if method == method::TERMINAL_CREATE {
             return self.create_terminal(incoming, params);
         }
-        let request =
-            TerminalRequest::from_method(method).ok_or_else(|| Err(acp::method_not_found(method)))?;
+        let request = TerminalRequest::from_method(method)
+            .ok_or_else(|| Err(acp::method_not_found(method)))?;
         let acp::TerminalParams { terminal_id: named } =
             acp::parse(params).map_err(|_| invalid("expected a terminalId"))?;
         let work = self.client_methods.serve_terminal(&named, request);
         let work = work.ok_or_else(|| Err(acp::resource_not_found(&named)))?;
-        self.serve(incoming, true, async { Ok(WorkOutput::Result(work.await, None)) })
+        self.serve(incoming, true, async {
+            Ok(WorkOutput::Result(work.await, None))
+        })
     }
 
     fn create_terminal(&mut self, incoming: IncomingId, params: &RawValue) -> HandlerResult {
-        let asked = acp::parse::<acp::CreateTerminal>(params)
-            .map_err(|_| invalid("expected a command, and args, env, cwd, outputByteLimit as in ACP"))?;
+        let asked = acp::parse::<acp::CreateTerminal>(params).map_err(|_| {
+            invalid("expected a command, and args, env, cwd, outputByteLimit as in ACP")
+        })?;
         self.check_terminal_limit()?;
-        let Some(process) = self.link.process() else { return Ok(()) };
+        let Some(process) = self.link.process() else {
+            return Ok(());
+        };
         let terminals = process.terminals().cloned();
-        let terminals = terminals.ok_or_else(|| Err(acp::method_not_found(method::TERMINAL_CREATE)))?;
+        let terminals =
+            terminals.ok_or_else(|| Err(acp::method_not_found(method::TERMINAL_CREATE)))?;
         let (folders, shutdown) = (self.folders(), self.context.shutdown.clone());
         self.serve(incoming, false, async move {
             let cwd = folders.of_command(&asked, &shutdown).await?;
             let shown = cwd.to_string_lossy().into_owned();
             let started = workspace::start_terminal(&terminals, &asked, cwd).await;
-            Ok(WorkOutput::Terminal(Box::new(NewTerminal::new(started, asked, shown)?)))
+            Ok(WorkOutput::Terminal(Box::new(NewTerminal::new(
+                started, asked, shown,
+            )?)))
         })
     }
 
@@ -140,18 +170,29 @@ impl Actor {
             return Err(RequestKind::CreateTerminal.cancelled_reply());
         }
         self.check_terminal_limit()?;
-        let id = self.journal.next_terminal(|id| self.serving.has_terminal(&id.to_string()));
+        let id = self
+            .journal
+            .next_terminal(|id| self.serving.has_terminal(&id.to_string()));
         let (prompt, now) = (self.turns.sent(), self.context.ids.now());
         let (record, follower) =
-            self.client_methods.open_terminal(id, new, prompt, now, &self.context.limits);
+            self.client_methods
+                .open_terminal(id, new, prompt, now, &self.context.limits);
         self.context.shutdown.spawn_isolated(follower);
-        let StoredTerminal { command, args, cwd, .. } = &record.shown;
-        let event = EncodedEvent::from(&TerminalCreated { terminal_id: id, command, args, cwd });
+        let StoredTerminal {
+            command, args, cwd, ..
+        } = &record.shown;
+        let event = EncodedEvent::from(&TerminalCreated {
+            terminal_id: id,
+            command,
+            args,
+            cwd,
+        });
         self.journal.append_with(prompt, event, |seq, change| {
             record.first_seq = seq;
             change.open_terminal(record);
         });
-        self.link.answer(incoming, &Ok(acp::create_terminal_result(id)));
+        self.link
+            .answer(incoming, &Ok(acp::create_terminal_result(id)));
         Ok(())
     }
 
@@ -160,20 +201,39 @@ impl Actor {
         if open < self.context.limits.max_terminals {
             return Ok(());
         }
-        Err(rejected(error_code::INTERNAL, "too many terminals are open; release some first"))
+        Err(rejected(
+            error_code::INTERNAL,
+            "too many terminals are open; release some first",
+        ))
     }
 
-    pub(super) fn handle_terminal_event(&mut self, TerminalEvent { terminal: id, event }: TerminalEvent) {
+    pub(super) fn handle_terminal_event(
+        &mut self,
+        TerminalEvent {
+            terminal: id,
+            event,
+        }: TerminalEvent,
+    ) {
         match event {
             OutputEvent::Output { offset, text } => {
                 // Without a running command, the end of the terminal is in the log.
                 if let Some(record) = self.client_methods.running_terminal(id) {
                     let prompt = self.if_sent(record.shown.prompt_id);
-                    self.journal.append(prompt, &TerminalOutput { terminal_id: id, offset, data: &text });
+                    self.journal.append(
+                        prompt,
+                        &TerminalOutput {
+                            terminal_id: id,
+                            offset,
+                            data: &text,
+                        },
+                    );
                 }
             }
             OutputEvent::Exited(exit) => {
-                let exit = StoredExit { exit_code: exit.code, signal: exit.signal };
+                let exit = StoredExit {
+                    exit_code: exit.code,
+                    signal: exit.signal,
+                };
                 if let Some(ended) = self.client_methods.end_terminal(id, exit) {
                     self.terminal_ended(ended);
                 }
@@ -197,10 +257,21 @@ impl Actor {
     }
 
     /// Appends the only end of a terminal. The record has the exit status.
-    pub(super) fn append_terminal_end(&mut self, prompt: Option<PromptId>, mut record: TerminalRecord) {
-        let Some(StoredExit { exit_code, signal }) = &record.shown.exit_status else { return };
-        let (terminal_id, exit_code, signal) = (record.shown.terminal_id, *exit_code, signal.as_deref());
-        let event = EncodedEvent::from(&TerminalExited { terminal_id, exit_code, signal });
+    pub(super) fn append_terminal_end(
+        &mut self,
+        prompt: Option<PromptId>,
+        mut record: TerminalRecord,
+    ) {
+        let Some(StoredExit { exit_code, signal }) = &record.shown.exit_status else {
+            return;
+        };
+        let (terminal_id, exit_code, signal) =
+            (record.shown.terminal_id, *exit_code, signal.as_deref());
+        let event = EncodedEvent::from(&TerminalExited {
+            terminal_id,
+            exit_code,
+            signal,
+        });
         self.journal.append_with(prompt, event, |seq, change| {
             record.last_seq = Some(seq);
             change.close_terminal(&record);
@@ -230,7 +301,10 @@ impl Actor {
     }
 
     pub(super) fn check_terminal_deadline(&mut self, now: Instant) {
-        if self.terminal_deadline().is_some_and(|deadline| now >= deadline) {
+        if self
+            .terminal_deadline()
+            .is_some_and(|deadline| now >= deadline)
+        {
             for terminal in self.client_methods.kill_terminals(None) {
                 tracing::info!(%terminal, "killing a terminal that outlived its turn");
             }

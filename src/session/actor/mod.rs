@@ -117,7 +117,10 @@ impl Actor {
             self.handle(wakeup).await;
             self.enforce_quota();
             self.flush();
-            if self.lifecycle.stopping && !self.link.is_leased() && !self.client_calls.is_attaching() {
+            if self.lifecycle.stopping
+                && !self.link.is_leased()
+                && !self.client_calls.is_attaching()
+            {
                 break;
             }
         }
@@ -249,8 +252,15 @@ impl Actor {
             return None;
         }
         let pool = &self.link.spec().settings.pool;
-        let restores = self.link.initialized().is_none_or(|known| known.capabilities.can_restore());
-        Some(if restores { pool.idle_timeout } else { pool.no_load_idle_timeout })
+        let restores = self
+            .link
+            .initialized()
+            .is_none_or(|known| known.capabilities.can_restore());
+        Some(if restores {
+            pool.idle_timeout
+        } else {
+            pool.no_load_idle_timeout
+        })
     }
 
     fn turn_clock(&self) -> TurnClock {
@@ -269,7 +279,8 @@ impl Actor {
             self.attachment.replay_deadline(),
             self.agent_requests.deadline(),
             self.serving.deadline(),
-            self.client_calls.deadline(self.attachment.waits_for_process()),
+            self.client_calls
+                .deadline(self.attachment.waits_for_process()),
             self.background_deadline(),
             self.turns.work_deadline(limits),
             self.terminal_deadline(),
@@ -285,8 +296,12 @@ impl Actor {
         let now = Instant::now();
         self.check_turn_deadline(now);
         self.check_attach_deadline(now);
-        let has_unread = self.link.process().is_some_and(crate::agent::Process::has_unread);
-        self.attachment.check_replay(has_unread, &self.context.limits, now);
+        let has_unread = self
+            .link
+            .process()
+            .is_some_and(crate::agent::Process::has_unread);
+        self.attachment
+            .check_replay(has_unread, &self.context.limits, now);
         self.expire_requests(now);
         self.end_requests_of_disconnected(now);
         self.check_call_deadlines(now);
@@ -309,7 +324,8 @@ impl Actor {
             return self.stop_for_drain();
         }
         if self.turns.return_unsent() {
-            self.journal.update(super::record::SessionRecord::requeue_prompt);
+            self.journal
+                .update(super::record::SessionRecord::requeue_prompt);
         }
         if self.turns.running().is_none() {
             self.detach_for_drain();
@@ -325,20 +341,34 @@ impl Actor {
             timeout = timeout.max(BROUGHT_SERVERS_TIMEOUT);
         }
         let idle_until = self.lifecycle.last_command_at + timeout;
-        idle.then(|| self.lifecycle.crashes.backoff_until().map_or(idle_until, |until| until.max(idle_until)))
+        idle.then(|| {
+            self.lifecycle
+                .crashes
+                .backoff_until()
+                .map_or(idle_until, |until| until.max(idle_until))
+        })
     }
 
     /// Rejects operations that make an agent write while the hourly quota is exceeded.
     fn check_quota(&self) -> Result<(), ProcessError> {
-        let wait = self.journal.quota_wait(&self.context.limits, Instant::now());
-        wait.map_or(Ok(()), |retry_after| Err(ProcessError::Quota { retry_after }))
+        let wait = self
+            .journal
+            .quota_wait(&self.context.limits, Instant::now());
+        wait.map_or(Ok(()), |retry_after| {
+            Err(ProcessError::Quota { retry_after })
+        })
     }
 
     /// Rejects turns while the quota is exceeded, or while the breaker of this session is open. Other sessions are not affected.
     fn check_turn(&mut self) -> Result<(), PromptError> {
         self.check_quota()?;
-        let wait = self.lifecycle.crashes.breaker_open_for(Instant::now(), &self.context.limits);
-        wait.map_or(Ok(()), |retry_after| Err(AdmitError::CrashLoop(retry_after).into()))
+        let wait = self
+            .lifecycle
+            .crashes
+            .breaker_open_for(Instant::now(), &self.context.limits);
+        wait.map_or(Ok(()), |retry_after| {
+            Err(AdmitError::CrashLoop(retry_after).into())
+        })
     }
 
     /// Stops the agent of a session that exceeds its quota, and fails the turn. This does not wait for a
@@ -347,7 +377,9 @@ impl Actor {
         if !self.link.is_leased() {
             return;
         }
-        let Err(error) = self.check_quota() else { return };
+        let Err(error) = self.check_quota() else {
+            return;
+        };
         tracing::warn!(session = %self.journal.session(), "a session exceeded its hourly write quota; stopping its agent");
         self.stop_process(&error);
         self.attach_failed(&error);
@@ -355,7 +387,10 @@ impl Actor {
 
     /// The servers of the agent's files and terminals: the settings of the agent, restricted by the policy of the client.
     fn served_by(&self) -> (ServedBy, ServedBy) {
-        self.journal.record().policy.served_by(&self.link.spec().settings)
+        self.journal
+            .record()
+            .policy
+            .served_by(&self.link.spec().settings)
     }
 
     /// The capabilities that the gateway sends in `initialize`.

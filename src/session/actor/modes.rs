@@ -6,7 +6,8 @@ use serde_json::value::RawValue;
 
 use super::Actor;
 use crate::acp::{
-    self, ModeCommand, ModePolicy, Outcome, PromptCapabilities, RawObject, find_in_value, find_mode_command,
+    self, ModeCommand, ModePolicy, Outcome, PromptCapabilities, RawObject, find_in_value,
+    find_mode_command,
 };
 use crate::agent::AgentSpec;
 use crate::api::Session;
@@ -49,11 +50,15 @@ impl Actor {
         if !acp::update::selects_modes(kind) {
             return None;
         }
-        self.mode_policy(&self.client_rules()).of_update(kind, update)
+        self.mode_policy(&self.client_rules())
+            .of_update(kind, update)
     }
 
     pub(super) fn with_denied_modes(&self, session: Session) -> Session {
-        Session { denied_modes: self.denied_modes(), ..session }
+        Session {
+            denied_modes: self.denied_modes(),
+            ..session
+        }
     }
 
     /// Checks the slash commands and the `_meta` of a prompt.
@@ -64,8 +69,9 @@ impl Actor {
     ) -> Result<(), InputError> {
         match permitted_command(&self.client_rules().settings.denied_modes, blocks)? {
             Some(name) if !by.scopes.contains(Scope::Approve) => {
-                let detail =
-                    format!("the command /{name} can change the mode, so it requires the scope approve");
+                let detail = format!(
+                    "the command /{name} can change the mode, so it requires the scope approve"
+                );
                 Err(InputError::Forbidden(detail))
             }
             _ => Ok(()),
@@ -76,8 +82,14 @@ impl Actor {
     /// mode of the session if only the new entry denies it.
     pub(super) fn recheck_prompt_modes(&mut self) -> Result<(), InputError> {
         let entry = self.client_rules();
-        let Some((blocks, former)) = self.turns.unchecked(&entry) else { return Ok(()) };
-        let any = PromptCapabilities { image: true, audio: true, embedded_context: true };
+        let Some((blocks, former)) = self.turns.unchecked(&entry) else {
+            return Ok(());
+        };
+        let any = PromptCapabilities {
+            image: true,
+            audio: true,
+            embedded_context: true,
+        };
         let blocks = acp::validate_prompt(blocks, any)
             .map_err(|error| InputError::invalid("/prompt", error.to_string()))?;
         permitted_command(&entry.settings.denied_modes, &blocks)?;
@@ -91,18 +103,34 @@ impl Actor {
     }
 
     /// Checks that an answer to a request of the agent selects no denied mode.
-    pub(super) fn check_answer_modes(&self, id: RequestId, answer: &Outcome) -> Result<(), AnswerError> {
+    pub(super) fn check_answer_modes(
+        &self,
+        id: RequestId,
+        answer: &Outcome,
+    ) -> Result<(), AnswerError> {
         let Ok(answer) = answer else { return Ok(()) };
         let request = self.agent_requests.get(id)?;
         let entry = self.client_rules();
-        Ok(permit_mode(policy::denying_entry(&entry.settings.denied_modes, &request, answer))?)
+        Ok(permit_mode(policy::denying_entry(
+            &entry.settings.denied_modes,
+            &request,
+            answer,
+        ))?)
     }
 
     /// Reports a denied mode that the agent has entered without a client.
-    pub(super) fn report_privileged_mode(&mut self, entered: &ModeSelection, subagent: Option<&str>) {
+    pub(super) fn report_privileged_mode(
+        &mut self,
+        entered: &ModeSelection,
+        subagent: Option<&str>,
+    ) {
         let (session, agent) = (self.journal.session(), &self.journal.record().agent);
         tracing::warn!(%session, %agent, mode = ?entered, "the agent entered a mode that its entry denies to clients");
-        let ModeSelection { mode_id, config_id, value } = entered;
+        let ModeSelection {
+            mode_id,
+            config_id,
+            value,
+        } = entered;
         let event = SessionPrivilegedMode {
             mode_id: mode_id.as_deref(),
             config_id: config_id.as_deref(),
@@ -122,7 +150,10 @@ impl Actor {
 
 /// Checks that the `_meta` and the slash command of a prompt select no denied mode. Returns the name of a command that may
 /// change the mode.
-fn permitted_command(denied: &DeniedModes, blocks: &[RawObject<'_>]) -> Result<Option<String>, InputError> {
+fn permitted_command(
+    denied: &DeniedModes,
+    blocks: &[RawObject<'_>],
+) -> Result<Option<String>, InputError> {
     for meta in blocks.iter().filter_map(|block| block.get("_meta")) {
         permit_mode(find_in_value(denied, meta))?;
     }

@@ -61,11 +61,14 @@ impl Actor {
     /// Whether a restored prompt has expired. If the clock may be ahead, its time counts as correct. A client can
     /// send a failed prompt again, but cannot undo a prompt that ran a day late.
     fn is_old(&self, created_at: Timestamp) -> bool {
-        created_at.after(self.context.limits.queued_prompt_max_age) <= self.context.log.expiry().latest_now()
+        created_at.after(self.context.limits.queued_prompt_max_age)
+            <= self.context.log.expiry().latest_now()
     }
 
     pub(super) fn begin_queued(&mut self) {
-        let Some(mut queued) = self.turns.dequeue() else { return };
+        let Some(mut queued) = self.turns.dequeue() else {
+            return;
+        };
         let (prompt, now) = (queued.record.prompt_id, Instant::now());
         self.serving.turn_began(queued.serving.take());
         if queued.record.unsent {
@@ -81,15 +84,21 @@ impl Actor {
             acp_request: queued.record.acp_request.as_ref(),
             broadcast_id: queued.record.broadcast,
         });
-        let seq =
-            self.journal.append_with(Some(prompt), event, |_, change| change.run_prompt(&queued.record));
+        let seq = self.journal.append_with(Some(prompt), event, |_, change| {
+            change.run_prompt(&queued.record)
+        });
         self.turns.begin(queued, seq, now);
     }
 
     /// Changes the content and the place of a queued prompt in one event. Returns the event that must be durable before the
     /// client sees the change. A prompt in the queue is never sent, so the agent gets the content after the last edit.
     pub(super) fn change_prompt(&mut self, mut change: PromptChange) -> Result<u64, QueueError> {
-        let PromptChange { by, prompt, blocks, before } = &mut change;
+        let PromptChange {
+            by,
+            prompt,
+            blocks,
+            before,
+        } = &mut change;
         let prompt = *prompt;
         if prompt.number() > self.journal.record().last_prompt {
             return Err(NotFound("turn").into());
@@ -103,7 +112,10 @@ impl Actor {
         self.check_quota()?;
         let queued = self.turns.queued(prompt).ok_or(NotQueued(prompt))?;
         blocks.take_if(|blocks| blocks.get() == queued.blocks.get());
-        if let Some(other) = before.flatten().filter(|other| self.turns.queued(*other).is_none()) {
+        if let Some(other) = before
+            .flatten()
+            .filter(|other| self.turns.queued(*other).is_none())
+        {
             return Err(NotQueued(other).into());
         }
         if let Some(blocks) = blocks {
@@ -120,25 +132,42 @@ impl Actor {
 
     /// Appends the change, with the records of the queue in the same commit. `order`: the queue after the change.
     fn append_prompt_change(&mut self, change: PromptChange, order: Vec<PromptId>) -> u64 {
-        let PromptChange { by, prompt, blocks, before } = change;
-        let event = EncodedEvent::from(&PromptChanged { prompt: blocks.as_deref(), before, by: &by.id });
+        let PromptChange {
+            by,
+            prompt,
+            blocks,
+            before,
+        } = change;
+        let event = EncodedEvent::from(&PromptChanged {
+            prompt: blocks.as_deref(),
+            before,
+            by: &by.id,
+        });
         self.turns.reorder(&order);
         if let Some(blocks) = &blocks {
             self.journal.fold_prompt(blocks);
         }
         let rules = self.client_rules();
-        self.journal.append_with(Some(prompt), event, |seq, change| {
-            change.set_queue(order);
-            let edit = PromptEdit { seq, by: by.id.to_string() };
-            if let Some(record) = blocks.and_then(|blocks| self.turns.edit(prompt, blocks, edit, rules)) {
-                change.put_prompt(record);
-            }
-        })
+        self.journal
+            .append_with(Some(prompt), event, |seq, change| {
+                change.set_queue(order);
+                let edit = PromptEdit {
+                    seq,
+                    by: by.id.to_string(),
+                };
+                if let Some(record) =
+                    blocks.and_then(|blocks| self.turns.edit(prompt, blocks, edit, rules))
+                {
+                    change.put_prompt(record);
+                }
+            })
     }
 
     /// Saves the mark of `Turns::return_unsent` after all other commits of this actor.
     pub(super) async fn save_unsent(&self) {
-        let Some(unsent) = self.turns.unsent_head() else { return };
+        let Some(unsent) = self.turns.unsent_head() else {
+            return;
+        };
         let session = self.journal.session();
         let mut records = Records::default();
         unsent.put(session, &mut records);
@@ -154,17 +183,28 @@ impl Actor {
         restore: bool,
     ) -> Result<Vec<(PromptId, Problem)>, SessionError> {
         let record = self.journal.record();
-        let open: Vec<_> = record.prompt_id.iter().chain(&record.queued).copied().collect();
+        let open: Vec<_> = record
+            .prompt_id
+            .iter()
+            .chain(&record.queued)
+            .copied()
+            .collect();
         let (mut failed, mut queued) = (Vec::new(), Vec::new());
         for prompt in open {
             let key = record::numbered_key(self.journal.session(), prompt.number());
-            let Some(record) = read_record::<PromptRecord>(&self.context, Table::Prompt, key).await? else {
+            let Some(record) =
+                read_record::<PromptRecord>(&self.context, Table::Prompt, key).await?
+            else {
                 continue;
             };
             if record.status.has_ended() {
                 continue;
             }
-            let outcome = if restore { self.restored_blocks(&record).await? } else { Err(interrupted()) };
+            let outcome = if restore {
+                self.restored_blocks(&record).await?
+            } else {
+                Err(interrupted())
+            };
             let blocks = outcome.unwrap_or_else(|problem| {
                 failed.push((prompt, problem));
                 RawValue::NULL.to_owned()
@@ -196,18 +236,21 @@ impl Actor {
     ) -> Result<Result<Box<RawValue>, Problem>, SessionError> {
         // A prompt to a member is sent only after the commit that names the process.
         let session = self.journal.record();
-        let is_unsent = record.unsent || (session.channel.is_none() && self.link.spec().is_member());
+        let is_unsent =
+            record.unsent || (session.channel.is_none() && self.link.spec().is_member());
         if record.status != PromptStatus::Queued && !is_unsent {
             return Ok(Err(interrupted()));
         }
-        let (tenant, editor) = (self.journal.record().tenant(), record.edit.as_ref().map(|edit| &edit.by));
+        let (tenant, editor) = (
+            self.journal.record().tenant(),
+            record.edit.as_ref().map(|edit| &edit.by),
+        );
         if [Some(&record.by), editor]
             .into_iter()
             .flatten()
             .any(|by| !self.context.may_prompt.allows(&tenant, by))
         {
-            let detail =
-                "the key that sent or edited the prompt was revoked, or no longer has the scope prompt";
+            let detail = "the key that sent or edited the prompt was revoked, or no longer has the scope prompt";
             return Ok(Err(Problem::new(ProblemCode::KeyRevoked, detail)));
         }
         if self.is_old(record.created_at) {
@@ -215,7 +258,8 @@ impl Actor {
         }
         let blocks = stored::prompt_blocks(self.journal.log(), record).await?;
         Ok(blocks.ok_or_else(|| {
-            let detail = "the gateway was restarted, and the log no longer has the content of the prompt";
+            let detail =
+                "the gateway was restarted, and the log no longer has the content of the prompt";
             Problem::new(ProblemCode::Interrupted, detail)
         }))
     }
@@ -228,6 +272,7 @@ fn interrupted() -> Problem {
 
 fn expired(actor: &Actor) -> Problem {
     let age = actor.context.limits.queued_prompt_max_age.as_secs_f64();
-    let detail = format!("the prompt waited for longer than queued_prompt_max_age ({age} s); send it again");
+    let detail =
+        format!("the prompt waited for longer than queued_prompt_max_age ({age} s); send it again");
     Problem::new(ProblemCode::PromptExpired, detail)
 }

@@ -25,7 +25,9 @@ use crate::session::event_loop::EventLoop;
 use crate::session::journal::Journal;
 use crate::session::origin::Origin;
 use crate::session::process_link::ProcessLink;
-use crate::session::record::{self, FoldRecord, RequestRecord, SessionRecord, StoredExit, TerminalRecord};
+use crate::session::record::{
+    self, FoldRecord, RequestRecord, SessionRecord, StoredExit, TerminalRecord,
+};
 use crate::session::serving_clients::ServingClients;
 use crate::session::stored::{agent_spec, read_record};
 use crate::session::turns::Turns;
@@ -88,7 +90,10 @@ impl Actor {
         };
         let actor = Self {
             context: context.clone(),
-            link: ProcessLink::new(agent_spec(context, journal.record()), owner(journal.record())),
+            link: ProcessLink::new(
+                agent_spec(context, journal.record()),
+                owner(journal.record()),
+            ),
             journal,
             attachment: Attachment::new(now),
             turns: Turns::new(ends, now),
@@ -111,7 +116,9 @@ impl Actor {
         restore: bool,
     ) -> Result<Option<(Self, ActorEntry)>, SessionError> {
         let key = record::session_key(id);
-        let Some(record) = read_record::<SessionRecord>(context, Table::Session, key.clone()).await? else {
+        let Some(record) =
+            read_record::<SessionRecord>(context, Table::Session, key.clone()).await?
+        else {
             return Ok(None);
         };
         // Loading writes to the log, which a client of another tenant must not cause.
@@ -120,10 +127,18 @@ impl Actor {
         }
         let log = context.log.session(&record.tenant(), id).await?;
         let folded = read_record::<FoldRecord>(context, Table::Fold, key).await?;
-        let (mut journal, mut seq) =
-            Journal::load(log, context.ids.clone(), record, folded, &context.bounds.quotas);
+        let (mut journal, mut seq) = Journal::load(
+            log,
+            context.ids.clone(),
+            record,
+            folded,
+            &context.bounds.quotas,
+        );
         loop {
-            let runs = journal.log().read(seq, context.limits.store_page_bytes).await;
+            let runs = journal
+                .log()
+                .read(seq, context.limits.store_page_bytes)
+                .await;
             let runs = runs?;
             let Some(last) = runs.last() else { break };
             seq = last.last_seq;
@@ -153,11 +168,23 @@ impl Actor {
         if record.state == SessionState::Waiting {
             for request in record.open_requests {
                 let key = record::numbered_key(id, request.number());
-                let stored = read_record::<RequestRecord>(&self.context, Table::Request, key).await?;
-                if let Some(RequestRecord { pending: Some(pending), resolution: None, .. }) = stored {
+                let stored =
+                    read_record::<RequestRecord>(&self.context, Table::Request, key).await?;
+                if let Some(RequestRecord {
+                    pending: Some(pending),
+                    resolution: None,
+                    ..
+                }) = stored
+                {
                     // The process is gone.
                     let outcome = RequestKind::from_method(&pending.method).cancelled_reply();
-                    self.append_resolved(&pending.into(), Resolution::Expired, None, &outcome, None);
+                    self.append_resolved(
+                        &pending.into(),
+                        Resolution::Expired,
+                        None,
+                        &outcome,
+                        None,
+                    );
                 }
             }
         }
@@ -166,7 +193,10 @@ impl Actor {
             let stored = read_record::<TerminalRecord>(&self.context, Table::Terminal, key).await?;
             if let Some(mut terminal) = stored.filter(|terminal| terminal.last_seq.is_none()) {
                 // The exit status is unknown.
-                terminal.shown.exit_status = Some(StoredExit { exit_code: None, signal: None });
+                terminal.shown.exit_status = Some(StoredExit {
+                    exit_code: None,
+                    signal: None,
+                });
                 self.append_terminal_end(None, terminal);
             }
         }

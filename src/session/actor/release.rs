@@ -19,7 +19,9 @@ use crate::transcript::SessionFold;
 impl Actor {
     /// Handles the agent's error to new, resume or load. The attach fails and the process is stopped.
     pub(super) fn setup_rejected(&mut self, error: RpcError) {
-        let Some(lease) = self.link.lease() else { return };
+        let Some(lease) = self.link.lease() else {
+            return;
+        };
         let error = match error.code {
             // Only an adoption or a fork names a resource that the client chose.
             acp::error_code::RESOURCE_NOT_FOUND if self.client_calls.imports_history() => {
@@ -39,7 +41,10 @@ impl Actor {
     }
 
     pub(super) fn check_attach_deadline(&mut self, now: Instant) {
-        match self.attachment.overdue(&self.context.limits, self.idle_timeout(), now) {
+        match self
+            .attachment
+            .overdue(&self.context.limits, self.idle_timeout(), now)
+        {
             None => {}
             Some(Overdue::Queue { restore_error }) => {
                 self.link.drop_pending();
@@ -50,7 +55,9 @@ impl Actor {
                 self.attachment.detach();
                 self.reserve_or_fail();
             }
-            Some(Overdue::Call(_, CallPurpose::Release { .. })) => self.finish_detach(Disposition::Stop),
+            Some(Overdue::Call(_, CallPurpose::Release { .. })) => {
+                self.finish_detach(Disposition::Stop)
+            }
             Some(Overdue::Call(call, CallPurpose::SetUp(set_up))) => {
                 self.link.cancel_call(call);
                 let method = set_up.method.method(self.link.dialect());
@@ -96,7 +103,9 @@ impl Actor {
 
     /// Handles the end of the process's stdout: the process has exited or is about to exit.
     pub(super) async fn stdout_closed(&mut self) {
-        let Some(process) = self.link.process() else { return };
+        let Some(process) = self.link.process() else {
+            return;
+        };
         // This wait is limited to a fraction of a second, so a zombie process does not delay the turn's end.
         let exit = process.exit().await;
         if self.attachment.is_releasing() {
@@ -110,15 +119,28 @@ impl Actor {
         if replace {
             tracing::info!(session = %self.journal.session(), ended = %exit, "an idle process died; acquiring another one");
         } else if self.turns.running().is_some() && !stopped {
-            self.lifecycle.crashes.record(Instant::now(), &self.context.limits);
+            self.lifecycle
+                .crashes
+                .record(Instant::now(), &self.context.limits);
         }
         if self.journal.record().attached {
-            let AgentExit { exit_code, signal, stderr_tail, exceeded_limit, .. } = &exit;
+            let AgentExit {
+                exit_code,
+                signal,
+                stderr_tail,
+                exceeded_limit,
+                ..
+            } = &exit;
             let lost = exit.disconnected.as_ref().map(|_| exit.to_string());
             let (signal, exceeded_limit) = (signal.as_deref(), exceeded_limit.as_deref());
             let disconnected = lost.as_deref();
-            let event =
-                AgentExited { exit_code: *exit_code, signal, stderr_tail, exceeded_limit, disconnected };
+            let event = AgentExited {
+                exit_code: *exit_code,
+                signal,
+                stderr_tail,
+                exceeded_limit,
+                disconnected,
+            };
             self.journal.append(None, &event);
         }
         let error = ProcessError::Agent(exit.into());
@@ -149,7 +171,11 @@ impl Actor {
 
     /// Rejects clients that waited for a process.
     pub(super) fn reject(&mut self, waiters: Waiters, error: &ProcessError) {
-        let Waiters { creating, attaching, queued } = waiters;
+        let Waiters {
+            creating,
+            attaching,
+            queued,
+        } = waiters;
         if let Some(creating) = creating {
             self.create_failed(creating, error);
         }
@@ -228,15 +254,32 @@ impl Actor {
     /// Asks the agent to close or delete the session, so that its process can serve another session.
     pub(super) fn close_at_agent(&mut self, delete: bool, trace: Option<&TraceContext>) {
         self.turns.ended(None);
-        let Some(initialized) = self.link.initialized() else { return self.enter_detached() };
+        let Some(initialized) = self.link.initialized() else {
+            return self.enter_detached();
+        };
         let (can, limits) = (initialized.capabilities.session, &self.context.limits);
-        let request = self.journal.record().agent_session_id.as_deref().and_then(|id| {
-            if delete && can.delete {
-                Some((acp::method::SESSION_DELETE, acp::session_params(id, trace), false))
-            } else {
-                can.close.then(|| (acp::method::SESSION_CLOSE, acp::session_params(id, trace), true))
-            }
-        });
+        let request = self
+            .journal
+            .record()
+            .agent_session_id
+            .as_deref()
+            .and_then(|id| {
+                if delete && can.delete {
+                    Some((
+                        acp::method::SESSION_DELETE,
+                        acp::session_params(id, trace),
+                        false,
+                    ))
+                } else {
+                    can.close.then(|| {
+                        (
+                            acp::method::SESSION_CLOSE,
+                            acp::session_params(id, trace),
+                            true,
+                        )
+                    })
+                }
+            });
         let timeout = limits.stop_stdin_timeout;
         let sent = request.is_some_and(|(method, params, closes)| {
             self.call_for(CallPurpose::Release { closes }, method, &params, timeout)

@@ -37,15 +37,26 @@ impl Actor {
     }
 
     /// Passes a request to the side that serves it by policy: the gateway, a client, or neither.
-    fn serve_request(&mut self, incoming: IncomingId, method: &str, params: &RawValue) -> HandlerResult {
+    fn serve_request(
+        &mut self,
+        incoming: IncomingId,
+        method: &str,
+        params: &RawValue,
+    ) -> HandlerResult {
         let kind = RequestKind::from_method(method);
         let unsupported = || Err(Err(acp::method_not_found(method)));
         if !self.attachment.is_attached() {
             // The request arrives before the session is attached or after it is detached.
-            return if kind.is_question() { Err(kind.cancelled_reply()) } else { unsupported() };
+            return if kind.is_question() {
+                Err(kind.cancelled_reply())
+            } else {
+                unsupported()
+            };
         }
         let served_by = match kind {
-            RequestKind::Permission | RequestKind::Elicitation | RequestKind::Extension => ServedBy::Client,
+            RequestKind::Permission | RequestKind::Elicitation | RequestKind::Extension => {
+                ServedBy::Client
+            }
             _ if !self.link.dialect().has_client_methods() => ServedBy::Off,
             RequestKind::ReadFile | RequestKind::WriteFile => self.served_by().0,
             RequestKind::CreateTerminal
@@ -61,7 +72,9 @@ impl Actor {
         }
         // An elicitation may name a call of the gateway instead of a session. An extension may name neither.
         let needs_session = !matches!(kind, RequestKind::Elicitation | RequestKind::Extension);
-        let own = self.params_for_clients(params).filter(|_| !needs_session || acp::has_session_id(params));
+        let own = self
+            .params_for_clients(params)
+            .filter(|_| !needs_session || acp::has_session_id(params));
         let own = own.ok_or_else(|| invalid("expected the sessionId of this session"))?;
         let client = self.serving_client(kind, method, params)?;
         let by_gateway = served_by == ServedBy::Gateway && client.is_none();
@@ -108,22 +121,32 @@ impl Actor {
             .map_err(|_| invalid("expected a toolCall, and options that each have an optionId"))?;
         // The request describes its tool call like an update does.
         if let Some(call) = view.tool_call {
-            self.turns.track_cancellable(acp::update::TOOL_CALL_UPDATE, call);
+            self.turns
+                .track_cancellable(acp::update::TOOL_CALL_UPDATE, call);
         }
         let (spec, session_policy) = (self.link.spec(), &self.journal.record().policy);
         let allowed = policy::allows(spec, session_policy, view.tool_kind.as_deref());
-        let answer = allowed.then(|| view.allow_once(&self.client_rules().settings.denied_modes)).flatten();
+        let answer = allowed
+            .then(|| view.allow_once(&self.client_rules().settings.denied_modes))
+            .flatten();
         self.offer_question(offer, answer)
     }
 
     /// Offers a question to a user. `allowed`: the answer of the policy.
-    fn offer_question(&mut self, offer: OfferedRequest, allowed: Option<Box<RawValue>>) -> HandlerResult {
+    fn offer_question(
+        &mut self,
+        offer: OfferedRequest,
+        allowed: Option<Box<RawValue>>,
+    ) -> HandlerResult {
         let id = self.offer_request(offer)?;
         let resolving = if self.turns.is_cancelling() {
             // New questions of a cancelled turn are answered at once.
             self.agent_requests.end(id, Resolution::Cancelled)
         } else {
-            allowed.and_then(|result| self.agent_requests.resolve(id, Resolution::Policy, None, Ok(result)))
+            allowed.and_then(|result| {
+                self.agent_requests
+                    .resolve(id, Resolution::Policy, None, Ok(result))
+            })
         };
         if let Some(resolving) = resolving {
             self.resolve(resolving);
@@ -132,7 +155,11 @@ impl Actor {
     }
 
     /// Handles an elicitation: a form to fill in or a URL to visit. `params` contains the agent's session id, if any.
-    fn handle_elicitation(&mut self, mut offer: OfferedRequest, params: &RawValue) -> HandlerResult {
+    fn handle_elicitation(
+        &mut self,
+        mut offer: OfferedRequest,
+        params: &RawValue,
+    ) -> HandlerResult {
         let view = acp::parse_elicitation(params).map_err(|error| invalid(&error.to_string()))?;
         match view.request_id.map(|raw| self.public_call_id(raw)) {
             None if acp::has_session_id(params) => {}
@@ -144,7 +171,8 @@ impl Actor {
         }
         match view.mode {
             ElicitationMode::Url { elicitation_id } => {
-                self.agent_requests.elicitation_began(elicitation_id.into_owned());
+                self.agent_requests
+                    .elicitation_began(elicitation_id.into_owned());
                 self.offer_elicitation(offer)
             }
             ElicitationMode::Form { .. } => self.check_form(offer),
@@ -156,7 +184,9 @@ impl Actor {
         let shutdown = self.context.shutdown.clone();
         self.serve(offer.incoming, false, async move {
             let checked = shutdown.spawn_blocking(move || {
-                acp::check_form(&offer.params).map(|()| offer).map_err(|error| error.to_string())
+                acp::check_form(&offer.params)
+                    .map(|()| offer)
+                    .map_err(|error| error.to_string())
             });
             let unchecked = |_| acp::error(error_code::INTERNAL, "the form could not be checked");
             let offer = checked.await.map_err(unchecked)?;
@@ -183,9 +213,14 @@ impl Actor {
 
     /// Handles `elicitation/complete`: the agent reports, once, that the user completed the page.
     pub(super) fn elicitation_completed(&mut self, params: &RawValue) {
-        let Some((id, more)) = acp::completed_elicitation(params) else { return };
+        let Some((id, more)) = acp::completed_elicitation(params) else {
+            return;
+        };
         if self.agent_requests.elicitation_completed(&id) {
-            let event = ElicitationCompleted { elicitation_id: &id, more: more.as_deref() };
+            let event = ElicitationCompleted {
+                elicitation_id: &id,
+                more: more.as_deref(),
+            };
             self.journal.append(self.turns.sent(), &event);
         }
     }

@@ -36,7 +36,10 @@ impl Actor {
             }
             _ => None,
         };
-        match self.serving.route(kind, terminal.as_deref(), Instant::now()) {
+        match self
+            .serving
+            .route(kind, terminal.as_deref(), Instant::now())
+        {
             Route::Policy => Ok(None),
             Route::Client(client) => Ok(Some(client)),
             Route::Disconnected => {
@@ -91,11 +94,15 @@ impl Actor {
         request: &PendingRequest,
         outcome: Outcome,
     ) -> Outcome {
-        let Some(client) = self.serving.resolved(request.request_id) else { return outcome };
+        let Some(client) = self.serving.resolved(request.request_id) else {
+            return outcome;
+        };
         match (request.method.as_str(), &outcome) {
             (method::TERMINAL_CREATE, Ok(result)) => {
                 let id = terminal_of(result).unwrap_or_default();
-                if self.client_methods.has_terminal(&id) || !self.serving.terminal_created(id, client) {
+                if self.client_methods.has_terminal(&id)
+                    || !self.serving.terminal_created(id, client)
+                {
                     let detail = "the client returned the id of another terminal";
                     return Err(acp::error(error_code::INTERNAL, detail));
                 }
@@ -117,7 +124,9 @@ impl Actor {
     /// have been started already, so those for terminals fail.
     pub(super) fn end_requests_of_disconnected(&mut self, now: Instant) {
         while let Some(id) = self.serving.disconnected(now) {
-            let resolving = self.agent_requests.resolve(id, Resolution::Disconnected, None, disconnected());
+            let resolving =
+                self.agent_requests
+                    .resolve(id, Resolution::Disconnected, None, disconnected());
             let Some(resolving) = resolving else {
                 self.serving.resolved(id);
                 continue;
@@ -131,7 +140,13 @@ impl Actor {
                 self.resolve(resolving);
                 continue;
             }
-            let Resolving { request, incoming, resolution, outcome, .. } = resolving;
+            let Resolving {
+                request,
+                incoming,
+                resolution,
+                outcome,
+                ..
+            } = resolving;
             self.serving.resolved(id);
             self.append_resolved(&request, resolution, None, &outcome, None);
             if let Err(response) = self.serve_by_policy(incoming, &request, served_by) {
@@ -154,7 +169,9 @@ impl Actor {
             method: request.method.clone(),
             incoming,
             params: request.params.clone(),
-            prompt: request.prompt_id.filter(|_| request.prompt_id == self.turns.sent()),
+            prompt: request
+                .prompt_id
+                .filter(|_| request.prompt_id == self.turns.sent()),
             subagent: request.subagent.clone(),
             acp_client: None,
             wait: Wait::AtMost(self.context.limits.client_answer_timeout),

@@ -32,7 +32,10 @@ pub(super) fn prompt_call(session: SessionId, prompt: PromptId) -> CallId {
 
 /// The end of a turn.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "the end of a turn is moved once, and not stored")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the end of a turn is moved once, and not stored"
+)]
 pub(super) enum TurnEnd {
     Completed(Completion),
     Failed(Problem),
@@ -46,7 +49,16 @@ impl TurnEnd {
 
 impl Actor {
     pub(super) fn prompt(&mut self, prompt: NewPrompt) -> Result<(Prompt, u64), PromptError> {
-        let NewPrompt { by, blocks, queue, trace, acp_request, broadcast, serving, claim } = prompt;
+        let NewPrompt {
+            by,
+            blocks,
+            queue,
+            trace,
+            acp_request,
+            broadcast,
+            serving,
+            claim,
+        } = prompt;
         let serving = serving.map(Arc::new);
         let admission = self.admit(&by, &blocks, queue)?;
         let prompt_id = self.journal.next_prompt();
@@ -92,19 +104,28 @@ impl Actor {
             }),
         };
         self.journal.fold_prompt(&blocks);
-        let seq = self.journal.append_with(Some(prompt_id), event, |seq, change| {
-            record.first_seq = seq;
-            match admission {
-                Admission::Run => change.run_prompt(&record),
-                Admission::Queue { .. } => change.queue_prompt(&record),
-            }
-            if let Some(claim) = &claim {
-                change.put_claim(claim, Some(prompt_id));
-            }
-        });
+        let seq = self
+            .journal
+            .append_with(Some(prompt_id), event, |seq, change| {
+                record.first_seq = seq;
+                match admission {
+                    Admission::Run => change.run_prompt(&record),
+                    Admission::Queue { .. } => change.queue_prompt(&record),
+                }
+                if let Some(claim) = &claim {
+                    change.put_claim(claim, Some(prompt_id));
+                }
+            });
         let prompt = record.to_prompt(self.journal.session(), self.journal.log().id(seq));
         let checked = Some(self.client_rules());
-        let queued = Queued { record, blocks, trace, restored: false, checked, serving };
+        let queued = Queued {
+            record,
+            blocks,
+            trace,
+            restored: false,
+            checked,
+            serving,
+        };
         match admission {
             Admission::Run => {
                 self.serving.turn_began(queued.serving.clone());
@@ -116,7 +137,12 @@ impl Actor {
     }
 
     /// Decides whether a prompt runs, waits or is rejected. A prompt that runs has a process or a place in the pool's queue.
-    fn admit(&mut self, by: &Principal, blocks: &RawValue, queue: bool) -> Result<Admission, PromptError> {
+    fn admit(
+        &mut self,
+        by: &Principal,
+        blocks: &RawValue,
+        queue: bool,
+    ) -> Result<Admission, PromptError> {
         if self.journal.record().is_closed() {
             return Err(ProcessError::Closed.into());
         }
@@ -128,20 +154,35 @@ impl Actor {
         }
         self.check_turn()?;
         self.check_content(by, blocks)?;
-        let admission = self.turns.admit(queue, self.context.limits.max_session_queued_prompts)?;
+        let admission = self
+            .turns
+            .admit(queue, self.context.limits.max_session_queued_prompts)?;
         if admission == Admission::Run {
             self.reserve()?;
         }
         Ok(admission)
     }
 
-    pub(super) fn check_content(&self, by: &Principal, blocks: &RawValue) -> Result<(), InputError> {
+    pub(super) fn check_content(
+        &self,
+        by: &Principal,
+        blocks: &RawValue,
+    ) -> Result<(), InputError> {
         // If no process has reported the agent's capabilities yet, the agent itself checks the content.
-        let unknown = PromptCapabilities { image: true, audio: true, embedded_context: true };
-        let known = self.link.initialized().map(|initialized| initialized.capabilities.prompt);
+        let unknown = PromptCapabilities {
+            image: true,
+            audio: true,
+            embedded_context: true,
+        };
+        let known = self
+            .link
+            .initialized()
+            .map(|initialized| initialized.capabilities.prompt);
         let known = known.or_else(|| {
-            let (_, initialized) =
-                self.context.pool.agent_stats(&self.journal.record().agent, &self.link.owner().tenant)?;
+            let (_, initialized) = self
+                .context
+                .pool
+                .agent_stats(&self.journal.record().agent, &self.link.owner().tenant)?;
             Some(initialized?.capabilities.prompt)
         });
         let blocks = acp::validate_prompt(blocks, known.unwrap_or(unknown)).map_err(|error| {
@@ -159,7 +200,12 @@ impl Actor {
     /// Sends the prompt after its event is durable and a process has the session.
     pub(super) fn send_prompt(&mut self) {
         // If the process has exited, its last batches report that. The session then acquires another one.
-        if !self.attachment.is_ready() || self.link.process().is_none_or(crate::agent::Process::has_ended) {
+        if !self.attachment.is_ready()
+            || self
+                .link
+                .process()
+                .is_none_or(crate::agent::Process::has_ended)
+        {
             return;
         }
         if self.turns.ready(self.journal.log().committed()).is_none() {
@@ -168,16 +214,23 @@ impl Actor {
         if let Err(denied) = self.recheck_prompt_modes() {
             return self.end_turn(TurnEnd::Failed(PromptError::from(denied).problem()));
         }
-        let Some((blocks, trace)) = self.turns.ready(self.journal.log().committed()) else { return };
-        let Some(id) = &self.journal.record().agent_session_id else { return };
+        let Some((blocks, trace)) = self.turns.ready(self.journal.log().committed()) else {
+            return;
+        };
+        let Some(id) = &self.journal.record().agent_session_id else {
+            return;
+        };
         let params = acp::prompt(id, blocks, trace);
         self.attachment.reset_replaced();
-        let number =
-            self.turns.running().filter(|_| self.link.channel().is_some() && !self.turns.is_resent());
+        let number = self
+            .turns
+            .running()
+            .filter(|_| self.link.channel().is_some() && !self.turns.is_resent());
         let call = match number {
             Some(prompt) => {
                 let id = prompt_call(self.journal.session(), prompt);
-                self.link.call_once(id, acp::method::SESSION_PROMPT, &params)
+                self.link
+                    .call_once(id, acp::method::SESSION_PROMPT, &params)
             }
             None => self.link.call(acp::method::SESSION_PROMPT, &params),
         };
@@ -186,7 +239,10 @@ impl Actor {
 
     /// Handles the response to `session/prompt`. It ends the turn unless a `state_update` does that.
     pub(super) fn prompt_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
-        let rejected = outcome.as_ref().err().is_some_and(|error| self.is_session_rejected(error));
+        let rejected = outcome
+            .as_ref()
+            .err()
+            .is_some_and(|error| self.is_session_rejected(error));
         let unproven = self.attachment.prompt_answered(rejected);
         let ends_turn = self.link.dialect().answer_ends_turn();
         if let Some(answered) = self.turns.answered(outcome, unproven, ends_turn) {
@@ -198,13 +254,18 @@ impl Actor {
         match answered {
             Answered::Acknowledged => self.complete_if_work_ended(),
             Answered::Completed(completion) => {
-                self.link.lease().into_iter().for_each(|lease| lease.record_prompt_auth(true));
+                self.link
+                    .lease()
+                    .into_iter()
+                    .for_each(|lease| lease.record_prompt_auth(true));
                 self.end_turn(TurnEnd::Completed(completion));
             }
             Answered::Cancelled => self.end_turn(TurnEnd::cancelled()),
             Answered::SessionRejected(error) => self.run_in_new_session(&error),
             Answered::Failed(error) => {
-                let Some(lease) = self.link.lease() else { return };
+                let Some(lease) = self.link.lease() else {
+                    return;
+                };
                 let failure = prompt_failure(error, lease);
                 self.fail_turn(&failure.into());
             }
@@ -226,22 +287,32 @@ impl Actor {
     /// Fails the turn after the stop of a process whose agent ignored a cancel.
     pub(super) fn cancel_timed_out(&mut self) {
         let detail = "the agent ignored session/cancel, so its process was stopped";
-        self.end_turn(TurnEnd::Failed(Problem::new(ProblemCode::CancelTimeout, detail)));
+        self.end_turn(TurnEnd::Failed(Problem::new(
+            ProblemCode::CancelTimeout,
+            detail,
+        )));
     }
 
     /// Ends the running turn and its questions, and begins the next one. No event belongs to a turn after its end.
     pub(super) fn end_turn(&mut self, end: TurnEnd) {
-        let Some(prompt) = self.turns.running() else { return };
+        let Some(prompt) = self.turns.running() else {
+            return;
+        };
         if self.turns.is_cancelling() {
             // The agent may have started another command after the cancel.
             self.client_methods.kill_terminals(Some(prompt));
         }
         self.end_requests(EndedBy::TurnEnd);
         let stopping = self.turns.is_stopping_process();
-        let Some(record) = self.turns.take() else { return };
+        let Some(record) = self.turns.take() else {
+            return;
+        };
         if let TurnEnd::Failed(problem) = &end {
-            let (session, agent, code) =
-                (self.journal.session(), &self.journal.record().agent, problem.code.as_str());
+            let (session, agent, code) = (
+                self.journal.session(),
+                &self.journal.record().agent,
+                problem.code.as_str(),
+            );
             tracing::warn!(%session, %prompt, %agent, code, detail = problem.detail, "a turn failed");
         }
         self.append_turn_end(record, end);
@@ -250,7 +321,8 @@ impl Actor {
             self.stop_process(&ProcessError::Closed);
         }
         self.attachment.touch(Instant::now());
-        self.turns.ended(Some(prompt).filter(|_| self.attachment.is_attached()));
+        self.turns
+            .ended(Some(prompt).filter(|_| self.attachment.is_attached()));
         if self.lifecycle.drain_at.is_some() {
             self.detach_for_drain();
         } else {
@@ -265,7 +337,11 @@ impl Actor {
     pub(super) fn append_turn_end(&mut self, mut record: PromptRecord, end: TurnEnd) {
         record.ended_at = Some(self.context.ids.now());
         let event = match end {
-            TurnEnd::Completed(Completion { stop_reason, result, usage }) => {
+            TurnEnd::Completed(Completion {
+                stop_reason,
+                result,
+                usage,
+            }) => {
                 let usage_raw = usage.as_deref();
                 let event = EncodedEvent::from(&PromptCompleted {
                     stop_reason: &stop_reason,
@@ -279,7 +355,10 @@ impl Actor {
             }
             TurnEnd::Failed(problem) => {
                 let acp_request = record.acp_request.as_ref();
-                let event = EncodedEvent::from(&PromptFailed { problem: &problem, acp_request });
+                let event = EncodedEvent::from(&PromptFailed {
+                    problem: &problem,
+                    acp_request,
+                });
                 (record.status, record.error) = (
                     PromptStatus::Failed,
                     Some(to_raw_value(&problem).expect("a problem has string keys and serializes")),
@@ -287,10 +366,12 @@ impl Actor {
                 event
             }
         };
-        let seq = self.journal.append_with(Some(record.prompt_id), event, |seq, change| {
-            record.last_seq = Some(seq);
-            change.end_prompt(&record);
-        });
+        let seq = self
+            .journal
+            .append_with(Some(record.prompt_id), event, |seq, change| {
+                record.last_seq = Some(seq);
+                change.end_prompt(&record);
+            });
         self.turns.notify_end(seq);
     }
 
@@ -308,7 +389,11 @@ impl Actor {
             cancelled.push(record.prompt_id);
             self.append_turn_end(record, TurnEnd::cancelled());
         }
-        match self.turns.running().filter(|running| prompt.is_none_or(|id| id == *running)) {
+        match self
+            .turns
+            .running()
+            .filter(|running| prompt.is_none_or(|id| id == *running))
+        {
             Some(running) => {
                 cancelled.insert(0, running);
                 // The cancel is sent at once and does not wait for a commit.
@@ -333,7 +418,10 @@ impl Actor {
                 self.client_methods.kill_terminals(Some(prompt));
             }
             Some(CancelStep::StopProcess) => {
-                self.link.process().into_iter().for_each(crate::agent::Process::begin_stop);
+                self.link
+                    .process()
+                    .into_iter()
+                    .for_each(crate::agent::Process::begin_stop);
             }
             Some(CancelStep::AbandonProcess) => {
                 self.stop_process(&ProcessError::Closed);
@@ -344,13 +432,16 @@ impl Actor {
 
     fn send_cancel(&mut self, trace: Option<&TraceContext>) {
         if let Some(id) = &self.journal.record().agent_session_id {
-            self.link.notify(acp::method::SESSION_CANCEL, &acp::session_params(id, trace));
+            self.link
+                .notify(acp::method::SESSION_CANCEL, &acp::session_params(id, trace));
         }
         self.end_requests(EndedBy::Cancel(self.turns.sent()));
     }
 
     pub(super) fn check_turn_deadline(&mut self, now: Instant) {
-        let step = self.turns.overdue(&self.context.limits, self.turn_clock(), now);
+        let step = self
+            .turns
+            .overdue(&self.context.limits, self.turn_clock(), now);
         self.apply_cancel(step, None);
     }
 
@@ -372,15 +463,24 @@ impl Actor {
     /// Until when background work keeps the process without an update.
     pub(super) fn background_deadline(&self) -> Option<Instant> {
         let timeout = self.link.spec().settings.turn_idle_timeout;
-        self.turns.background_deadline(timeout).filter(|_| self.attachment.is_attached())
+        self.turns
+            .background_deadline(timeout)
+            .filter(|_| self.attachment.is_attached())
     }
 
     pub(super) fn check_background_deadlines(&mut self, now: Instant) {
-        if self.turns.work_deadline(&self.context.limits).is_some_and(|deadline| now >= deadline) {
+        if self
+            .turns
+            .work_deadline(&self.context.limits)
+            .is_some_and(|deadline| now >= deadline)
+        {
             self.turns.acknowledge();
             self.complete_if_work_ended();
         }
-        if self.background_deadline().is_some_and(|deadline| now >= deadline) {
+        if self
+            .background_deadline()
+            .is_some_and(|deadline| now >= deadline)
+        {
             self.turns.end_background_work();
             self.journal.set_agent_busy(false);
         }

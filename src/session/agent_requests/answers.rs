@@ -16,8 +16,8 @@ pub(in crate::session) fn check_answer(
     let ask = RequestKind::from_method(&asked.method);
     match answer {
         Answer::Option(option) if ask == RequestKind::Permission => {
-            let view =
-                acp::parse_permission(&asked.params).map_err(|error| SessionError::internal(&error))?;
+            let view = acp::parse_permission(&asked.params)
+                .map_err(|error| SessionError::internal(&error))?;
             if view.offers(&option) {
                 Ok(Ok(acp::selected(&option)))
             } else {
@@ -28,11 +28,15 @@ pub(in crate::session) fn check_answer(
         Answer::Elicitation(result) if ask == RequestKind::Elicitation => {
             Ok(check_result(ask, asked, result, "")?)
         }
-        Answer::Option(_) | Answer::Cancelled | Answer::Elicitation(_) => Err(wrong_route(asked, ask).into()),
+        Answer::Option(_) | Answer::Cancelled | Answer::Elicitation(_) => {
+            Err(wrong_route(asked, ask).into())
+        }
         Answer::Result(result) => Ok(check_result(ask, asked, result, "/result")?),
         Answer::Error(error) => {
             let object = acp::RawObject::parse(&error).filter(|object| {
-                let code = object.get("code").is_some_and(|code| code.get().parse::<i64>().is_ok());
+                let code = object
+                    .get("code")
+                    .is_some_and(|code| code.get().parse::<i64>().is_ok());
                 code && object.text("message").is_some()
             });
             match object {

@@ -118,7 +118,10 @@ impl AgentRequests {
 
     /// The open requests as clients see them.
     pub(in crate::session) fn shown(&self) -> Vec<PendingRequest> {
-        self.open.values().map(|pending| (*pending.request).clone()).collect()
+        self.open
+            .values()
+            .map(|pending| (*pending.request).clone())
+            .collect()
     }
 
     /// Whether answers wait for a commit.
@@ -134,7 +137,15 @@ impl AgentRequests {
         created_at: Timestamp,
         now: Instant,
     ) -> Arc<PendingRequest> {
-        let OfferedRequest { method, incoming, params, prompt, subagent, acp_client, wait } = offer;
+        let OfferedRequest {
+            method,
+            incoming,
+            params,
+            prompt,
+            subagent,
+            acp_client,
+            wait,
+        } = offer;
         let request = Arc::new(PendingRequest {
             request_id: id,
             method,
@@ -153,7 +164,15 @@ impl AgentRequests {
             Wait::Turn => None,
         };
         let kind = RequestKind::from_method(&request.method);
-        self.open.insert(id, Pending { request: Arc::clone(&request), kind, incoming, deadline });
+        self.open.insert(
+            id,
+            Pending {
+                request: Arc::clone(&request),
+                kind,
+                incoming,
+                deadline,
+            },
+        );
         request
     }
 
@@ -171,21 +190,36 @@ impl AgentRequests {
             let left = deadline.as_millis().saturating_sub(wall_now.as_millis());
             now + Duration::from_millis(u64::try_from(left).unwrap_or_default())
         });
-        self.open.insert(id, Pending { request: Arc::new(request), kind, incoming, deadline });
+        self.open.insert(
+            id,
+            Pending {
+                request: Arc::new(request),
+                kind,
+                incoming,
+                deadline,
+            },
+        );
     }
 
     /// The open request with this id.
-    pub(in crate::session) fn get(&self, id: RequestId) -> Result<Arc<PendingRequest>, AnswerError> {
+    pub(in crate::session) fn get(
+        &self,
+        id: RequestId,
+    ) -> Result<Arc<PendingRequest>, AnswerError> {
         if let Some(pending) = self.open.get(&id) {
             return Ok(Arc::clone(&pending.request));
         }
-        Err(match self.resolved.iter().find(|(known, ..)| *known == id) {
-            Some((_, resolution, by)) => {
-                AnswerError::Resolved(RequestResolved { id, resolution: *resolution, by: by.clone() })
-            }
-            // Older resolutions are in the store, and the handle looks them up there.
-            None => AnswerError::NotFound(NotFound("request")),
-        })
+        Err(
+            match self.resolved.iter().find(|(known, ..)| *known == id) {
+                Some((_, resolution, by)) => AnswerError::Resolved(RequestResolved {
+                    id,
+                    resolution: *resolution,
+                    by: by.clone(),
+                }),
+                // Older resolutions are in the store, and the handle looks them up there.
+                None => AnswerError::NotFound(NotFound("request")),
+            },
+        )
     }
 
     /// Resolves an open request.
@@ -196,18 +230,34 @@ impl AgentRequests {
         by: Option<&Author>,
         outcome: Outcome,
     ) -> Option<Resolving> {
-        let Pending { request, incoming, .. } = self.open.remove(&id)?;
-        self.resolved.push_back((id, resolution, by.map(|author| author.name.to_string())));
+        let Pending {
+            request, incoming, ..
+        } = self.open.remove(&id)?;
+        self.resolved
+            .push_back((id, resolution, by.map(|author| author.name.to_string())));
         if self.resolved.len() > MAX_RESOLVED {
             self.resolved.pop_front();
         }
-        let at_once =
-            matches!(resolution, Resolution::Cancelled | Resolution::Withdrawn | Resolution::Disconnected);
-        Some(Resolving { request, incoming, resolution, by: by.cloned(), outcome, at_once })
+        let at_once = matches!(
+            resolution,
+            Resolution::Cancelled | Resolution::Withdrawn | Resolution::Disconnected
+        );
+        Some(Resolving {
+            request,
+            incoming,
+            resolution,
+            by: by.cloned(),
+            outcome,
+            at_once,
+        })
     }
 
     /// Resolves an open request without an answer.
-    pub(in crate::session) fn end(&mut self, id: RequestId, resolution: Resolution) -> Option<Resolving> {
+    pub(in crate::session) fn end(
+        &mut self,
+        id: RequestId,
+        resolution: Resolution,
+    ) -> Option<Resolving> {
         let outcome = self.open.get(&id)?.kind.cancelled_reply();
         self.resolve(id, resolution, None, outcome)
     }
@@ -220,16 +270,27 @@ impl AgentRequests {
 
     /// The open request with the agent's id `incoming`.
     pub(in crate::session) fn find(&self, incoming: IncomingId) -> Option<RequestId> {
-        self.open.iter().find(|(_, pending)| pending.incoming == incoming).map(|(id, _)| *id)
+        self.open
+            .iter()
+            .find(|(_, pending)| pending.incoming == incoming)
+            .map(|(id, _)| *id)
     }
 
     /// Queues an answer until the event `seq` is durable.
-    pub(in crate::session) fn answer_after(&mut self, seq: u64, incoming: IncomingId, outcome: Outcome) {
+    pub(in crate::session) fn answer_after(
+        &mut self,
+        seq: u64,
+        incoming: IncomingId,
+        outcome: Outcome,
+    ) {
         self.outbox.push_back((seq, incoming, outcome));
     }
 
     /// Removes and returns the next answer whose event is durable.
-    pub(in crate::session) fn durable_answer(&mut self, committed: u64) -> Option<(IncomingId, Outcome)> {
+    pub(in crate::session) fn durable_answer(
+        &mut self,
+        committed: u64,
+    ) -> Option<(IncomingId, Outcome)> {
         let (_, incoming, outcome) = self.outbox.pop_front_if(|(seq, ..)| *seq <= committed)?;
         Some((incoming, outcome))
     }
@@ -240,7 +301,10 @@ impl AgentRequests {
     }
 
     pub(in crate::session) fn deadline(&self) -> Option<Instant> {
-        self.open.values().filter_map(|pending| pending.deadline).min()
+        self.open
+            .values()
+            .filter_map(|pending| pending.deadline)
+            .min()
     }
 
     /// Expires the next request that no client answered in time. Call it until it returns `None`. A request that waits for
@@ -253,7 +317,8 @@ impl AgentRequests {
     ) -> Option<Resolving> {
         let due = |pending: &Pending| pending.deadline.is_some_and(|deadline| now >= deadline);
         if is_followed {
-            let extended = |pending: &&mut Pending| due(pending) && pending.kind == RequestKind::WaitForExit;
+            let extended =
+                |pending: &&mut Pending| due(pending) && pending.kind == RequestKind::WaitForExit;
             for pending in self.open.values_mut().filter(extended) {
                 pending.deadline = Some(now + extension);
             }
@@ -273,7 +338,9 @@ impl AgentRequests {
 
     /// Forgets an elicitation that the agent reports as completed. Returns false if it is unknown.
     pub(in crate::session) fn elicitation_completed(&mut self, id: &str) -> bool {
-        let Some(at) = self.elicitations.iter().position(|known| *known == *id) else { return false };
+        let Some(at) = self.elicitations.iter().position(|known| *known == *id) else {
+            return false;
+        };
         self.elicitations.remove(at);
         true
     }

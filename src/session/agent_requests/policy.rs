@@ -18,14 +18,21 @@ pub(in crate::session) fn answer_wait(spec: &AgentSpec, policy: &SessionPolicy) 
     if !rejects && entry.on_timeout == OnTimeout::Wait {
         return Wait::Turn;
     }
-    let timeout = narrowed.and_then(|policy| policy.timeout_seconds).map(Duration::from_secs);
+    let timeout = narrowed
+        .and_then(|policy| policy.timeout_seconds)
+        .map(Duration::from_secs);
     Wait::AtMost(timeout.map_or(entry.timeout, |timeout| timeout.min(entry.timeout)))
 }
 
 /// Whether the policy allows this kind of tool without a question.
-pub(in crate::session) fn allows(spec: &AgentSpec, policy: &SessionPolicy, kind: Option<&str>) -> bool {
+pub(in crate::session) fn allows(
+    spec: &AgentSpec,
+    policy: &SessionPolicy,
+    kind: Option<&str>,
+) -> bool {
     let narrowed = policy.permissions.as_ref();
-    let listed = |list: &[String]| kind.is_some_and(|kind| list.iter().any(|allowed| allowed == kind));
+    let listed =
+        |list: &[String]| kind.is_some_and(|kind| list.iter().any(|allowed| allowed == kind));
     let narrow = narrowed.and_then(|policy| policy.allow.as_deref());
     listed(&spec.settings.permissions.allow) && narrow.is_none_or(listed)
 }
@@ -37,7 +44,9 @@ pub(in crate::session) fn denying_entry<'d>(
     answer: &RawValue,
 ) -> Option<&'d str> {
     match RequestKind::from_method(&request.method) {
-        RequestKind::Permission => acp::parse_permission(&request.params).ok()?.find_denied(denied, answer),
+        RequestKind::Permission => acp::parse_permission(&request.params)
+            .ok()?
+            .find_denied(denied, answer),
         RequestKind::Elicitation | RequestKind::Extension => acp::find_in_value(denied, answer),
         _ => None,
     }

@@ -43,7 +43,12 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let base = Instant::now();
-        Self { part: AgentRequests::default(), incoming: PendingTables::default(), last: 0, base }
+        Self {
+            part: AgentRequests::default(),
+            incoming: PendingTables::default(),
+            last: 0,
+            base,
+        }
     }
 
     fn at(&self, seconds: u64) -> Instant {
@@ -66,21 +71,42 @@ impl Fixture {
             acp_client: None,
             wait,
         };
-        self.part.offer(RequestId::new(self.last), offered, Timestamp::from_millis(1000), self.base)
+        self.part.offer(
+            RequestId::new(self.last),
+            offered,
+            Timestamp::from_millis(1000),
+            self.base,
+        )
     }
 
     fn open(&self) -> Vec<u32> {
-        self.part.shown().iter().map(|request| request.request_id.number()).collect()
+        self.part
+            .shown()
+            .iter()
+            .map(|request| request.request_id.number())
+            .collect()
     }
 
     /// The error for an answer to a request.
     fn error(&self, id: u32) -> Option<String> {
-        self.part.get(RequestId::new(id)).err().map(|error| named(&error))
+        self.part
+            .get(RequestId::new(id))
+            .err()
+            .map(|error| named(&error))
     }
 
     fn answer(&mut self, id: u32, by: &str) -> Option<Resolving> {
-        let by = Author { name: by.into(), key: "key".into(), address: [127, 0, 0, 1].into() };
-        self.part.resolve(RequestId::new(id), Resolution::Answered, Some(&by), Ok(raw("1")))
+        let by = Author {
+            name: by.into(),
+            key: "key".into(),
+            address: [127, 0, 0, 1].into(),
+        };
+        self.part.resolve(
+            RequestId::new(id),
+            Resolution::Answered,
+            Some(&by),
+            Ok(raw("1")),
+        )
     }
 }
 

@@ -131,7 +131,13 @@ impl Attachment {
     }
 
     pub(super) fn is_releasing(&self) -> bool {
-        matches!(self.state, State::Calling { purpose: CallPurpose::Release { .. }, .. })
+        matches!(
+            self.state,
+            State::Calling {
+                purpose: CallPurpose::Release { .. },
+                ..
+            }
+        )
     }
 
     /// Whether the session can send a prompt: it is attached, and no replay is under way.
@@ -175,7 +181,11 @@ impl Attachment {
 
     /// The gateway has sent a call to the agent.
     pub(super) fn called(&mut self, call: CallId, deadline: Instant, purpose: CallPurpose) {
-        self.state = State::Calling { call, deadline, purpose };
+        self.state = State::Calling {
+            call,
+            deadline,
+            purpose,
+        };
     }
 
     /// Ends the call with this id, because the agent has responded. Returns its purpose.
@@ -252,12 +262,20 @@ impl Attachment {
 
     /// When the current state has lasted for too long. `idle_timeout`: how long the session keeps the process that it does
     /// not need, or `None` if it needs the process.
-    pub(super) fn deadline(&self, limits: &Limits, idle_timeout: Option<Duration>) -> Option<Instant> {
+    pub(super) fn deadline(
+        &self,
+        limits: &Limits,
+        idle_timeout: Option<Duration>,
+    ) -> Option<Instant> {
         match &self.state {
             State::Detached => None,
             State::Queued { since } => {
                 let end = *since + limits.queue_timeout;
-                Some(self.restoring.as_ref().map_or(end, |restoring| restoring.deadline.min(end)))
+                Some(
+                    self.restoring
+                        .as_ref()
+                        .map_or(end, |restoring| restoring.deadline.min(end)),
+                )
             }
             State::Retrying { at } => Some(*at),
             State::Calling { deadline, .. } => Some(*deadline),
@@ -272,11 +290,15 @@ impl Attachment {
         idle_timeout: Option<Duration>,
         now: Instant,
     ) -> Option<Overdue> {
-        self.deadline(limits, idle_timeout).filter(|deadline| now >= *deadline)?;
+        self.deadline(limits, idle_timeout)
+            .filter(|deadline| now >= *deadline)?;
         Some(match self.state {
             State::Detached => return None,
             State::Queued { .. } => {
-                let restore_error = self.restoring.as_ref().map(|restoring| restoring.error.clone());
+                let restore_error = self
+                    .restoring
+                    .as_ref()
+                    .map(|restoring| restoring.error.clone());
                 Overdue::Queue { restore_error }
             }
             State::Retrying { .. } => Overdue::Retry,
@@ -297,13 +319,17 @@ impl Attachment {
         now: Instant,
     ) -> Retry {
         let former = self.restoring.take();
-        let restoring = self.restoring.insert(Restoring::after(former, error, in_use, now + timeout));
+        let restoring =
+            self.restoring
+                .insert(Restoring::after(former, error, in_use, now + timeout));
         restoring.retry(now)
     }
 
     /// Whether another process used the session at the last attempt to restore it.
     pub(super) fn is_in_use(&self) -> bool {
-        self.restoring.as_ref().is_some_and(|restoring| restoring.in_use)
+        self.restoring
+            .as_ref()
+            .is_some_and(|restoring| restoring.in_use)
     }
 
     /// Handles the first response to a prompt after a restore. `rejected`: the agent does not know the session. Returns
@@ -329,10 +355,17 @@ impl Attachment {
     /// the setup, a sent prompt counts. `is_turn_unsent`: the prompt of the running turn was not sent.
     pub(super) fn is_process_unused(&self, is_turn_unsent: bool) -> bool {
         match &self.state {
-            State::Calling { purpose: CallPurpose::SetUp(setup), .. } => setup.has_no_updates(),
+            State::Calling {
+                purpose: CallPurpose::SetUp(setup),
+                ..
+            } => setup.has_no_updates(),
             State::Attached => is_turn_unsent,
             // The process closed its stdin before the setup, or received only a sign-in.
-            State::Queued { .. } | State::Calling { purpose: CallPurpose::SignIn { .. }, .. } => true,
+            State::Queued { .. }
+            | State::Calling {
+                purpose: CallPurpose::SignIn { .. },
+                ..
+            } => true,
             State::Detached | State::Retrying { .. } | State::Calling { .. } => false,
         }
     }
@@ -351,9 +384,16 @@ impl Attachment {
     // Updates.
 
     /// Keeps an update that arrives before the agent's session id is known. Returns all other updates.
-    pub(super) fn buffer_update(&mut self, params: Box<RawValue>, limits: &Limits) -> Option<Box<RawValue>> {
+    pub(super) fn buffer_update(
+        &mut self,
+        params: Box<RawValue>,
+        limits: &Limits,
+    ) -> Option<Box<RawValue>> {
         match &mut self.state {
-            State::Calling { purpose: CallPurpose::SetUp(setup), .. } if setup.method.is_new() => {
+            State::Calling {
+                purpose: CallPurpose::SetUp(setup),
+                ..
+            } if setup.method.is_new() => {
                 setup.buffer(params, limits);
                 None
             }
@@ -372,11 +412,18 @@ impl Attachment {
         if !update::is_history(kind) {
             return History::Live;
         }
-        if let State::Calling { purpose: CallPurpose::SetUp(setup), .. } = &mut self.state
+        if let State::Calling {
+            purpose: CallPurpose::SetUp(setup),
+            ..
+        } = &mut self.state
             && setup.method == AttachMethod::Load
         {
             setup.replayed_updates += 1;
-            return if imports { History::New } else { History::Known };
+            return if imports {
+                History::New
+            } else {
+                History::Known
+            };
         }
         match &mut self.replay {
             Some(replay) => replay.note_update(limits, now),
@@ -391,7 +438,11 @@ impl Attachment {
 
     /// Ends a replay that is quiet. `has_unread`: output of the agent has not been read yet.
     pub(super) fn check_replay(&mut self, has_unread: bool, limits: &Limits, now: Instant) {
-        if self.replay.as_mut().is_some_and(|replay| replay.is_over(has_unread, limits, now)) {
+        if self
+            .replay
+            .as_mut()
+            .is_some_and(|replay| replay.is_over(has_unread, limits, now))
+        {
             self.replay = None;
         }
     }
@@ -410,7 +461,9 @@ impl Attachment {
     /// Accepts updates of the child session that a `subagent_update` announces. Returns false if there are too many, or if
     /// its id is too long.
     pub(super) fn announce_subagent(&mut self, announced: &RawValue) -> bool {
-        let Some(id) = update::subagent_of(announced) else { return true };
+        let Some(id) = update::subagent_of(announced) else {
+            return true;
+        };
         self.subagents.contains(&*id)
             || (self.subagents.len() < KNOWN_SUBAGENTS
                 && id.len() <= SUBAGENT_ID_BYTES

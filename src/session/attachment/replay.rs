@@ -40,7 +40,11 @@ impl Replay {
     /// Notes an update of the history.
     pub(super) fn note_update(&mut self, limits: &Limits, now: Instant) -> History {
         self.quiet_at = now + limits.replay_quiet_interval;
-        if self.is_new { History::New } else { History::Known }
+        if self.is_new {
+            History::New
+        } else {
+            History::Known
+        }
     }
 
     pub(super) fn next_check(&self) -> Instant {

@@ -93,25 +93,37 @@ impl RestoreStep {
         resume: Option<RpcError>,
     ) -> Self {
         let failure = RestoreFailure::classify(&error, attempt.agent_session);
-        let may_load = !matches!(failure, RestoreFailure::InUse | RestoreFailure::AuthRequired);
+        let may_load = !matches!(
+            failure,
+            RestoreFailure::InUse | RestoreFailure::AuthRequired
+        );
         if attempt.method == AttachMethod::Resume && attempt.can_load && may_load {
             return Self::Load(error);
         }
         // Some agents advertise both methods and implement one. The error of the implemented method counts.
         let (failure, error) = match (failure, resume) {
-            (RestoreFailure::Unsupported, Some(resume)) => {
-                (RestoreFailure::classify(&resume, attempt.agent_session), resume)
-            }
+            (RestoreFailure::Unsupported, Some(resume)) => (
+                RestoreFailure::classify(&resume, attempt.agent_session),
+                resume,
+            ),
             (failure, _) => (failure, error),
         };
         match failure {
-            RestoreFailure::AuthRequired if attempt.method == AttachMethod::Load => Self::SignIn(error),
+            RestoreFailure::AuthRequired if attempt.method == AttachMethod::Load => {
+                Self::SignIn(error)
+            }
             RestoreFailure::AuthRequired => Self::Reject(error),
-            RestoreFailure::InUse => Self::Retry { error, in_use: true },
+            RestoreFailure::InUse => Self::Retry {
+                error,
+                in_use: true,
+            },
             _ if attempt.is_imported => Self::Reject(error),
             RestoreFailure::NotFound => Self::Begin(LostReason::NotFound, error),
             RestoreFailure::Unsupported => Self::Begin(LostReason::Unsupported, error),
-            RestoreFailure::Other => Self::Retry { error, in_use: false },
+            RestoreFailure::Other => Self::Retry {
+                error,
+                in_use: false,
+            },
         }
     }
 }
@@ -128,16 +140,31 @@ pub(in crate::session) struct Retry {
 
 impl Restoring {
     /// Counts another failed attempt. `deadline`: that of all attempts, if this is the first one.
-    pub(super) fn after(former: Option<Self>, error: RpcError, in_use: bool, deadline: Instant) -> Self {
-        let (deadline, attempts) = former.map_or((deadline, 0), |former| (former.deadline, former.attempts));
-        Self { deadline, attempts: attempts + 1, in_use, error }
+    pub(super) fn after(
+        former: Option<Self>,
+        error: RpcError,
+        in_use: bool,
+        deadline: Instant,
+    ) -> Self {
+        let (deadline, attempts) =
+            former.map_or((deadline, 0), |former| (former.deadline, former.attempts));
+        Self {
+            deadline,
+            attempts: attempts + 1,
+            in_use,
+            error,
+        }
     }
 
     /// The effect of the last failed attempt.
     pub(super) fn retry(&self, now: Instant) -> Retry {
-        let doubled = RESTORE_BACKOFF_MIN * 2_u32.saturating_pow(self.attempts.saturating_sub(1).min(16));
+        let doubled =
+            RESTORE_BACKOFF_MIN * 2_u32.saturating_pow(self.attempts.saturating_sub(1).min(16));
         let at = now + doubled.min(RESTORE_BACKOFF_MAX);
         let exhausted = at >= self.deadline || (!self.in_use && self.attempts >= RESTORE_ATTEMPTS);
-        Retry { is_healthy: self.in_use || self.attempts < 2, at: (!exhausted).then_some(at) }
+        Retry {
+            is_healthy: self.in_use || self.attempts < 2,
+            at: (!exhausted).then_some(at),
+        }
     }
 }

@@ -69,12 +69,18 @@ impl SetUp {
 
     /// A load after the agent's error to the resume.
     pub(in crate::session) fn load_after(resume: RpcError) -> Self {
-        Self { resume: Some(resume), ..Self::new(AttachMethod::Load) }
+        Self {
+            resume: Some(resume),
+            ..Self::new(AttachMethod::Load)
+        }
     }
 
     /// A new agent session without the conversation.
     pub(in crate::session) fn fresh(reason: LostReason, detail: Option<String>) -> Self {
-        Self { lost_context: Some(LostContext { reason, detail }), ..Self::new(AttachMethod::Fresh) }
+        Self {
+            lost_context: Some(LostContext { reason, detail }),
+            ..Self::new(AttachMethod::Fresh)
+        }
     }
 
     pub(super) fn has_no_updates(&self) -> bool {
@@ -85,8 +91,12 @@ impl SetUp {
     pub(super) fn buffer(&mut self, params: Box<RawValue>, limits: &Limits) {
         self.bytes += params.get().len();
         self.updates.push_back(params);
-        while self.updates.len() > limits.max_pre_attach_updates || self.bytes > limits.max_batch_bytes {
-            let Some(oldest) = self.updates.pop_front() else { return };
+        while self.updates.len() > limits.max_pre_attach_updates
+            || self.bytes > limits.max_batch_bytes
+        {
+            let Some(oldest) = self.updates.pop_front() else {
+                return;
+            };
             self.bytes -= oldest.get().len();
             if let Some(discarded) = self.discarded.increment() {
                 tracing::warn!(

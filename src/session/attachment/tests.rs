@@ -57,7 +57,12 @@ impl Fixture {
     fn new(phase: Phase) -> Self {
         let (mut calls, base) = (PendingTables::default(), Instant::now());
         let (call, other_call) = (calls.register_call(), calls.register_call());
-        let mut fixture = Self { part: Attachment::new(base), base, call, other_call };
+        let mut fixture = Self {
+            part: Attachment::new(base),
+            base,
+            call,
+            other_call,
+        };
         match phase {
             Phase::Detached => {}
             Phase::Queued => fixture.part.enqueue(base),
@@ -71,19 +76,28 @@ impl Fixture {
     }
 
     fn attach(&mut self, method: AttachMethod) {
-        self.part.attached(method, false, false, &limits(), self.base);
+        self.part
+            .attached(method, false, false, &limits(), self.base);
     }
 
     fn set_up(&mut self, set_up: SetUp) {
-        self.part.called(self.call, self.at(60), CallPurpose::SetUp(set_up));
+        self.part
+            .called(self.call, self.at(60), CallPurpose::SetUp(set_up));
     }
 
     fn sign_in(&mut self) {
-        self.part.called(self.call, self.at(60), CallPurpose::SignIn { load_error: auth_required() });
+        self.part.called(
+            self.call,
+            self.at(60),
+            CallPurpose::SignIn {
+                load_error: auth_required(),
+            },
+        );
     }
 
     fn release(&mut self, closes: bool) {
-        self.part.called(self.call, self.at(5), CallPurpose::Release { closes });
+        self.part
+            .called(self.call, self.at(5), CallPurpose::Release { closes });
     }
 
     /// Ends the setup with the agent's response.
@@ -109,9 +123,18 @@ impl Fixture {
             State::Detached => Phase::Detached,
             State::Queued { .. } => Phase::Queued,
             State::Retrying { .. } => Phase::Retrying,
-            State::Calling { purpose: CallPurpose::SetUp(setup), .. } => Phase::SettingUp(setup.method),
-            State::Calling { purpose: CallPurpose::SignIn { .. }, .. } => Phase::SigningIn,
-            State::Calling { purpose: CallPurpose::Release { .. }, .. } => Phase::Releasing,
+            State::Calling {
+                purpose: CallPurpose::SetUp(setup),
+                ..
+            } => Phase::SettingUp(setup.method),
+            State::Calling {
+                purpose: CallPurpose::SignIn { .. },
+                ..
+            } => Phase::SigningIn,
+            State::Calling {
+                purpose: CallPurpose::Release { .. },
+                ..
+            } => Phase::Releasing,
             State::Attached => Phase::Attached,
         }
     }
@@ -133,7 +156,11 @@ fn raw(text: &str) -> Box<RawValue> {
 }
 
 fn error(code: i64, message: &str) -> RpcError {
-    RpcError { code, message: message.to_owned(), data: None }
+    RpcError {
+        code,
+        message: message.to_owned(),
+        data: None,
+    }
 }
 
 fn auth_required() -> RpcError {

@@ -32,7 +32,9 @@ impl CallRules<'_> {
                 })?;
                 Ok(permit_mode(self.modes.find_option(option, &value))?)
             }
-            ClientCall::Fork => self.running.map_or(Ok(()), |prompt| Err(TurnRunning(prompt).into())),
+            ClientCall::Fork => self
+                .running
+                .map_or(Ok(()), |prompt| Err(TurnRunning(prompt).into())),
             ClientCall::Rpc { method, params, .. } => Ok(self.check_rpc(method, params)?),
         }
     }
@@ -41,12 +43,18 @@ impl CallRules<'_> {
         let rejected = |at| move |error: ClientInputError| InputError::from_policy(&error, at);
         // Agents that report `models` accept this method, so it needs no permission of the operator.
         if !(method == acp::method::SESSION_SET_MODEL && self.accepts_models) {
-            client_input_policy::check_method(&self.spec.settings, method).map_err(rejected("/method"))?;
+            client_input_policy::check_method(&self.spec.settings, method)
+                .map_err(rejected("/method"))?;
         }
-        client_input_policy::check_params(&self.spec.settings, params).map_err(rejected("/params"))?;
+        client_input_policy::check_params(&self.spec.settings, params)
+            .map_err(rejected("/params"))?;
         let named = acp::session_id_of(params).map_err(|_| wrong_session())?;
         let ours = self.session.to_string();
-        if named.is_none_or(|id| *id == *ours) { Ok(()) } else { Err(wrong_session()) }
+        if named.is_none_or(|id| *id == *ours) {
+            Ok(())
+        } else {
+            Err(wrong_session())
+        }
     }
 }
 
@@ -81,10 +89,17 @@ impl CallTarget<'_> {
                 let option = self.config_options.and_then(acp::mode_option);
                 let option = option.ok_or_else(|| ProcessError::unsupported(&method))?;
                 acp::method::SESSION_SET_CONFIG_OPTION.clone_into(&mut method);
-                acp::set_config_option(dialect.version(), id, &option, &ConfigValue::Id(mode.into()), trace)
+                acp::set_config_option(
+                    dialect.version(),
+                    id,
+                    &option,
+                    &ConfigValue::Id(mode.into()),
+                    trace,
+                )
             }
             ClientCall::Config { option, value } => {
-                let value: ConfigValue<'_> = acp::parse(value).map_err(|_| SessionError::Internal)?;
+                let value: ConfigValue<'_> =
+                    acp::parse(value).map_err(|_| SessionError::Internal)?;
                 acp::set_config_option(dialect.version(), id, option, &value, trace)
             }
             ClientCall::Cancel(part) => acp::cancel_target(id, part, trace),
@@ -108,6 +123,7 @@ impl CallTarget<'_> {
 
 fn wrong_session() -> InputError {
     let detail =
-        "expected the id of this session; if `sessionId` is absent, the gateway inserts it".to_owned();
+        "expected the id of this session; if `sessionId` is absent, the gateway inserts it"
+            .to_owned();
     InputError::invalid("/params/sessionId", detail)
 }

@@ -82,7 +82,10 @@ impl ClientCalls {
 
     /// The origin of the session that is being created.
     pub(super) fn origin(&self) -> Option<Origin> {
-        self.waiters.creating.as_ref().map(|creating| creating.origin)
+        self.waiters
+            .creating
+            .as_ref()
+            .map(|creating| creating.origin)
     }
 
     /// Whether the history that the agent sends is new to the log.
@@ -120,14 +123,28 @@ impl ClientCalls {
 
     /// The trace context of the first client that waits for a process.
     pub(super) fn trace(&self) -> Option<&TraceContext> {
-        let creating = self.waiters.creating.iter().map(|creating| creating.trace.as_ref());
-        let attaching = self.waiters.attaching.iter().map(|attaching| attaching.trace.as_ref());
+        let creating = self
+            .waiters
+            .creating
+            .iter()
+            .map(|creating| creating.trace.as_ref());
+        let attaching = self
+            .waiters
+            .attaching
+            .iter()
+            .map(|attaching| attaching.trace.as_ref());
         let queued = self.waiters.queued.iter().map(|call| call.trace.as_ref());
         creating.chain(attaching).chain(queued).flatten().next()
     }
 
     /// Registers a call that was sent to the agent.
-    pub(super) fn sent(&mut self, id: CallId, mut call: PendingCall, limits: &Limits, now: Instant) {
+    pub(super) fn sent(
+        &mut self,
+        id: CallId,
+        mut call: PendingCall,
+        limits: &Limits,
+        now: Instant,
+    ) {
         let limit = match call.call {
             ClientCall::Forked(_) => limits.stop_stdin_timeout,
             _ => limits.session_new_timeout,
@@ -148,7 +165,11 @@ impl ClientCalls {
 
     /// Removes and returns a call whose response is overdue. Call it until it returns `None`.
     pub(super) fn expire_sent(&mut self, now: Instant) -> Option<(CallId, PendingCall)> {
-        let id = self.sent.iter().find(|(_, call)| now >= call.deadline).map(|(id, _)| *id)?;
+        let id = self
+            .sent
+            .iter()
+            .find(|(_, call)| now >= call.deadline)
+            .map(|(id, _)| *id)?;
         self.sent.remove_entry(&id)
     }
 
@@ -156,13 +177,23 @@ impl ClientCalls {
     /// wait for one count too. During the setup these clients wait for the agent instead.
     pub(super) fn deadline(&self, waits_for_process: bool) -> Option<Instant> {
         let sent = self.sent.values().map(|call| call.deadline);
-        sent.chain(self.wait_deadlines().filter(|_| waits_for_process)).min()
+        sent.chain(self.wait_deadlines().filter(|_| waits_for_process))
+            .min()
     }
 
     fn wait_deadlines(&self) -> impl Iterator<Item = Instant> {
         let queued = self.waiters.queued.iter().map(|call| call.deadline);
-        let attaching = self.waiters.attaching.iter().map(|attaching| attaching.deadline);
-        queued.chain(attaching).chain(self.waiters.creating.iter().map(|creating| creating.deadline))
+        let attaching = self
+            .waiters
+            .attaching
+            .iter()
+            .map(|attaching| attaching.deadline);
+        queued.chain(attaching).chain(
+            self.waiters
+                .creating
+                .iter()
+                .map(|creating| creating.deadline),
+        )
     }
 
     /// Whether a client has waited for a process for too long.
@@ -172,9 +203,21 @@ impl ClientCalls {
 
     /// Extends the wait of all clients, because a process is starting. The start has its own limit.
     pub(super) fn extend_waits(&mut self, now: Instant, by: Duration) {
-        let queued = self.waiters.queued.iter_mut().map(|call| &mut call.deadline);
-        let attaching = self.waiters.attaching.iter_mut().map(|attaching| &mut attaching.deadline);
-        let creating = self.waiters.creating.iter_mut().map(|creating| &mut creating.deadline);
+        let queued = self
+            .waiters
+            .queued
+            .iter_mut()
+            .map(|call| &mut call.deadline);
+        let attaching = self
+            .waiters
+            .attaching
+            .iter_mut()
+            .map(|attaching| &mut attaching.deadline);
+        let creating = self
+            .waiters
+            .creating
+            .iter_mut()
+            .map(|creating| &mut creating.deadline);
         for deadline in queued.chain(attaching).chain(creating) {
             *deadline = (*deadline).max(now + by);
         }
@@ -184,9 +227,20 @@ impl ClientCalls {
     /// rejected sooner than turns, which may wait in the pool's queue for longer.
     pub(super) fn expire_waits(&mut self, now: Instant) -> Waiters {
         Waiters {
-            creating: self.waiters.creating.take_if(|creating| now >= creating.deadline),
-            attaching: self.waiters.attaching.extract_if(.., |attaching| now >= attaching.deadline).collect(),
-            queued: self.waiters.queued.extract_if(.., |call| now >= call.deadline).collect(),
+            creating: self
+                .waiters
+                .creating
+                .take_if(|creating| now >= creating.deadline),
+            attaching: self
+                .waiters
+                .attaching
+                .extract_if(.., |attaching| now >= attaching.deadline)
+                .collect(),
+            queued: self
+                .waiters
+                .queued
+                .extract_if(.., |call| now >= call.deadline)
+                .collect(),
         }
     }
 }

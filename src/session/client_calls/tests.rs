@@ -36,7 +36,11 @@ struct Fixture {
 impl Fixture {
     fn new(clients: &[Client]) -> Self {
         let (part, calls) = (ClientCalls::default(), PendingTables::default());
-        let mut fixture = Self { part, calls, base: Instant::now() };
+        let mut fixture = Self {
+            part,
+            calls,
+            base: Instant::now(),
+        };
         for client in clients {
             fixture.add(*client, None);
         }
@@ -57,16 +61,25 @@ impl Fixture {
             Creating(deadline) => self.create(Origin::New, deadline, trace),
             Attaching(deadline) => {
                 let (reply, deadline) = (oneshot::channel().0, self.at(deadline));
-                self.part.wait_for_attach(AttachWaiter { trace, reply, deadline });
+                self.part.wait_for_attach(AttachWaiter {
+                    trace,
+                    reply,
+                    deadline,
+                });
             }
             Queued(deadline) => {
-                let call = PendingCall { trace, ..self.call(ClientCall::Fork, deadline) };
+                let call = PendingCall {
+                    trace,
+                    ..self.call(ClientCall::Fork, deadline)
+                };
                 self.part.enqueue(call);
             }
             Sent(deadline) => {
                 let call = self.call(ClientCall::Fork, 0);
-                let limits =
-                    Limits { session_new_timeout: Duration::from_secs(deadline), ..Limits::default() };
+                let limits = Limits {
+                    session_new_timeout: Duration::from_secs(deadline),
+                    ..Limits::default()
+                };
                 let id = self.calls.register_call();
                 self.part.sent(id, call, &limits, self.base);
             }
@@ -92,14 +105,33 @@ impl Fixture {
             scopes: std::iter::empty().collect(),
             folders: crate::types::GrantedFolders::default(),
         };
-        PendingCall { by, call, trace: None, reply: oneshot::channel().0, deadline: self.at(deadline) }
+        PendingCall {
+            by,
+            call,
+            trace: None,
+            reply: oneshot::channel().0,
+            deadline: self.at(deadline),
+        }
     }
 
     /// The clients in the order creating, attaching, queued.
-    fn waiters(&self, Waiters { creating, attaching, queued }: &Waiters) -> Vec<Client> {
-        let creating = creating.iter().map(|waiter| Creating(self.seconds(waiter.deadline)));
-        let attaching = attaching.iter().map(|waiter| Attaching(self.seconds(waiter.deadline)));
-        let queued = queued.iter().map(|call| Queued(self.seconds(call.deadline)));
+    fn waiters(
+        &self,
+        Waiters {
+            creating,
+            attaching,
+            queued,
+        }: &Waiters,
+    ) -> Vec<Client> {
+        let creating = creating
+            .iter()
+            .map(|waiter| Creating(self.seconds(waiter.deadline)));
+        let attaching = attaching
+            .iter()
+            .map(|waiter| Attaching(self.seconds(waiter.deadline)));
+        let queued = queued
+            .iter()
+            .map(|call| Queued(self.seconds(call.deadline)));
         creating.chain(attaching).chain(queued).collect()
     }
 
@@ -122,11 +154,18 @@ fn session() -> SessionId {
 fn calls() -> [ClientCall; 7] {
     [
         ClientCall::Mode("ask".to_owned()),
-        ClientCall::Config { option: "web".to_owned(), value: raw("true") },
+        ClientCall::Config {
+            option: "web".to_owned(),
+            value: raw("true"),
+        },
         ClientCall::Cancel(CancelTarget::ToolCall("c".to_owned())),
         ClientCall::Cancel(CancelTarget::Terminal("t".to_owned())),
         ClientCall::Fork,
         ClientCall::Forked(raw(r#"{"sessionId":"agent-2"}"#)),
-        ClientCall::Rpc { method: "_vendor/a".to_owned(), params: raw("{}"), notify: false },
+        ClientCall::Rpc {
+            method: "_vendor/a".to_owned(),
+            params: raw("{}"),
+            notify: false,
+        },
     ]
 }

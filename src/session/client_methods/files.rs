@@ -36,20 +36,30 @@ impl Refusals {
     fn note(&self, method: &'static str, is_outside: bool) {
         if is_outside {
             let refused = (method, RefuseReason::OutsideFolders);
-            self.counted.refused(&self.agent, self.session, refused, self.ids.now());
+            self.counted
+                .refused(&self.agent, self.session, refused, self.ids.now());
         }
     }
 }
 
 impl Folders {
     /// Serves a request for a file of at most `max_bytes`. Blocks on the file system.
-    pub(in crate::session) fn serve(&self, method: &str, params: &RawValue, max_bytes: u64) -> Outcome {
+    pub(in crate::session) fn serve(
+        &self,
+        method: &str,
+        params: &RawValue,
+        max_bytes: u64,
+    ) -> Outcome {
         serve_file_request(|| self.open(), method, params, max_bytes)
             .map_err(|error| self.failed(method, &error))
     }
 
     /// Checks that a file that a client serves is in the folders. Blocks on the file system.
-    pub(in crate::session) fn check(&self, method: &str, params: &RawValue) -> Result<(), Box<RawValue>> {
+    pub(in crate::session) fn check(
+        &self,
+        method: &str,
+        params: &RawValue,
+    ) -> Result<(), Box<RawValue>> {
         check_file_request(|| self.open(), params).map_err(|error| self.failed(method, &error))
     }
 
@@ -70,14 +80,22 @@ impl Folders {
         let requested = asked.cwd.clone();
         let find = move || match requested {
             Some(requested) => {
-                let found = self.open().and_then(|folders| folders.real_directory(&requested));
+                let found = self
+                    .open()
+                    .and_then(|folders| folders.real_directory(&requested));
                 found.inspect_err(|error| {
-                    self.refusals.note(method::TERMINAL_CREATE, matches!(error, FileError::OutsideRoots));
+                    self.refusals.note(
+                        method::TERMINAL_CREATE,
+                        matches!(error, FileError::OutsideRoots),
+                    );
                 })
             }
             None => Ok(self.cwd),
         };
-        let found = shutdown.spawn_blocking(find).await.map_err(|_| work_aborted())?;
+        let found = shutdown
+            .spawn_blocking(find)
+            .await
+            .map_err(|_| work_aborted())?;
         found.map_err(|error| acp::error(error_code::INVALID_PARAMS, &format!("cwd: {error}")))
     }
 

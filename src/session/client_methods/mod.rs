@@ -88,9 +88,21 @@ pub(super) struct Completer {
 
 impl Completer {
     pub(super) async fn complete(self, outcome: WorkOutcome) {
-        let Self { completions, process, incoming } = self;
+        let Self {
+            completions,
+            process,
+            incoming,
+        } = self;
         // If the receiver is closed, the actor has stopped and has released its process.
-        drop(completions.send(Completion { process, incoming, outcome }).await);
+        drop(
+            completions
+                .send(Completion {
+                    process,
+                    incoming,
+                    outcome,
+                })
+                .await,
+        );
     }
 }
 
@@ -100,14 +112,20 @@ fn kib(bytes: usize) -> u32 {
 }
 
 impl ClientMethods {
-    pub(super) fn new(completions: mpsc::Sender<Completion>, terminals: Terminals, limits: &Limits) -> Self {
+    pub(super) fn new(
+        completions: mpsc::Sender<Completion>,
+        terminals: Terminals,
+        limits: &Limits,
+    ) -> Self {
         let answers = limits.max_file_requests.min(Semaphore::MAX_PERMITS);
         Self {
             completions,
             process: 0,
             open: HashMap::new(),
             file_answers: Arc::new(Semaphore::new(answers)),
-            file_request_kib: Arc::new(Semaphore::new(kib(limits.max_pending_write_bytes) as usize)),
+            file_request_kib: Arc::new(
+                Semaphore::new(kib(limits.max_pending_write_bytes) as usize),
+            ),
             terminals,
         }
     }
@@ -166,7 +184,11 @@ impl ClientMethods {
     }
 
     /// Ends a terminal and notifies the requests that wait for it. Returns its record with the exit status.
-    pub(super) fn end_terminal(&mut self, id: TerminalId, exit: StoredExit) -> Option<TerminalRecord> {
+    pub(super) fn end_terminal(
+        &mut self,
+        id: TerminalId,
+        exit: StoredExit,
+    ) -> Option<TerminalRecord> {
         self.terminals.ended(id, exit)
     }
 
@@ -188,8 +210,13 @@ impl ClientMethods {
     /// The permits for a file request, or `None` if too many bytes are waiting.
     pub(super) fn file_permits(&self, params: &RawValue) -> Option<FilePermits> {
         let request_kib = Arc::clone(&self.file_request_kib);
-        let params = request_kib.try_acquire_many_owned(kib(params.get().len())).ok()?;
-        Some(FilePermits { answers: Arc::clone(&self.file_answers), params })
+        let params = request_kib
+            .try_acquire_many_owned(kib(params.get().len()))
+            .ok()?;
+        Some(FilePermits {
+            answers: Arc::clone(&self.file_answers),
+            params,
+        })
     }
 
     /// Registers work for a request. The token stops work that is `cancellable` when the agent cancels its request or the
@@ -205,23 +232,48 @@ impl ClientMethods {
         }
         let cancelled = CancellationToken::new();
         let stop = cancellable.then(|| cancelled.clone().drop_guard());
-        self.open.insert(incoming, RunningWork { stop, awaited: true });
+        self.open.insert(
+            incoming,
+            RunningWork {
+                stop,
+                awaited: true,
+            },
+        );
         let completions = self.completions.clone();
-        Some((Completer { completions, process: self.process, incoming }, cancelled))
+        Some((
+            Completer {
+                completions,
+                process: self.process,
+                incoming,
+            },
+            cancelled,
+        ))
     }
 
     /// Ends a request. Returns its output if the agent still waits for the answer.
-    pub(super) fn completed(&mut self, completion: Completion) -> Option<(IncomingId, WorkOutcome)> {
-        let Completion { process, incoming, outcome } = completion;
+    pub(super) fn completed(
+        &mut self,
+        completion: Completion,
+    ) -> Option<(IncomingId, WorkOutcome)> {
+        let Completion {
+            process,
+            incoming,
+            outcome,
+        } = completion;
         if process != self.process {
             return None;
         }
-        self.open.remove(&incoming)?.awaited.then_some((incoming, outcome))
+        self.open
+            .remove(&incoming)?
+            .awaited
+            .then_some((incoming, outcome))
     }
 
     /// Cancels a request. Returns whether the agent must receive the cancellation error.
     pub(super) fn cancel(&mut self, incoming: IncomingId) -> bool {
-        let Some(work) = self.open.get_mut(&incoming) else { return false };
+        let Some(work) = self.open.get_mut(&incoming) else {
+            return false;
+        };
         work.awaited = false;
         if work.stop.is_some() {
             self.open.remove(&incoming);

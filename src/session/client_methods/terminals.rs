@@ -26,7 +26,10 @@ pub(in crate::session) struct NewTerminal {
 }
 
 impl Terminals {
-    pub(in crate::session) fn new(events: mpsc::Sender<TerminalEvent>, budget: ScrollbackBudget) -> Self {
+    pub(in crate::session) fn new(
+        events: mpsc::Sender<TerminalEvent>,
+        budget: ScrollbackBudget,
+    ) -> Self {
         Self(AgentTerminals::new(events, budget))
     }
 
@@ -60,8 +63,17 @@ impl Terminals {
         created_at: Timestamp,
         limits: &Limits,
     ) -> (&mut TerminalRecord, impl Future<Output = ()> + Send + use<>) {
-        let NewTerminal { started, asked, cwd } = new;
-        let CreateTerminal { command, args, output_byte_limit, .. } = asked;
+        let NewTerminal {
+            started,
+            asked,
+            cwd,
+        } = new;
+        let CreateTerminal {
+            command,
+            args,
+            output_byte_limit,
+            ..
+        } = asked;
         let shown = StoredTerminal {
             terminal_id: id,
             prompt_id: prompt,
@@ -71,8 +83,17 @@ impl Terminals {
             created_at,
             exit_status: None,
         };
-        let record = TerminalRecord { shown, first_seq: 0, last_seq: None };
-        self.0.open((id, record), started, output_byte_limit, (limits, limits.max_terminal_log_bytes))
+        let record = TerminalRecord {
+            shown,
+            first_seq: 0,
+            last_seq: None,
+        };
+        self.0.open(
+            (id, record),
+            started,
+            output_byte_limit,
+            (limits, limits.max_terminal_log_bytes),
+        )
     }
 
     /// The work for a request, or `None` if the agent has no such terminal.
@@ -92,14 +113,22 @@ impl Terminals {
     /// Ends a terminal and notifies the requests that wait for it. Returns its record with the exit status.
     pub(super) fn ended(&mut self, id: TerminalId, exit: StoredExit) -> Option<TerminalRecord> {
         let StoredExit { exit_code, signal } = exit.clone();
-        self.0.ended(id, (exit_code, signal)).map(|record| with_exit(record, exit))
+        self.0
+            .ended(id, (exit_code, signal))
+            .map(|record| with_exit(record, exit))
     }
 
     /// Ends the next running terminal, because the session releases its process. Call it until it returns `None`; then no
     /// terminal is left.
     pub(super) fn end_next(&mut self) -> Option<TerminalRecord> {
         let (record, signal) = self.0.end_next()?;
-        Some(with_exit(record, StoredExit { exit_code: None, signal: Some(signal) }))
+        Some(with_exit(
+            record,
+            StoredExit {
+                exit_code: None,
+                signal: Some(signal),
+            },
+        ))
     }
 
     /// Kills a command. The agent keeps its terminal.
@@ -110,7 +139,8 @@ impl Terminals {
     /// Kills the commands of a turn, or all commands. The agent keeps its terminals and can still read their output.
     /// Returns the ids.
     pub(super) fn kill_all(&mut self, of_turn: Option<PromptId>) -> Vec<TerminalId> {
-        self.0.kill_all(|record| of_turn.is_none() || record.shown.prompt_id == of_turn)
+        self.0
+            .kill_all(|record| of_turn.is_none() || record.shown.prompt_id == of_turn)
     }
 }
 
@@ -127,6 +157,10 @@ impl NewTerminal {
         cwd: String,
     ) -> Result<Self, Box<RawValue>> {
         let started = started.map_err(|error| error.response())?;
-        Ok(Self { started, asked, cwd })
+        Ok(Self {
+            started,
+            asked,
+            cwd,
+        })
     }
 }

@@ -23,7 +23,11 @@ impl Fixture {
         let (sender, completions) = mpsc::channel(8);
         let terminals = Terminals::new(mpsc::channel(1).0, ScrollbackBudget::new(1024));
         let part = ClientMethods::new(sender, terminals, limits);
-        Self { part, completions, incoming: PendingTables::default() }
+        Self {
+            part,
+            completions,
+            incoming: PendingTables::default(),
+        }
     }
 
     fn incoming(&mut self) -> IncomingId {
@@ -45,8 +49,14 @@ impl Fixture {
     /// Completes the work with a result. Returns the request that gets it.
     fn complete(&mut self, completer: Completer) -> Option<IncomingId> {
         let outcome = Ok(WorkOutput::Result(acp::empty_result(), None));
-        completer.complete(outcome).now_or_never().expect("the channel has capacity");
-        let completion = self.completions.try_recv().expect("the completion is queued");
+        completer
+            .complete(outcome)
+            .now_or_never()
+            .expect("the channel has capacity");
+        let completion = self
+            .completions
+            .try_recv()
+            .expect("the completion is queued");
         let (incoming, outcome) = self.part.completed(completion)?;
         assert!(matches!(outcome, Ok(WorkOutput::Result(..))));
         Some(incoming)
@@ -79,7 +89,10 @@ fn each_request_is_completed_once() {
         assert!(fixture.is_serving() && fixture.part.is_busy(), "{work:?}");
         assert_eq!(fixture.complete(completer), Some(id), "{work:?}");
         assert!(!fixture.is_serving() && !fixture.part.is_busy(), "{work:?}");
-        assert!(!fixture.part.cancel(id), "{work:?}: a completed request is unknown");
+        assert!(
+            !fixture.part.cancel(id),
+            "{work:?}: a completed request is unknown"
+        );
     }
 }
 
@@ -104,7 +117,10 @@ fn the_requests_in_progress_are_limited() {
         );
     }
     assert!(fixture.part.cancel(ids[0]));
-    assert!(fixture.part.begin(ids[3], true, 3).is_some(), "a cancelled request frees its place");
+    assert!(
+        fixture.part.begin(ids[3], true, 3).is_some(),
+        "a cancelled request frees its place"
+    );
 }
 
 #[test]
@@ -112,11 +128,18 @@ fn a_cancel_by_the_agent_stops_only_cancellable_work() {
     for work in WORK {
         let mut fixture = Fixture::new(&Limits::default());
         let (id, completer, token) = fixture.begin(work);
-        assert!(fixture.part.cancel(id), "{work:?}: the agent gets the cancellation error");
+        assert!(
+            fixture.part.cancel(id),
+            "{work:?}: the agent gets the cancellation error"
+        );
         assert_eq!(token.is_cancelled(), work == Work::Cancellable);
         // Work that the actor needs still occupies its place until its end.
         assert_eq!(fixture.is_serving(), work == Work::Uncancellable);
-        assert_eq!(fixture.complete(completer), None, "{work:?}: the agent does not wait for the result");
+        assert_eq!(
+            fixture.complete(completer),
+            None,
+            "{work:?}: the agent does not wait for the result"
+        );
         assert!(!fixture.is_serving(), "{work:?}");
     }
 }
@@ -136,7 +159,10 @@ fn the_release_of_the_process_drops_its_requests() {
         let mut fixture = Fixture::new(&Limits::default());
         let (id, completer, token) = fixture.begin(work);
         fixture.part.process_released();
-        assert!(!fixture.is_serving() && !fixture.part.cancel(id), "{work:?}");
+        assert!(
+            !fixture.is_serving() && !fixture.part.cancel(id),
+            "{work:?}"
+        );
         assert_eq!(token.is_cancelled(), work == Work::Cancellable);
         assert_eq!(fixture.complete(completer), None, "{work:?}");
     }
@@ -158,7 +184,11 @@ fn a_completion_of_a_former_process_does_not_answer_the_next_one() {
 
 #[test]
 fn the_bytes_of_waiting_file_requests_are_limited() {
-    let limits = Limits { max_pending_write_bytes: 4096, max_file_requests: 2, ..Limits::default() };
+    let limits = Limits {
+        max_pending_write_bytes: 4096,
+        max_file_requests: 2,
+        ..Limits::default()
+    };
     // (sizes of the requests in bytes, accepted)
     for (sizes, accepted) in [
         (&[4096][..], &[true][..]),
@@ -169,7 +199,10 @@ fn the_bytes_of_waiting_file_requests_are_limited() {
         (&[1024, 4096, 3072], &[true, false, true]),
     ] {
         let fixture = Fixture::new(&limits);
-        let permits: Vec<_> = sizes.iter().map(|size| fixture.part.file_permits(&params(*size))).collect();
+        let permits: Vec<_> = sizes
+            .iter()
+            .map(|size| fixture.part.file_permits(&params(*size)))
+            .collect();
         let found: Vec<bool> = permits.iter().map(Option::is_some).collect();
         assert_eq!(found, accepted, "{sizes:?}");
     }
@@ -177,32 +210,56 @@ fn the_bytes_of_waiting_file_requests_are_limited() {
 
 #[test]
 fn file_request_reserves_its_bytes_until_drop() {
-    let limits = Limits { max_pending_write_bytes: 1024, ..Limits::default() };
+    let limits = Limits {
+        max_pending_write_bytes: 1024,
+        ..Limits::default()
+    };
     let mut fixture = Fixture::new(&limits);
     let permits = fixture.part.file_permits(&params(1024)).unwrap();
     fixture.part.process_released();
-    assert!(fixture.part.file_permits(&params(2)).is_none(), "the work of the former process continues");
+    assert!(
+        fixture.part.file_permits(&params(2)).is_none(),
+        "the work of the former process continues"
+    );
     drop(permits);
     assert!(fixture.part.file_permits(&params(1024)).is_some());
 }
 
 #[test]
 fn the_files_in_progress_have_a_common_limit() {
-    let limits = Limits { max_file_requests: 2, ..Limits::default() };
+    let limits = Limits {
+        max_file_requests: 2,
+        ..Limits::default()
+    };
     let fixture = Fixture::new(&limits);
     let permits = [2, 2, 2].map(|size| fixture.part.file_permits(&params(size)).unwrap());
     let [first, second, third] = permits.map(|permits| permits.answers.try_acquire_owned());
     assert!(first.is_ok() && second.is_ok() && third.is_err());
     drop(first);
-    assert!(fixture.part.file_permits(&params(2)).unwrap().answers.try_acquire_owned().is_ok());
+    assert!(
+        fixture
+            .part
+            .file_permits(&params(2))
+            .unwrap()
+            .answers
+            .try_acquire_owned()
+            .is_ok()
+    );
 }
 
 #[test]
 fn a_limit_of_zero_or_the_maximum_is_valid() {
     for (max, accepted) in [(0, false), (usize::MAX, true)] {
-        let limits = Limits { max_file_requests: max, max_pending_write_bytes: max, ..Limits::default() };
+        let limits = Limits {
+            max_file_requests: max,
+            max_pending_write_bytes: max,
+            ..Limits::default()
+        };
         let permits = Fixture::new(&limits).part.file_permits(&params(2));
-        assert_eq!(permits.is_some_and(|permits| permits.answers.try_acquire_owned().is_ok()), accepted);
+        assert_eq!(
+            permits.is_some_and(|permits| permits.answers.try_acquire_owned().is_ok()),
+            accepted
+        );
     }
 }
 
@@ -218,13 +275,29 @@ fn requests_for_unknown_terminals_have_no_effect() {
         TerminalRequest::Release,
     ] {
         for name in ["t1", "t0", "x", ""] {
-            assert!(terminals.serve(name, request).is_none(), "{name} {request:?}");
+            assert!(
+                terminals.serve(name, request).is_none(),
+                "{name} {request:?}"
+            );
         }
     }
     terminals.kill(id);
-    assert!(terminals.ended(id, StoredExit { exit_code: Some(0), signal: None }).is_none());
+    assert!(
+        terminals
+            .ended(
+                id,
+                StoredExit {
+                    exit_code: Some(0),
+                    signal: None
+                }
+            )
+            .is_none()
+    );
     assert!(terminals.end_next().is_none() && terminals.kill_all(None).is_empty());
-    assert_eq!((terminals.running(id).is_none(), terminals.len()), (true, 0));
+    assert_eq!(
+        (terminals.running(id).is_none(), terminals.len()),
+        (true, 0)
+    );
     assert!(!terminals.is_busy() && !terminals.is_alive());
 }
 
@@ -233,5 +306,8 @@ fn an_invalid_command_is_an_error_of_the_params() {
     let asked: acp::CreateTerminal = acp::parse(&raw(r#"{"command":""}"#)).unwrap();
     let started = Err(StartError::InvalidSpec("the command is empty".to_owned()));
     let error = NewTerminal::new(started, asked, "/w".to_owned()).unwrap_err();
-    assert_eq!(error.get(), acp::error(error_code::INVALID_PARAMS, "the command is empty").get());
+    assert_eq!(
+        error.get(),
+        acp::error(error_code::INVALID_PARAMS, "the command is empty").get()
+    );
 }

@@ -29,8 +29,8 @@ pub(super) use self::operations::{
     AdmitError, IdempotencyError, NotQueued, PreconditionFailed, RequestResolved, TurnRunning,
 };
 pub use self::operations::{
-    AgentSessionsError, AnswerError, AttachError, CallError, ClaimError, CreateError, ListError, PartError,
-    PatchError, PromptError, QueueError, WorkspaceError,
+    AgentSessionsError, AnswerError, AttachError, CallError, ClaimError, CreateError, ListError,
+    PartError, PatchError, PromptError, QueueError, WorkspaceError,
 };
 pub(super) use self::process::ProcessError;
 pub(super) use self::shared::NotFound;
@@ -53,5 +53,8 @@ pub trait ToProblem: std::error::Error {
 
 /// The problem of a temporary error. `wait`: the suggested delay before a retry.
 fn transient(error: &impl ToProblem, code: ProblemCode, wait: Duration) -> Problem {
-    Problem { retry_after_seconds: Some(wait.as_secs().max(1)), ..Problem::new(code, error.to_string()) }
+    Problem {
+        retry_after_seconds: Some(wait.as_secs().max(1)),
+        ..Problem::new(code, error.to_string())
+    }
 }

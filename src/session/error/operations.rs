@@ -106,7 +106,10 @@ pub struct TurnRunning(pub(in crate::session) PromptId);
 
 impl ToProblem for TurnRunning {
     fn problem(&self) -> Problem {
-        Problem { prompt_id: Some(self.0), ..Problem::new(ProblemCode::TurnRunning, self.to_string()) }
+        Problem {
+            prompt_id: Some(self.0),
+            ..Problem::new(ProblemCode::TurnRunning, self.to_string())
+        }
     }
 }
 
@@ -116,7 +119,10 @@ pub struct NotQueued(pub(in crate::session) PromptId);
 
 impl ToProblem for NotQueued {
     fn problem(&self) -> Problem {
-        Problem { prompt_id: Some(self.0), ..Problem::new(ProblemCode::PromptNotQueued, self.to_string()) }
+        Problem {
+            prompt_id: Some(self.0),
+            ..Problem::new(ProblemCode::PromptNotQueued, self.to_string())
+        }
     }
 }
 

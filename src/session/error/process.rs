@@ -42,12 +42,16 @@ impl ProcessError {
 
     /// The agent lacks the method or the capability.
     pub(in crate::session) fn unsupported(method: impl Into<String>) -> Self {
-        Self::Agent(AgentFailure::Unsupported { method: method.into() })
+        Self::Agent(AgentFailure::Unsupported {
+            method: method.into(),
+        })
     }
 
     /// The agent did not answer in time.
     pub(in crate::session) fn timeout(method: impl Into<String>) -> Self {
-        Self::Agent(AgentFailure::Timeout { method: method.into() })
+        Self::Agent(AgentFailure::Timeout {
+            method: method.into(),
+        })
     }
 }
 
@@ -63,11 +67,16 @@ impl ToProblem for ProcessError {
             Self::Quota { retry_after } => transient(self, ProblemCode::RateLimited, *retry_after),
             Self::NotRestored(error) => {
                 let problem = transient(self, ProblemCode::AgentError, RETRY_AFTER);
-                Problem { acp: Some(acp_error(error)), retryable: true, ..problem }
+                Problem {
+                    acp: Some(acp_error(error)),
+                    retryable: true,
+                    ..problem
+                }
             }
-            Self::NoSuchResource(error) => {
-                Problem { acp: Some(acp_error(error)), ..new(ProblemCode::NotFound) }
-            }
+            Self::NoSuchResource(error) => Problem {
+                acp: Some(acp_error(error)),
+                ..new(ProblemCode::NotFound)
+            },
         }
     }
 
@@ -87,7 +96,9 @@ impl ToProblem for AcquireError {
             Self::QueueFull { retry_after, .. }
             | Self::Busy { retry_after }
             | Self::BreakerOpen { retry_after }
-            | Self::SignInInProgress { retry_after } => transient(self, ProblemCode::PoolFull, *retry_after),
+            | Self::SignInInProgress { retry_after } => {
+                transient(self, ProblemCode::PoolFull, *retry_after)
+            }
             Self::Draining => transient(self, ProblemCode::Draining, RETRY_AFTER),
         }
     }
@@ -107,7 +118,10 @@ impl ToProblem for LimitExceeded {
             _ => ProblemCode::RateLimited,
         };
         let retry_after_seconds = Some(self.retry_after_seconds());
-        Problem { retry_after_seconds, ..Problem::new(code, self.to_string()) }
+        Problem {
+            retry_after_seconds,
+            ..Problem::new(code, self.to_string())
+        }
     }
 
     fn limit(&self) -> Option<&LimitExceeded> {
@@ -128,9 +142,17 @@ impl ToProblem for AgentFailure {
                     _ => ProblemCode::AgentError,
                 });
                 let passes = problem.code == ProblemCode::AgentError && error.is_transient();
-                Problem { retryable: problem.retryable || passes, acp: Some(acp_error(error)), ..problem }
+                Problem {
+                    retryable: problem.retryable || passes,
+                    acp: Some(acp_error(error)),
+                    ..problem
+                }
             }
-            Self::AuthRequired { auth_methods, error, .. } => Problem {
+            Self::AuthRequired {
+                auth_methods,
+                error,
+                ..
+            } => Problem {
                 auth_methods: auth_methods.clone(),
                 acp: Some(acp_error(error)),
                 ..new(ProblemCode::AgentAuthRequired)
@@ -146,7 +168,12 @@ impl ToProblem for AgentFailure {
             Self::Member(_) | Self::Exited(AgentExit { is_lost: true, .. }) => {
                 new(ProblemCode::MemberUnavailable)
             }
-            Self::Exited(AgentExit { exit_code, signal, stderr_tail, .. }) => Problem {
+            Self::Exited(AgentExit {
+                exit_code,
+                signal,
+                stderr_tail,
+                ..
+            }) => Problem {
                 exit_code: Some(*exit_code),
                 signal: Some(signal.clone()),
                 stderr_tail: Some(stderr_tail.clone()),
@@ -160,5 +187,9 @@ impl ToProblem for AgentFailure {
 }
 
 fn acp_error(error: &jsonrpc::RpcError) -> RpcError {
-    RpcError { code: error.code, message: error.message.clone(), data: error.data.clone() }
+    RpcError {
+        code: error.code,
+        message: error.message.clone(),
+        data: error.data.clone(),
+    }
 }

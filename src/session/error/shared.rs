@@ -35,7 +35,9 @@ impl ToProblem for SessionError {
     fn problem(&self) -> Problem {
         let code = match self {
             Self::NoSuchSession => ProblemCode::NotFound,
-            Self::Busy { retry_after } => return transient(self, ProblemCode::PoolFull, *retry_after),
+            Self::Busy { retry_after } => {
+                return transient(self, ProblemCode::PoolFull, *retry_after);
+            }
             Self::StorageFull => ProblemCode::StorageFull,
             Self::Internal => ProblemCode::Internal,
         };
@@ -53,7 +55,13 @@ macro_rules! internal_errors {
         }
     )*};
 }
-internal_errors!(ReadError, Closed, serde_json::Error, std::io::Error, tokio::task::JoinError);
+internal_errors!(
+    ReadError,
+    Closed,
+    serde_json::Error,
+    std::io::Error,
+    tokio::task::JoinError
+);
 
 /// The error of a request with unacceptable content.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -71,8 +79,14 @@ pub enum InputError {
 
 impl InputError {
     /// The error for one invalid field. `pointer` is its JSON pointer in the body, or a query parameter.
-    pub(in crate::session) fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self::Invalid(vec![FieldError { pointer: pointer.into(), detail: detail.into() }])
+    pub(in crate::session) fn invalid(
+        pointer: impl Into<String>,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self::Invalid(vec![FieldError {
+            pointer: pointer.into(),
+            detail: detail.into(),
+        }])
     }
 
     /// Converts a violation of the input policy. `at` is the JSON pointer of the checked value in the body.
@@ -89,11 +103,16 @@ impl ToProblem for InputError {
     fn problem(&self) -> Problem {
         let (code, errors) = match self {
             Self::Invalid(errors) => (ProblemCode::Invalid, errors.clone()),
-            Self::ContentUnsupported(error) => (ProblemCode::ContentUnsupported, vec![error.clone()]),
+            Self::ContentUnsupported(error) => {
+                (ProblemCode::ContentUnsupported, vec![error.clone()])
+            }
             Self::Forbidden(_) => (ProblemCode::Forbidden, Vec::new()),
             Self::TooLarge(_) => (ProblemCode::TooLarge, Vec::new()),
         };
-        Problem { errors, ..Problem::new(code, self.to_string()) }
+        Problem {
+            errors,
+            ..Problem::new(code, self.to_string())
+        }
     }
 }
 

@@ -26,14 +26,22 @@ pub(super) async fn append_attachments(
         return Ok(blocks);
     }
     if attachments.len() > MAX_ATTACHMENTS {
-        return Err(InputError::invalid("/attachments", format!("at most {MAX_ATTACHMENTS}")).into());
+        return Err(
+            InputError::invalid("/attachments", format!("at most {MAX_ATTACHMENTS}")).into(),
+        );
     }
     let record = session.record().await?;
     let workspace = context.open_workspace(&record).await?;
     // These are the capabilities of the last attached process. A session had a process when it was created.
-    let takes =
-        record.prompt_capabilities.as_deref().map(PromptCapabilities::parse_any_version).unwrap_or_default();
-    let (room, text) = (context.limits.max_prompt_bytes, context.limits.max_attached_text_bytes);
+    let takes = record
+        .prompt_capabilities
+        .as_deref()
+        .map(PromptCapabilities::parse_any_version)
+        .unwrap_or_default();
+    let (room, text) = (
+        context.limits.max_prompt_bytes,
+        context.limits.max_attached_text_bytes,
+    );
     let work = move || {
         let mut chooser = BlockBuilder {
             accepts: takes,
@@ -45,8 +53,9 @@ pub(super) async fn append_attachments(
             .enumerate()
             .map(|(at, attachment)| chooser.block(&workspace, at, attachment))
             .collect::<Result<_, _>>()?;
-        append_blocks(&blocks, &files)
-            .ok_or_else(|| InputError::invalid("/prompt", "expected an array of content blocks").into())
+        append_blocks(&blocks, &files).ok_or_else(|| {
+            InputError::invalid("/prompt", "expected an array of content blocks").into()
+        })
     };
     context.shutdown.spawn_blocking(work).await?
 }
@@ -74,11 +83,17 @@ impl BlockBuilder {
                 }
                 FileError::TooLarge(_) => too_large(at).into(),
                 FileError::Io(_) | FileError::DiskFull => SessionError::internal(&error).into(),
-                _ => InputError::invalid(format!("/attachments/{at}/path"), error.to_string()).into(),
+                _ => {
+                    InputError::invalid(format!("/attachments/{at}/path"), error.to_string()).into()
+                }
             }
         };
         let file = workspace.open_real(&attachment.path).map_err(rejected)?;
-        let name = file.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = file
+            .path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
         let media = media_type(&name);
         let kind = match attachment.kind {
             Some(kind) => self.check_kind(kind, at, media).map(|()| kind)?,
@@ -89,21 +104,38 @@ impl BlockBuilder {
         let block = match kind {
             AttachAs::ResourceLink => {
                 let size = file.file.stat.size;
-                FileBlock::ResourceLink { uri: &uri, name: &name, mime_type: media, size }.to_raw()
+                FileBlock::ResourceLink {
+                    uri: &uri,
+                    name: &name,
+                    mime_type: media,
+                    size,
+                }
+                .to_raw()
             }
             AttachAs::Resource => resource(&content().map_err(rejected)?, &uri, media),
             AttachAs::Image => {
                 let data = STANDARD.encode(content().map_err(rejected)?);
-                FileBlock::Image { data, mime_type: media.unwrap_or_default(), uri: &uri }.to_raw()
+                FileBlock::Image {
+                    data,
+                    mime_type: media.unwrap_or_default(),
+                    uri: &uri,
+                }
+                .to_raw()
             }
             AttachAs::Audio => {
                 let data = STANDARD.encode(content().map_err(rejected)?);
-                FileBlock::Audio { data, mime_type: media.unwrap_or_default() }.to_raw()
+                FileBlock::Audio {
+                    data,
+                    mime_type: media.unwrap_or_default(),
+                }
+                .to_raw()
             }
         };
         // Add one byte for the comma between two blocks.
-        self.remaining_bytes =
-            self.remaining_bytes.checked_sub(block.get().len() + 1).ok_or_else(|| too_large(at))?;
+        self.remaining_bytes = self
+            .remaining_bytes
+            .checked_sub(block.get().len() + 1)
+            .ok_or_else(|| too_large(at))?;
         Ok(block)
     }
 
@@ -118,12 +150,18 @@ impl BlockBuilder {
         };
         if !accepted {
             let detail = format!("the agent does not accept {what}");
-            return Err(InputError::ContentUnsupported(FieldError { pointer, detail }));
+            return Err(InputError::ContentUnsupported(FieldError {
+                pointer,
+                detail,
+            }));
         }
         if media.unwrap_or_default().starts_with(family) {
             Ok(())
         } else {
-            Err(InputError::invalid(pointer, "the file name has another media type"))
+            Err(InputError::invalid(
+                pointer,
+                "the file name has another media type",
+            ))
         }
     }
 
@@ -134,11 +172,18 @@ impl BlockBuilder {
         let fits = size.saturating_mul(4) / 3 + 1024 <= self.remaining_bytes as u64;
         let is_text = || {
             Ok::<_, FileError>(
-                text(&file.file.read_at(0, usize::try_from(size).unwrap_or_default())?).is_some(),
+                text(
+                    &file
+                        .file
+                        .read_at(0, usize::try_from(size).unwrap_or_default())?,
+                )
+                .is_some(),
             )
         };
         Ok(match family {
-            Some("image") if self.accepts.image && fits && media != Some("image/svg+xml") => AttachAs::Image,
+            Some("image") if self.accepts.image && fits && media != Some("image/svg+xml") => {
+                AttachAs::Image
+            }
             Some("audio") if self.accepts.audio && fits => AttachAs::Audio,
             _ if self.accepts.embedded_context && fits && size <= self.text_bytes && is_text()? => {
                 AttachAs::Resource
@@ -150,12 +195,22 @@ impl BlockBuilder {
 
 fn resource(bytes: &[u8], uri: &str, mime_type: Option<&str>) -> Box<RawValue> {
     let resource = match text(bytes) {
-        Some(text) => FileContent::Text { uri, text, mime_type },
-        None => FileContent::Blob { uri, blob: STANDARD.encode(bytes), mime_type },
+        Some(text) => FileContent::Text {
+            uri,
+            text,
+            mime_type,
+        },
+        None => FileContent::Blob {
+            uri,
+            blob: STANDARD.encode(bytes),
+            mime_type,
+        },
     };
     FileBlock::Resource { resource }.to_raw()
 }
 
 fn too_large(at: usize) -> InputError {
-    InputError::TooLarge(format!("/attachments/{at}: the prompt with its attachments is too large"))
+    InputError::TooLarge(format!(
+        "/attachments/{at}: the prompt with its attachments is too large"
+    ))
 }

@@ -23,8 +23,8 @@ use crate::session::durable;
 use crate::session::entries::ActorEntries;
 use crate::session::entry::ActorEntry;
 use crate::session::error::{
-    AnswerError, AttachError, CallError, InputError, PartError, PatchError, ProcessError, RequestResolved,
-    SessionError, WorkspaceError,
+    AnswerError, AttachError, CallError, InputError, PartError, PatchError, ProcessError,
+    RequestResolved, SessionError, WorkspaceError,
 };
 use crate::session::query::SessionQuery;
 use crate::session::record::RequestRecord;
@@ -80,13 +80,23 @@ impl SessionHandle {
                     break;
                 }
                 Ok(Err(_)) => commands = self.entries.entry(self.id()).await?.commands.clone(),
-                Err(_) => return Err(SessionError::Busy { retry_after: COMMAND_TIMEOUT }.into()),
+                Err(_) => {
+                    return Err(SessionError::Busy {
+                        retry_after: COMMAND_TIMEOUT,
+                    }
+                    .into());
+                }
             }
         }
         match answer.await {
             Ok(outcome) => outcome,
             // The actor has erased the session or has panicked.
-            Err(_) => self.entries.entry(self.id()).await.and(Err(SessionError::Internal)).map_err(E::from),
+            Err(_) => self
+                .entries
+                .entry(self.id())
+                .await
+                .and(Err(SessionError::Internal))
+                .map_err(E::from),
         }
     }
 
@@ -102,12 +112,18 @@ impl SessionHandle {
     /// The current snapshot. While the disk accepts no commits: the snapshot as of the last commit.
     pub async fn snapshot(&self) -> Result<Session, SessionError> {
         let (session, seq) = self.request(|reply| Command::Snapshot { reply }).await?;
-        if self.wait_durable_or_full(seq).await? { Ok(session) } else { self.query().snapshot().await }
+        if self.wait_durable_or_full(seq).await? {
+            Ok(session)
+        } else {
+            self.query().snapshot().await
+        }
     }
 
     /// Opens the session's folders. This also works for a closed session.
     pub async fn workspace(&self) -> Result<Workspace, WorkspaceError> {
-        self.context().open_workspace(&self.query().record().await?).await
+        self.context()
+            .open_workspace(&self.query().record().await?)
+            .await
     }
 
     /// Opens the files at the start of the session, for a comparison with its folder.
@@ -127,20 +143,33 @@ impl SessionHandle {
             check_metadata(metadata)?;
         }
         let by = by.clone();
-        let (session, seq) = self.request(|reply| Command::Patch { by, patch, if_match, reply }).await?;
+        let (session, seq) = self
+            .request(|reply| Command::Patch {
+                by,
+                patch,
+                if_match,
+                reply,
+            })
+            .await?;
         self.wait_durable(seq).await?;
         Ok(session)
     }
 
     /// Attaches a process to the session. Reopens a closed session.
     pub async fn attach(&self, trace: Option<TraceContext>) -> Result<Session, AttachError> {
-        let seq = self.request(|reply| Command::Attach { trace, reply }).await?;
+        let seq = self
+            .request(|reply| Command::Attach { trace, reply })
+            .await?;
         self.wait_durable(seq).await?;
         Ok(self.snapshot().await?)
     }
 
     /// Replaces the MCP servers that clients bring. They stay in memory. An empty list changes nothing.
-    pub async fn bring_servers(&self, by: &Principal, servers: &[McpServer]) -> Result<(), AttachError> {
+    pub async fn bring_servers(
+        &self,
+        by: &Principal,
+        servers: &[McpServer],
+    ) -> Result<(), AttachError> {
         let servers = brought_servers::parse(by, servers).map_err(ProcessError::from)?;
         if servers.is_empty() {
             return Ok(());
@@ -148,30 +177,47 @@ impl SessionHandle {
         let (context, record) = (self.context(), self.query().record().await?);
         let stats = context.pool.agent_stats(&record.agent, &by.tenant);
         let spec = context.catalogue.agent(&record.agent);
-        if let (Some(spec), Some(initialized)) = (spec, stats.and_then(|(_, initialized)| initialized)) {
+        if let (Some(spec), Some(initialized)) =
+            (spec, stats.and_then(|(_, initialized)| initialized))
+        {
             requirements::check(&spec, (&[], &servers), &[], &initialized.capabilities)?;
         }
-        Ok(self.request(|reply| Command::BringServers { servers, reply }).await?)
+        Ok(self
+            .request(|reply| Command::BringServers { servers, reply })
+            .await?)
     }
 
-    pub async fn close(&self, by: &Principal, trace: Option<TraceContext>) -> Result<Session, SessionError> {
+    pub async fn close(
+        &self,
+        by: &Principal,
+        trace: Option<TraceContext>,
+    ) -> Result<Session, SessionError> {
         let by = by.clone();
-        let seq = self.request(|reply| Command::Close { by, trace, reply }).await?;
+        let seq = self
+            .request(|reply| Command::Close { by, trace, reply })
+            .await?;
         self.wait_durable(seq).await?;
         self.snapshot().await
     }
 
     /// Erases the session. Returns false if the disk is full: the session is then no longer visible, and its
     /// data is erased when there is space.
-    pub async fn delete(&self, by: &Principal, trace: Option<TraceContext>) -> Result<bool, SessionError> {
+    pub async fn delete(
+        &self,
+        by: &Principal,
+        trace: Option<TraceContext>,
+    ) -> Result<bool, SessionError> {
         let by = by.clone();
-        let seq = self.request(|reply| Command::Delete { by, trace, reply }).await?;
+        let seq = self
+            .request(|reply| Command::Delete { by, trace, reply })
+            .await?;
         let durable = self.wait_durable_or_full(seq).await?;
         self.context().remove_baseline(self.id());
         if durable {
             self.entries.remove(self.id());
         } else {
-            self.entries.remove_after_commit(self.entry.log.clone(), seq);
+            self.entries
+                .remove_after_commit(self.entry.log.clone(), seq);
         }
         Ok(durable)
     }
@@ -183,7 +229,13 @@ impl SessionHandle {
         prompt: Option<PromptId>,
         trace: Option<TraceContext>,
     ) -> Result<Vec<PromptId>, PartError> {
-        let (cancelled, seq) = self.request(|reply| Command::Cancel { prompt, trace, reply }).await?;
+        let (cancelled, seq) = self
+            .request(|reply| Command::Cancel {
+                prompt,
+                trace,
+                reply,
+            })
+            .await?;
         self.wait_durable_or_full(seq).await?;
         Ok(cancelled)
     }
@@ -204,9 +256,16 @@ impl SessionHandle {
                 Err(error)
             }
             Err(error @ AnswerError::NotFound(_)) => match self.query().request(request).await? {
-                Some(RequestRecord { resolution: Some(resolution), by, .. }) => {
-                    Err(RequestResolved { id: request, resolution, by }.into())
+                Some(RequestRecord {
+                    resolution: Some(resolution),
+                    by,
+                    ..
+                }) => Err(RequestResolved {
+                    id: request,
+                    resolution,
+                    by,
                 }
+                .into()),
                 _ => Err(error),
             },
             Err(error) => Err(error),
@@ -215,7 +274,8 @@ impl SessionHandle {
 
     /// A request of the agent that waits for an answer.
     pub async fn pending(&self, request: RequestId) -> Result<Arc<PendingRequest>, AnswerError> {
-        self.request(|reply| Command::Pending { request, reply }).await
+        self.request(|reply| Command::Pending { request, reply })
+            .await
     }
 
     async fn answer_once(
@@ -231,9 +291,18 @@ impl SessionHandle {
             return Err(InputError::Forbidden(detail.to_owned()).into());
         }
         // The agent defines the schema of the answer, so the check may take long.
-        let check = self.context().shutdown.spawn_blocking(move || answers::check_answer(&asked, answer));
+        let check = self
+            .context()
+            .shutdown
+            .spawn_blocking(move || answers::check_answer(&asked, answer));
         let outcome = check.await??;
-        self.request(|reply| Command::Answer { by, request, outcome, reply }).await
+        self.request(|reply| Command::Answer {
+            by,
+            request,
+            outcome,
+            reply,
+        })
+        .await
     }
 
     /// Sends a call to the agent and returns the agent's result when it is durable.
@@ -244,14 +313,23 @@ impl SessionHandle {
         trace: Option<TraceContext>,
     ) -> Result<Box<RawValue>, CallError> {
         let by = by.clone();
-        let (result, seq) = self.request(|reply| Command::Call { by, call, trace, reply }).await?;
+        let (result, seq) = self
+            .request(|reply| Command::Call {
+                by,
+                call,
+                trace,
+                reply,
+            })
+            .await?;
         self.wait_durable(seq).await?;
         Ok(result)
     }
 
     /// Kills the command of a terminal. Does nothing if the command has ended.
     pub async fn kill_terminal(&self, terminal: TerminalId) -> Result<(), PartError> {
-        let seq = self.request(|reply| Command::KillTerminal { terminal, reply }).await?;
+        let seq = self
+            .request(|reply| Command::KillTerminal { terminal, reply })
+            .await?;
         Ok(self.wait_durable(seq).await?)
     }
 

@@ -45,26 +45,64 @@ impl SessionHandle {
         request: PromptRequest,
         count: impl FnOnce() -> Result<(), LimitExceeded>,
     ) -> Result<AdmittedPrompt, PromptError> {
-        let claimed = self.entries.idempotency().claim(by, request.key.as_ref()).await?;
+        let claimed = self
+            .entries
+            .idempotency()
+            .claim(by, request.key.as_ref())
+            .await?;
         if let Some(prompt) = claimed.previous.and_then(|previous| previous.prompt) {
             let committed = self.log().committed();
-            let record = self.query().prompt_record(prompt).await?.ok_or(NotFound("turn"))?;
+            let record = self
+                .query()
+                .prompt_record(prompt)
+                .await?
+                .ok_or(NotFound("turn"))?;
             let (prompt, _) = self.query().prompt_with_text(&record, committed).await?;
             let (first_seq, last_seq) = (record.first_seq, record.last_seq);
-            return Ok(AdmittedPrompt { prompt, first_seq, last_seq, replayed: true });
+            return Ok(AdmittedPrompt {
+                prompt,
+                first_seq,
+                last_seq,
+                replayed: true,
+            });
         }
         count()?;
-        let PromptRequest { blocks, attachments, queue, trace, acp_request, broadcast, serving, .. } =
-            request;
+        let PromptRequest {
+            blocks,
+            attachments,
+            queue,
+            trace,
+            acp_request,
+            broadcast,
+            serving,
+            ..
+        } = request;
         let blocks =
-            attachments::append_attachments(self.context(), self.query(), blocks, attachments).await?;
+            attachments::append_attachments(self.context(), self.query(), blocks, attachments)
+                .await?;
         self.context().take_baseline(self.id()).await;
         let (by, claim) = (by.clone(), claimed.claim);
-        let prompt = Box::new(NewPrompt { by, blocks, queue, trace, acp_request, broadcast, serving, claim });
-        let (prompt, first_seq) = self.request(|reply| Command::Prompt { prompt, reply }).await?;
+        let prompt = Box::new(NewPrompt {
+            by,
+            blocks,
+            queue,
+            trace,
+            acp_request,
+            broadcast,
+            serving,
+            claim,
+        });
+        let (prompt, first_seq) = self
+            .request(|reply| Command::Prompt { prompt, reply })
+            .await?;
         self.wait_durable(first_seq).await?;
         drop(claimed.in_flight);
-        Ok(AdmittedPrompt { prompt, first_seq, last_seq: None, replayed: false })
+        Ok(AdmittedPrompt {
+            prompt,
+            first_seq,
+            last_seq: None,
+            replayed: false,
+        })
     }
 
     /// Changes the content and the place of a queued prompt. Returns its state when the change is durable.
@@ -76,28 +114,53 @@ impl SessionHandle {
         before: Option<Option<PromptId>>,
     ) -> Result<Prompt, QueueError> {
         let blocks = match edit {
-            Some((blocks, files)) => {
-                Some(attachments::append_attachments(self.context(), self.query(), blocks, files).await?)
-            }
+            Some((blocks, files)) => Some(
+                attachments::append_attachments(self.context(), self.query(), blocks, files)
+                    .await?,
+            ),
             None => None,
         };
-        let change = Box::new(PromptChange { by: by.clone(), prompt, blocks, before });
-        let seq = self.request(|reply| Command::ChangePrompt { change, reply }).await?;
+        let change = Box::new(PromptChange {
+            by: by.clone(),
+            prompt,
+            blocks,
+            before,
+        });
+        let seq = self
+            .request(|reply| Command::ChangePrompt { change, reply })
+            .await?;
         self.wait_durable(seq).await?;
-        Ok(self.query().prompt_state(prompt).await?.ok_or(NotFound("turn"))?)
+        Ok(self
+            .query()
+            .prompt_state(prompt)
+            .await?
+            .ok_or(NotFound("turn"))?)
     }
 
     /// Waits until the turn ends. `None` if it does not end within `limit`.
-    pub async fn wait_ended(&self, prompt: PromptId, limit: Duration) -> Result<Option<Prompt>, PartError> {
+    pub async fn wait_ended(
+        &self,
+        prompt: PromptId,
+        limit: Duration,
+    ) -> Result<Option<Prompt>, PartError> {
         let deadline = Instant::now() + limit;
         let mut entry = Arc::clone(&self.entry);
         loop {
             let mut ends = entry.turn_ends.clone();
             let seq = *ends.borrow_and_update();
             self.wait_durable(seq.min(entry.log.appended())).await?;
-            let record = self.query().prompt_record(prompt).await?.ok_or(NotFound("turn"))?;
+            let record = self
+                .query()
+                .prompt_record(prompt)
+                .await?
+                .ok_or(NotFound("turn"))?;
             if record.status.has_ended() {
-                return Ok(Some(self.query().prompt_with_text(&record, self.log().committed()).await?.0));
+                return Ok(Some(
+                    self.query()
+                        .prompt_with_text(&record, self.log().committed())
+                        .await?
+                        .0,
+                ));
             }
             match tokio::time::timeout_at(deadline, ends.changed()).await {
                 Ok(Ok(())) => {}

@@ -17,7 +17,8 @@ use super::idempotency::Claim;
 use super::metadata_index::MetadataIndex;
 use super::origin::Origin;
 use super::record::{
-    self, FoldRecord, OutputPosition, PromptRecord, RequestRecord, SessionRecord, TerminalRecord, put_open,
+    self, FoldRecord, OutputPosition, PromptRecord, RequestRecord, SessionRecord, TerminalRecord,
+    put_open,
 };
 use super::snapshot::build_snapshot;
 use crate::api::{PendingRequest, Session, SessionState};
@@ -61,7 +62,11 @@ impl Journal {
     /// The journal of a session that is not stored yet.
     pub(super) fn new(log: SessionLog, ids: Ids, record: SessionRecord, quotas: &Quotas) -> Self {
         let quota = quotas.take(record.session_id);
-        let stored = StoredKeys { index: None, agent_session: None, metadata: MetadataIndex::empty() };
+        let stored = StoredKeys {
+            index: None,
+            agent_session: None,
+            metadata: MetadataIndex::empty(),
+        };
         Self {
             log,
             ids,
@@ -99,7 +104,10 @@ impl Journal {
             agent_session: record.agent_session_key(),
             metadata: MetadataIndex::of(&record),
         };
-        let mut journal = Self { stored, ..Self::new(log, ids, record, quotas) };
+        let mut journal = Self {
+            stored,
+            ..Self::new(log, ids, record, quotas)
+        };
         let mut seq = 0;
         if let Some(folded) = folded {
             (journal.fold, journal.fold_changed) = (folded.fold, false);
@@ -154,7 +162,8 @@ impl Journal {
     /// The id of the next terminal. Skips ids that clients have chosen for terminals that they run.
     pub(super) fn next_terminal(&self, is_taken: impl Fn(TerminalId) -> bool) -> TerminalId {
         let mut ids = (self.record.last_terminal + 1..u32::MAX).map(TerminalId::new);
-        ids.find(|id| !is_taken(*id)).unwrap_or(TerminalId::new(u32::MAX))
+        ids.find(|id| !is_taken(*id))
+            .unwrap_or(TerminalId::new(u32::MAX))
     }
 
     /// Whether a restart has to close anything of this session.
@@ -182,7 +191,10 @@ impl Journal {
 
     pub(super) fn snapshot(&self, requests: Vec<PendingRequest>) -> Session {
         let last_event_id = self.log.id(self.log.appended());
-        Session { state: self.state(), ..build_snapshot(&self.record, &self.fold, requests, last_event_id) }
+        Session {
+            state: self.state(),
+            ..build_snapshot(&self.record, &self.fold, requests, last_event_id)
+        }
     }
 
     /// Sets whether the agent reported work that has not ended.
@@ -207,7 +219,11 @@ impl Journal {
     }
 
     /// Appends an event that changes no record.
-    pub(super) fn append(&mut self, prompt: Option<PromptId>, event: impl Into<EncodedEvent>) -> u64 {
+    pub(super) fn append(
+        &mut self,
+        prompt: Option<PromptId>,
+        event: impl Into<EncodedEvent>,
+    ) -> u64 {
         self.write(prompt, &event.into(), Records::default())
     }
 
@@ -220,7 +236,14 @@ impl Journal {
     ) -> u64 {
         let seq = self.log.appended() + 1;
         let (mut records, now) = (Records::default(), self.ids.now());
-        change(seq, &mut Change { record: &mut self.record, records: &mut records, now });
+        change(
+            seq,
+            &mut Change {
+                record: &mut self.record,
+                records: &mut records,
+                now,
+            },
+        );
         self.save(seq, now, &mut records);
         self.write(prompt, &event.into(), records)
     }
@@ -233,12 +256,19 @@ impl Journal {
             claim.put(self.record.session_id, None, &mut records);
         }
         self.save(seq, self.ids.now(), &mut records);
-        let session = Session { last_event_id: self.log.id(seq), ..self.snapshot(Vec::new()) };
+        let session = Session {
+            last_event_id: self.log.id(seq),
+            ..self.snapshot(Vec::new())
+        };
         let (forked_from, adopted) = match origin {
             Some(Origin::Forked(parent)) => (Some(parent), false),
             origin => (None, origin == Some(Origin::Adopted)),
         };
-        let event = EncodedEvent::from(&SessionCreated { session: &session, forked_from, adopted });
+        let event = EncodedEvent::from(&SessionCreated {
+            session: &session,
+            forked_from,
+            adopted,
+        });
         self.write(None, &event, records)
     }
 
@@ -310,7 +340,13 @@ impl Journal {
         if let Some(key) = self.stored.index.take() {
             gone(Table::SessionIndex, key);
         }
-        for key in self.stored.agent_session.take().into_iter().chain(self.record.agent_session_key()) {
+        for key in self
+            .stored
+            .agent_session
+            .take()
+            .into_iter()
+            .chain(self.record.agent_session_key())
+        {
             gone(Table::AgentSession, key);
         }
         for key in self.stored.metadata.take() {
@@ -325,19 +361,27 @@ impl Journal {
         }
         put_open(id, false, &mut records);
         records.summary = self.record.is_listed().then_some(Summary::Gone);
-        let seq = self.log.erase(&EncodedEvent::from(&SessionDeleted { by }).in_turn(None), records);
+        let seq = self.log.erase(
+            &EncodedEvent::from(&SessionDeleted { by }).in_turn(None),
+            records,
+        );
         self.erased = true;
         seq
     }
 
     /// How long the session must wait before it may write again, if it exceeded its hourly quota.
     pub(super) fn quota_wait(&self, limits: &Limits, now: Instant) -> Option<Duration> {
-        self.quota.exceeded_until(limits, now).map(|until| until - now)
+        self.quota
+            .exceeded_until(limits, now)
+            .map(|until| until - now)
     }
 
     /// Stores the quota for the time while the session is unloaded.
     pub(super) fn store_quota(&mut self, quotas: &Quotas) {
-        quotas.store(self.record.session_id, std::mem::replace(&mut self.quota, Quota::new()));
+        quotas.store(
+            self.record.session_id,
+            std::mem::replace(&mut self.quota, Quota::new()),
+        );
     }
 
     /// Adds the session's records as of the event `seq`.
@@ -348,17 +392,26 @@ impl Journal {
         self.record.title = self.fold.title().map(str::to_owned);
         self.record.seq = seq;
         self.record.put(self.stored.index.as_deref(), records);
-        self.record.put_agent_session(&mut self.stored.agent_session, records);
+        self.record
+            .put_agent_session(&mut self.stored.agent_session, records);
         self.stored.index = Some(self.record.index_key());
         self.stored.metadata.put(&self.record, records);
         // If the fold did not change, its stored record stays valid up to the position `SessionRecord::seq`.
         if std::mem::take(&mut self.fold_changed) {
-            FoldRecord { seq, fold: self.fold.clone() }.put(self.record.session_id, records);
+            FoldRecord {
+                seq,
+                fold: self.fold.clone(),
+            }
+            .put(self.record.session_id, records);
         }
         put_open(self.record.session_id, self.is_open(), records);
         records.summary = self.record.is_listed().then(|| {
             let summary = self.record.summary(self.log.id(seq).epoch);
-            Summary::Listed(to_raw_value(&summary).expect("a summary has string keys").into())
+            Summary::Listed(
+                to_raw_value(&summary)
+                    .expect("a summary has string keys")
+                    .into(),
+            )
         });
     }
 
@@ -402,8 +455,12 @@ impl Change<'_> {
 
     /// Saves a prompt that has ended.
     pub(super) fn end_prompt(&mut self, prompt: &PromptRecord) {
-        self.record.prompt_id.take_if(|running| *running == prompt.prompt_id);
-        self.record.queued.retain(|queued| *queued != prompt.prompt_id);
+        self.record
+            .prompt_id
+            .take_if(|running| *running == prompt.prompt_id);
+        self.record
+            .queued
+            .retain(|queued| *queued != prompt.prompt_id);
         self.record.last_activity_at = self.now;
         self.record.last_outcome = prompt.outcome();
         self.put_prompt(prompt);
@@ -438,7 +495,9 @@ impl Change<'_> {
 
     /// Saves a terminal whose command has ended.
     pub(super) fn close_terminal(&mut self, terminal: &TerminalRecord) {
-        self.record.open_terminals.retain(|open| *open != terminal.shown.terminal_id);
+        self.record
+            .open_terminals
+            .retain(|open| *open != terminal.shown.terminal_id);
         terminal.put(self.record.session_id, self.records);
     }
 

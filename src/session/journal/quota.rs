@@ -26,13 +26,21 @@ pub(super) struct Quota {
 
 impl Quota {
     pub(super) fn new() -> Self {
-        Self { since: Instant::now(), bytes: 0, events: 0 }
+        Self {
+            since: Instant::now(),
+            bytes: 0,
+            events: 0,
+        }
     }
 
     /// Counts events and the bytes of their members.
     pub(super) fn count(&mut self, events: usize, bytes: usize, now: Instant) {
         if now >= self.since + HOUR {
-            *self = Self { since: now, bytes: 0, events: 0 };
+            *self = Self {
+                since: now,
+                bytes: 0,
+                events: 0,
+            };
         }
         self.bytes += bytes as u64 + EVENT_OVERHEAD_BYTES * events as u64;
         self.events += events as u64;
@@ -52,7 +60,9 @@ pub(in crate::session) struct Quotas(Arc<Mutex<HashMap<SessionId, Quota>>>);
 
 impl Quotas {
     pub(super) fn take(&self, id: SessionId) -> Quota {
-        lock_or_abort(self.0.lock()).remove(&id).unwrap_or_else(Quota::new)
+        lock_or_abort(self.0.lock())
+            .remove(&id)
+            .unwrap_or_else(Quota::new)
     }
 
     pub(super) fn store(&self, id: SessionId, quota: Quota) {
@@ -65,7 +75,10 @@ impl Quotas {
             quotas.retain(|_, quota| now < quota.since + HOUR);
         }
         if quotas.len() >= most
-            && let Some(least) = quotas.iter().min_by_key(|(_, quota)| quota.bytes).map(|(id, _)| *id)
+            && let Some(least) = quotas
+                .iter()
+                .min_by_key(|(_, quota)| quota.bytes)
+                .map(|(id, _)| *id)
         {
             quotas.remove(&least);
         }
@@ -92,12 +105,20 @@ mod tests {
         }
         assert_eq!(quota.exceeded_until(&limits, at(3)), None);
         quota.count(1, 10, at(3));
-        let until = quota.exceeded_until(&limits, at(4)).expect("four events exceed the limit");
+        let until = quota
+            .exceeded_until(&limits, at(4))
+            .expect("four events exceed the limit");
         assert!(until >= at(60) && until < at(61));
-        assert_eq!(quota.exceeded_until(&limits, at(61)), None, "the window has ended");
+        assert_eq!(
+            quota.exceeded_until(&limits, at(61)),
+            None,
+            "the window has ended"
+        );
         quota.count(1, 20_000, at(61));
         assert!(
-            quota.exceeded_until(&limits, at(61)).is_some_and(|until| until >= at(121)),
+            quota
+                .exceeded_until(&limits, at(61))
+                .is_some_and(|until| until >= at(121)),
             "one event exceeds the byte limit"
         );
     }
@@ -107,18 +128,38 @@ mod tests {
         let (quotas, now) = (Quotas::default(), Instant::now());
         let id = |number| SessionId::from_uuid(uuid::Uuid::from_u128(number));
         let keep = |number, bytes, since| {
-            quotas.store_limited(3, id(number), Quota { since, bytes, events: 1 }, since);
+            quotas.store_limited(
+                3,
+                id(number),
+                Quota {
+                    since,
+                    bytes,
+                    events: 1,
+                },
+                since,
+            );
         };
         for (number, bytes) in [(1, 500), (2, 100), (3, 900), (4, 200)] {
             keep(number, bytes, now);
         }
-        assert_eq!(quotas.take(id(2)).bytes, 0, "the entry with the fewest bytes is discarded");
-        assert_eq!([1, 3, 4].map(|number| quotas.take(id(number)).bytes), [500, 900, 200]);
+        assert_eq!(
+            quotas.take(id(2)).bytes,
+            0,
+            "the entry with the fewest bytes is discarded"
+        );
+        assert_eq!(
+            [1, 3, 4].map(|number| quotas.take(id(number)).bytes),
+            [500, 900, 200]
+        );
         assert_eq!(quotas.take(id(1)).bytes, 0, "take removes the entry");
         for number in 1..=3 {
             keep(number, 500, now);
         }
         keep(4, 1, now + HOUR);
-        assert_eq!(lock_or_abort(quotas.0.lock()).len(), 1, "the windows of the others have ended");
+        assert_eq!(
+            lock_or_abort(quotas.0.lock()).len(),
+            1,
+            "the windows of the others have ended"
+        );
     }
 }

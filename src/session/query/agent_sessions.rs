@@ -26,11 +26,16 @@ pub(in crate::session) async fn find_by_agent_session(
 ) -> Result<Option<SessionId>, SessionError> {
     let prefix = agent_session_prefix(&by.tenant, agent, agent_session_id);
     let length = prefix.len() + ID_BYTES;
-    let found = context.log.scan(Table::AgentSession, prefix, None, MAX_HOLDERS).await?;
+    let found = context
+        .log
+        .scan(Table::AgentSession, prefix, None, MAX_HOLDERS)
+        .await?;
     // A longer id with the same prefix has longer keys.
     let mut holders = found.iter().filter(|(key, _)| key.len() == length);
     // The session id is at the end of the key.
-    let id = holders.next_back().and_then(|(key, _)| key.last_chunk::<ID_BYTES>());
+    let id = holders
+        .next_back()
+        .and_then(|(key, _)| key.last_chunk::<ID_BYTES>());
     Ok(id.map(|id| SessionId::from_uuid(uuid::Uuid::from_bytes(*id))))
 }
 
@@ -46,25 +51,44 @@ pub(in crate::session) async fn list(
     let resolve = move || cwd.map(|cwd| resolver.resolve("cwd", &cwd)).transpose();
     let cwd = context.shutdown.spawn_blocking(resolve).await??;
     let supported = |initialized: &InitializeResult| initialized.capabilities.session.list;
-    let mut visit = context.pool.short_lease_for(method::SESSION_LIST, spec, by, supported).await?;
+    let mut visit = context
+        .pool
+        .short_lease_for(method::SESSION_LIST, spec, by, supported)
+        .await?;
     let params = acp::list_sessions(cwd.as_deref(), cursor, trace);
-    let result = visit.call(method::SESSION_LIST, &params, context.limits.call_timeout).await;
+    let result = visit
+        .call(method::SESSION_LIST, &params, context.limits.call_timeout)
+        .await;
     let result = result.map_err(ShortLeaseError::from)?;
     visit.release_untouched();
     let Some(listing) = SessionListing::parse(&result) else {
         let detail = "invalid result of session/list: not a list of sessions".to_owned();
         return Err(ShortLeaseError::Agent(AgentFailure::Start { detail }).into());
     };
-    let folders: Vec<String> = listing.sessions.iter().map(|listed| listed.cwd.to_string()).collect();
+    let folders: Vec<String> = listing
+        .sessions
+        .iter()
+        .map(|listed| listed.cwd.to_string())
+        .collect();
     let resolver = FolderResolver::new(context, spec);
-    let below_root = move |folder: &String| folder.starts_with('/') && resolver.resolve("", folder).is_ok();
+    let below_root =
+        move |folder: &String| folder.starts_with('/') && resolver.resolve("", folder).is_ok();
     let look = move || folders.iter().map(below_root).collect::<Vec<bool>>();
     let inside = context.shutdown.spawn_blocking(look).await?;
     let mut sessions = Vec::new();
-    for (listed, _) in listing.sessions.iter().zip(inside).filter(|(_, inside)| *inside) {
+    for (listed, _) in listing
+        .sessions
+        .iter()
+        .zip(inside)
+        .filter(|(_, inside)| *inside)
+    {
         let members = RawObject::parse(listed.entry).map(|entry| {
-            let theirs = entry.iter().filter(|(name, _)| !AgentSession::RESERVED_MEMBERS.contains(name));
-            theirs.map(|(name, value)| (name.to_owned(), acp::to_one_line(value.to_owned()))).collect()
+            let theirs = entry
+                .iter()
+                .filter(|(name, _)| !AgentSession::RESERVED_MEMBERS.contains(name));
+            theirs
+                .map(|(name, value)| (name.to_owned(), acp::to_one_line(value.to_owned())))
+                .collect()
         });
         sessions.push(AgentSession {
             agent_session_id: listed.session_id.to_string(),
@@ -72,7 +96,10 @@ pub(in crate::session) async fn list(
             members: members.unwrap_or_default(),
         });
     }
-    Ok(AgentSessionList { sessions, next_cursor: listing.next_cursor.map(Into::into) })
+    Ok(AgentSessionList {
+        sessions,
+        next_cursor: listing.next_cursor.map(Into::into),
+    })
 }
 
 /// The folders in which sessions of an agent may work.
@@ -83,7 +110,10 @@ struct FolderResolver {
 
 impl FolderResolver {
     fn new(context: &Context, spec: &AgentSpec) -> Self {
-        Self { workspaces: context.workspaces.clone(), remote: spec.endpoint.remote_folders().cloned() }
+        Self {
+            workspaces: context.workspaces.clone(),
+            remote: spec.endpoint.remote_folders().cloned(),
+        }
     }
 
     /// Blocks on the file system if the agent runs on this host.

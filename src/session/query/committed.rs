@@ -16,13 +16,16 @@ impl SessionQuery<'_> {
     pub(in crate::session) async fn snapshot(self) -> Result<Session, SessionError> {
         let record = self.record().await?;
         let folded =
-            read_record::<FoldRecord>(self.context, Table::Fold, record::session_key(self.id())).await?;
+            read_record::<FoldRecord>(self.context, Table::Fold, record::session_key(self.id()))
+                .await?;
         // Up to the position in the session's record, no event has changed the fold.
         let (mut fold, seq) = match folded {
             Some(FoldRecord { seq, fold }) => (fold, seq.max(record.seq)),
             None => (SessionFold::default(), 0),
         };
-        let (seq, _) = self.fold_events(seq, u64::MAX, |event| _ = fold.event(event)).await?;
+        let (seq, _) = self
+            .fold_events(seq, u64::MAX, |event| _ = fold.event(event))
+            .await?;
         let requests = self.open_requests(&record).await?;
         let spec = agent_spec(self.context, &record);
         let modes = ModePolicy {
@@ -31,15 +34,28 @@ impl SessionQuery<'_> {
             config_options: fold.config_options.as_deref(),
         };
         let denied_modes = modes.offered();
-        Ok(Session { denied_modes, ..build_snapshot(&record, &fold, requests, self.log.id(seq)) })
+        Ok(Session {
+            denied_modes,
+            ..build_snapshot(&record, &fold, requests, self.log.id(seq))
+        })
     }
 
     /// The requests of the agent that were open at the last commit.
-    async fn open_requests(self, record: &SessionRecord) -> Result<Vec<PendingRequest>, SessionError> {
+    async fn open_requests(
+        self,
+        record: &SessionRecord,
+    ) -> Result<Vec<PendingRequest>, SessionError> {
         let mut open = Vec::new();
         for request in &record.open_requests {
-            let stored = self.request(*request).await?.filter(|stored| stored.resolution.is_none());
-            open.extend(stored.and_then(|stored| stored.pending).map(PendingRequest::from));
+            let stored = self
+                .request(*request)
+                .await?
+                .filter(|stored| stored.resolution.is_none());
+            open.extend(
+                stored
+                    .and_then(|stored| stored.pending)
+                    .map(PendingRequest::from),
+            );
         }
         Ok(open)
     }
@@ -49,6 +65,11 @@ impl SessionQuery<'_> {
         self,
         request: RequestId,
     ) -> Result<Option<RequestRecord>, SessionError> {
-        read_record(self.context, Table::Request, record::numbered_key(self.id(), request.number())).await
+        read_record(
+            self.context,
+            Table::Request,
+            record::numbered_key(self.id(), request.number()),
+        )
+        .await
     }
 }

@@ -40,7 +40,11 @@ pub(in crate::session) async fn list(
 ) -> Result<SessionList, ListError> {
     let last_event_id = context.log.position();
     let prefix = index_prefix(&by.tenant);
-    let after = query.cursor.as_deref().map(|cursor| decode_cursor(cursor, &prefix)).transpose()?;
+    let after = query
+        .cursor
+        .as_deref()
+        .map(|cursor| decode_cursor(cursor, &prefix))
+        .transpose()?;
     let found = match metadata::candidates(context, &by.tenant, &query.metadata).await? {
         Some(candidates) => list_candidates(context, query, &candidates, after).await?,
         None => scan_index(context, query, prefix, after).await?,
@@ -78,7 +82,9 @@ async fn list_candidates(
             fitting.insert(record.index_key(), record);
         }
     }
-    let mut page = fitting.into_iter().filter(|(key, _)| after.as_ref().is_none_or(|after| key > after));
+    let mut page = fitting
+        .into_iter()
+        .filter(|(key, _)| after.as_ref().is_none_or(|after| key > after));
     let (keys, records): (Vec<_>, Vec<_>) = page.by_ref().take(query.limit).unzip();
     let next = page.next().and_then(|_| keys.last().cloned());
     Ok(ListPage { records, next })
@@ -93,14 +99,24 @@ async fn scan_index(
 ) -> Result<ListPage, SessionError> {
     let (mut records, mut looked_at) = (Vec::new(), 0);
     // One record more than requested shows whether there is another page.
-    let size = if query.has_filter() { PAGE } else { PAGE.min(query.limit + 1) };
+    let size = if query.has_filter() {
+        PAGE
+    } else {
+        PAGE.min(query.limit + 1)
+    };
     loop {
-        let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.clone(), size).await?;
+        let page = context
+            .log
+            .scan(Table::SessionIndex, prefix.clone(), after.clone(), size)
+            .await?;
         let last = page.len() < size;
         looked_at += page.len();
         for (key, value) in page {
             if records.len() == query.limit {
-                return Ok(ListPage { records, next: after });
+                return Ok(ListPage {
+                    records,
+                    next: after,
+                });
             }
             if query.matches(&record::decode(&value)?) {
                 records.push(record::decode(&value)?);
@@ -108,13 +124,19 @@ async fn scan_index(
             after = Some(key);
         }
         if last || looked_at >= MAX_SCANNED {
-            return Ok(ListPage { records, next: after.filter(|_| !last) });
+            return Ok(ListPage {
+                records,
+                next: after.filter(|_| !last),
+            });
         }
     }
 }
 
 fn decode_cursor(cursor: &str, prefix: &[u8]) -> Result<Vec<u8>, InputError> {
-    let key = URL_SAFE_NO_PAD.decode(cursor).ok().filter(|key| key.starts_with(prefix));
+    let key = URL_SAFE_NO_PAD
+        .decode(cursor)
+        .ok()
+        .filter(|key| key.starts_with(prefix));
     key.ok_or_else(|| InputError::invalid("cursor", "not a cursor of this list"))
 }
 
@@ -132,14 +154,23 @@ impl ListQuery {
         let contains = |text: &str, part: &str| text.to_lowercase().contains(part);
         !record.unfinished
             && (self.tasks || record.task.is_none())
-            && self.agent.as_ref().is_none_or(|agent| *agent == record.agent)
+            && self
+                .agent
+                .as_ref()
+                .is_none_or(|agent| *agent == record.agent)
             && self.state.is_none_or(|state| state == record.state)
-            && self.cwd.as_ref().is_none_or(|cwd| record.cwd == cwd.as_str())
+            && self
+                .cwd
+                .as_ref()
+                .is_none_or(|cwd| record.cwd == cwd.as_str())
             && (self.metadata.is_empty()
                 || serde_json::from_str(record.metadata.get())
                     .is_ok_and(|metadata| metadata::matches(&self.metadata, &metadata)))
             && self.q.as_ref().map(|q| q.to_lowercase()).is_none_or(|q| {
-                record.title.as_deref().is_some_and(|title| contains(title, &q))
+                record
+                    .title
+                    .as_deref()
+                    .is_some_and(|title| contains(title, &q))
                     || contains(&record.session_id.to_string(), &q)
             })
     }

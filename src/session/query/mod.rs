@@ -41,7 +41,8 @@ impl<'a> SessionQuery<'a> {
     }
 
     pub(super) async fn record(self) -> Result<SessionRecord, SessionError> {
-        let record = read_record(self.context, Table::Session, record::session_key(self.id())).await?;
+        let record =
+            read_record(self.context, Table::Session, record::session_key(self.id())).await?;
         record.ok_or(SessionError::NoSuchSession)
     }
 
@@ -55,7 +56,10 @@ impl<'a> SessionQuery<'a> {
     ) -> Result<(u64, usize), SessionError> {
         let mut read = 0;
         while seq < last {
-            let runs = self.log.read(seq, self.context.limits.store_page_bytes).await?;
+            let runs = self
+                .log
+                .read(seq, self.context.limits.store_page_bytes)
+                .await?;
             let Some(end) = runs.last() else { break };
             seq = end.last_seq.min(last);
             read += runs.iter().map(|run| run.frames.len()).sum::<usize>();

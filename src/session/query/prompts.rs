@@ -22,12 +22,21 @@ pub struct PromptRange {
 
 impl SessionQuery<'_> {
     /// A page of turns, newest first, before the turn `before`. It ends early if it needs many log reads.
-    pub async fn prompts(self, before: Option<PromptId>, limit: usize) -> Result<PromptList, SessionError> {
+    pub async fn prompts(
+        self,
+        before: Option<PromptId>,
+        limit: usize,
+    ) -> Result<PromptList, SessionError> {
         let (mut prompts, mut next_cursor) = (Vec::new(), None);
         let (mut read, enough) = (0, 4 * self.context.limits.max_page_bytes);
-        for number in newest_first(self.record().await?.last_prompt, before.map(PromptId::number)) {
+        for number in newest_first(
+            self.record().await?.last_prompt,
+            before.map(PromptId::number),
+        ) {
             if prompts.len() == limit || read >= enough {
-                next_cursor = prompts.last().map(|prompt: &Prompt| prompt.prompt_id.to_string());
+                next_cursor = prompts
+                    .last()
+                    .map(|prompt: &Prompt| prompt.prompt_id.to_string());
                 break;
             }
             let committed = self.log.committed();
@@ -37,39 +46,68 @@ impl SessionQuery<'_> {
                 read += bytes;
             }
         }
-        Ok(PromptList { prompts, next_cursor })
+        Ok(PromptList {
+            prompts,
+            next_cursor,
+        })
     }
 
     pub(in crate::session) async fn prompt_record(
         self,
         prompt: PromptId,
     ) -> Result<Option<PromptRecord>, SessionError> {
-        read_record(self.context, Table::Prompt, record::numbered_key(self.id(), prompt.number())).await
+        read_record(
+            self.context,
+            Table::Prompt,
+            record::numbered_key(self.id(), prompt.number()),
+        )
+        .await
     }
 
     /// The current state of a turn. `None` if there is no such turn.
     pub async fn prompt_state(self, prompt: PromptId) -> Result<Option<Prompt>, SessionError> {
         let committed = self.log.committed();
-        let Some(record) = self.prompt_record(prompt).await? else { return Ok(None) };
+        let Some(record) = self.prompt_record(prompt).await? else {
+            return Ok(None);
+        };
         Ok(Some(self.prompt_with_text(&record, committed).await?.0))
     }
 
     /// The position of a turn in the log, read from its record alone. `None` if there is no such turn.
     pub async fn prompt_range(self, prompt: PromptId) -> Result<Option<PromptRange>, SessionError> {
         let record = self.prompt_record(prompt).await?;
-        Ok(record.map(|PromptRecord { first_seq, last_seq, .. }| PromptRange { first_seq, last_seq }))
+        Ok(record.map(
+            |PromptRecord {
+                 first_seq,
+                 last_seq,
+                 ..
+             }| PromptRange {
+                first_seq,
+                last_seq,
+            },
+        ))
     }
 
     /// The content blocks of a prompt, with the last edit. `None` if the log no longer has the event that has them.
-    pub async fn prompt_blocks(self, prompt: PromptId) -> Result<Option<Box<RawValue>>, SessionError> {
-        let Some(record) = self.prompt_record(prompt).await? else { return Ok(None) };
+    pub async fn prompt_blocks(
+        self,
+        prompt: PromptId,
+    ) -> Result<Option<Box<RawValue>>, SessionError> {
+        let Some(record) = self.prompt_record(prompt).await? else {
+            return Ok(None);
+        };
         stored::prompt_blocks(self.log, &record).await
     }
 
     /// The content blocks as the client sent the prompt, before edits. `None` if the log no longer has the event that has
     /// them.
-    pub async fn first_blocks(self, prompt: PromptId) -> Result<Option<Box<RawValue>>, SessionError> {
-        let Some(record) = self.prompt_record(prompt).await? else { return Ok(None) };
+    pub async fn first_blocks(
+        self,
+        prompt: PromptId,
+    ) -> Result<Option<Box<RawValue>>, SessionError> {
+        let Some(record) = self.prompt_record(prompt).await? else {
+            return Ok(None);
+        };
         stored::first_blocks(self.log, &record).await
     }
 
@@ -115,19 +153,25 @@ impl SessionQuery<'_> {
         let last = session.last_event_id.seq;
         let (mut turns, mut next_cursor) = (Vec::new(), None);
         let mut oldest = None;
-        for number in newest_first(self.record().await?.last_prompt, before.map(PromptId::number)) {
+        for number in newest_first(
+            self.record().await?.last_prompt,
+            before.map(PromptId::number),
+        ) {
             if turns.len() == limit {
                 next_cursor = oldest.map(|prompt: PromptId| prompt.to_string());
                 break;
             }
-            let Some(record) = self.prompt_record(PromptId::new(number)).await? else { continue };
+            let Some(record) = self.prompt_record(PromptId::new(number)).await? else {
+                continue;
+            };
             if record.first_seq > last {
                 continue;
             }
             // Late updates belong to the turn too, so it is folded to the start of the next turn.
             let next_turn = self.prompt_record(PromptId::new(number + 1)).await?;
-            let until =
-                next_turn.filter(|_| record.last_seq.is_some()).map_or(last, |next| next.first_seq - 1);
+            let until = next_turn
+                .filter(|_| record.last_seq.is_some())
+                .map_or(last, |next| next.first_seq - 1);
             let until = until.max(record.last_seq.unwrap_or(last)).min(last);
             oldest = Some(record.prompt_id);
             let turn = self.fold_turn(&record, until).await?.0.finish();
@@ -137,13 +181,22 @@ impl SessionQuery<'_> {
         turns.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
         let turns = turns.into_iter().map(|(_, turn)| turn).collect();
         let last_event_id = session.last_event_id.clone();
-        Ok(Transcript { session, turns, next_cursor, last_event_id })
+        Ok(Transcript {
+            session,
+            turns,
+            next_cursor,
+            last_event_id,
+        })
     }
 }
 
 /// The place of a turn in the order in which turns run: ended ones by their end, then the running one, then the queue.
 fn place_of(record: &PromptRecord, session: &Session) -> (u64, usize) {
-    match session.queued.iter().position(|queued| *queued == record.prompt_id) {
+    match session
+        .queued
+        .iter()
+        .position(|queued| *queued == record.prompt_id)
+    {
         Some(at) => (u64::MAX, at + 1),
         None => (record.last_seq.unwrap_or(u64::MAX), 0),
     }

@@ -19,7 +19,16 @@ impl From<StoredRequest> for PendingRequest {
             created_at,
             deadline,
         } = stored;
-        Self { request_id, method, params, prompt_id, subagent, acp_client, created_at, deadline }
+        Self {
+            request_id,
+            method,
+            params,
+            prompt_id,
+            subagent,
+            acp_client,
+            created_at,
+            deadline,
+        }
     }
 }
 
@@ -35,16 +44,41 @@ impl From<PendingRequest> for StoredRequest {
             created_at,
             deadline,
         } = shown;
-        Self { request_id, method, params, prompt_id, subagent, acp_client, created_at, deadline }
+        Self {
+            request_id,
+            method,
+            params,
+            prompt_id,
+            subagent,
+            acp_client,
+            created_at,
+            deadline,
+        }
     }
 }
 
 impl From<StoredTerminal> for Terminal {
     fn from(stored: StoredTerminal) -> Self {
-        let StoredTerminal { terminal_id, prompt_id, command, args, cwd, created_at, exit_status } = stored;
+        let StoredTerminal {
+            terminal_id,
+            prompt_id,
+            command,
+            args,
+            cwd,
+            created_at,
+            exit_status,
+        } = stored;
         let exit_status =
             exit_status.map(|StoredExit { exit_code, signal }| TerminalExit { exit_code, signal });
-        Self { terminal_id, prompt_id, command, args, cwd, created_at, exit_status }
+        Self {
+            terminal_id,
+            prompt_id,
+            command,
+            args,
+            cwd,
+            created_at,
+            exit_status,
+        }
     }
 }
 
@@ -66,7 +100,10 @@ impl SessionRecord {
             prompt_id: self.prompt_id,
             queued: self.queued.clone(),
             task_id: self.task,
-            last_event_id: EventId { epoch, seq: self.seq },
+            last_event_id: EventId {
+                epoch,
+                seq: self.seq,
+            },
         }
     }
 }
@@ -74,7 +111,12 @@ impl SessionRecord {
 impl RequestRecord {
     /// The record of a request that waits for an answer.
     pub(in crate::session) fn open(request: &PendingRequest, peer: Option<PeerRequest>) -> Self {
-        Self { pending: Some(request.clone().into()), resolution: None, by: None, peer }
+        Self {
+            pending: Some(request.clone().into()),
+            resolution: None,
+            by: None,
+            peer,
+        }
     }
 
     /// The record of a resolved request.
@@ -83,13 +125,22 @@ impl RequestRecord {
         by: Option<String>,
         peer: Option<PeerRequest>,
     ) -> Self {
-        Self { pending: None, resolution: Some(resolution), by, peer }
+        Self {
+            pending: None,
+            resolution: Some(resolution),
+            by,
+            peer,
+        }
     }
 }
 
 impl PromptRecord {
     /// The prompt as clients see it, without its text.
-    pub(in crate::session) fn to_prompt(&self, session_id: SessionId, last_event_id: EventId) -> Prompt {
+    pub(in crate::session) fn to_prompt(
+        &self,
+        session_id: SessionId,
+        last_event_id: EventId,
+    ) -> Prompt {
         Prompt {
             prompt_id: self.prompt_id,
             session_id,

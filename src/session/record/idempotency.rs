@@ -24,6 +24,10 @@ pub(in crate::session) struct IdempotencyRecord {
 
 impl IdempotencyRecord {
     pub(in crate::session) fn put(&self, key: Vec<u8>, records: &mut Records) {
-        records.puts.push(Put { table: Table::Idempotency, key, value: encode(self) });
+        records.puts.push(Put {
+            table: Table::Idempotency,
+            key,
+            value: encode(self),
+        });
     }
 }

@@ -17,7 +17,16 @@ pub(in crate::session) fn agent_session_prefix(
     agent: &AgentName,
     agent_session_id: &str,
 ) -> Vec<u8> {
-    [tenant.as_str(), "\0", agent.as_str(), "\0", agent_session_id, "\0"].concat().into_bytes()
+    [
+        tenant.as_str(),
+        "\0",
+        agent.as_str(),
+        "\0",
+        agent_session_id,
+        "\0",
+    ]
+    .concat()
+    .into_bytes()
 }
 
 /// The key prefix of a tenant's sessions in the index.
@@ -26,7 +35,16 @@ pub(in crate::session) fn index_prefix(tenant: &Tenant) -> Vec<u8> {
 }
 
 /// The index key of a session. The newest `lastActivityAt` sorts first.
-pub(in crate::session) fn index_key(tenant: &Tenant, last_activity_at: Timestamp, id: SessionId) -> Vec<u8> {
+pub(in crate::session) fn index_key(
+    tenant: &Tenant,
+    last_activity_at: Timestamp,
+    id: SessionId,
+) -> Vec<u8> {
     let newest_first = !u64::try_from(last_activity_at.as_millis()).unwrap_or_default();
-    [&index_prefix(tenant)[..], &newest_first.to_be_bytes(), id.as_bytes()].concat()
+    [
+        &index_prefix(tenant)[..],
+        &newest_first.to_be_bytes(),
+        id.as_bytes(),
+    ]
+    .concat()
 }

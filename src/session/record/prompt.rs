@@ -66,6 +66,10 @@ impl PromptRecord {
 
     pub(in crate::session) fn put(&self, id: SessionId, records: &mut Records) {
         let key = numbered_key(id, self.prompt_id.number());
-        records.puts.push(Put { table: Table::Prompt, key, value: encode(self) });
+        records.puts.push(Put {
+            table: Table::Prompt,
+            key,
+            value: encode(self),
+        });
     }
 }

@@ -63,13 +63,21 @@ impl PeerRequest {
             Ok(result) => (Some(result), None),
             Err(error) => (None, Some(error)),
         };
-        Self { result, error, ..self }
+        Self {
+            result,
+            error,
+            ..self
+        }
     }
 }
 
 impl RequestRecord {
     pub(in crate::session) fn put(&self, id: SessionId, request: RequestId, records: &mut Records) {
         let key = numbered_key(id, request.number());
-        records.puts.push(Put { table: Table::Request, key, value: encode(self) });
+        records.puts.push(Put {
+            table: Table::Request,
+            key,
+            value: encode(self),
+        });
     }
 }

@@ -15,14 +15,17 @@ use crate::fleet::ChannelId;
 use crate::store::{Delete, Put, Table};
 use crate::transcript::SessionFold;
 use crate::types::{
-    AgentName, AppliedIsolation, GrantedFolders, Principal, PromptId, RequestId, SessionId, SessionPolicy,
-    SessionState, Tenant, TerminalId, Timestamp, TurnOutcome,
+    AgentName, AppliedIsolation, GrantedFolders, Principal, PromptId, RequestId, SessionId,
+    SessionPolicy, SessionState, Tenant, TerminalId, Timestamp, TurnOutcome,
 };
 
 /// The state of a session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(clippy::struct_excessive_bools, reason = "the flags are independent members of a stored record")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the flags are independent members of a stored record"
+)]
 pub(in crate::session) struct SessionRecord {
     pub(in crate::session) session_id: SessionId,
     pub(in crate::session) tenant: String,
@@ -208,10 +211,17 @@ impl SessionRecord {
             return;
         }
         if let Some(key) = stored_key.take() {
-            records.deletes.push(Delete { table: Table::AgentSession, key });
+            records.deletes.push(Delete {
+                table: Table::AgentSession,
+                key,
+            });
         }
         if let Some(key) = key.clone() {
-            records.puts.push(Put { table: Table::AgentSession, key, value: Bytes::new() });
+            records.puts.push(Put {
+                table: Table::AgentSession,
+                key,
+                value: Bytes::new(),
+            });
         }
         *stored_key = key;
     }
@@ -220,16 +230,31 @@ impl SessionRecord {
     pub(in crate::session) fn put(&self, stored_key: Option<&[u8]>, records: &mut Records) {
         let (value, key) = (encode(self), self.index_key());
         if let Some(old) = stored_key.filter(|old| *old != key) {
-            records.deletes.push(Delete { table: Table::SessionIndex, key: old.to_vec() });
+            records.deletes.push(Delete {
+                table: Table::SessionIndex,
+                key: old.to_vec(),
+            });
         }
-        records.puts.push(Put { table: Table::SessionIndex, key, value: value.clone() });
-        records.puts.push(Put { table: Table::Session, key: session_key(self.session_id), value });
+        records.puts.push(Put {
+            table: Table::SessionIndex,
+            key,
+            value: value.clone(),
+        });
+        records.puts.push(Put {
+            table: Table::Session,
+            key: session_key(self.session_id),
+            value,
+        });
     }
 }
 
 impl FoldRecord {
     pub(in crate::session) fn put(&self, id: SessionId, records: &mut Records) {
-        records.puts.push(Put { table: Table::Fold, key: session_key(id), value: encode(self) });
+        records.puts.push(Put {
+            table: Table::Fold,
+            key: session_key(id),
+            value: encode(self),
+        });
     }
 }
 
@@ -237,8 +262,15 @@ impl FoldRecord {
 pub(in crate::session) fn put_open(id: SessionId, open: bool, records: &mut Records) {
     let key = session_key(id);
     if open {
-        records.puts.push(Put { table: Table::Open, key, value: Bytes::new() });
+        records.puts.push(Put {
+            table: Table::Open,
+            key,
+            value: Bytes::new(),
+        });
     } else {
-        records.deletes.push(Delete { table: Table::Open, key });
+        records.deletes.push(Delete {
+            table: Table::Open,
+            key,
+        });
     }
 }

@@ -43,6 +43,10 @@ pub(in crate::session) struct StoredExit {
 impl TerminalRecord {
     pub(in crate::session) fn put(&self, id: SessionId, records: &mut Records) {
         let key = numbered_key(id, self.shown.terminal_id.number());
-        records.puts.push(Put { table: Table::Terminal, key, value: encode(self) });
+        records.puts.push(Put {
+            table: Table::Terminal,
+            key,
+            value: encode(self),
+        });
     }
 }

@@ -50,10 +50,17 @@ fn text(value: &impl Serialize) -> String {
 fn records_convert_to_the_api_and_back() {
     let mut problem = Problem::new(ProblemCode::AgentError, "it broke");
     let data = serde_json::value::to_raw_value("x").ok();
-    problem.acp = Some(RpcError { code: -32000, message: "m".to_owned(), data });
+    problem.acp = Some(RpcError {
+        code: -32000,
+        message: "m".to_owned(),
+        data,
+    });
     problem.prompt_id = Some(PromptId::FIRST);
     problem.resolution = Some(Resolution::Answered);
-    assert_eq!(text(&decode::<Problem>(text(&problem).as_bytes()).unwrap()), text(&problem));
+    assert_eq!(
+        text(&decode::<Problem>(text(&problem).as_bytes()).unwrap()),
+        text(&problem)
+    );
     assert_eq!(
         text(&decode::<Problem>(PROBLEM.as_bytes()).unwrap()),
         PROBLEM,
@@ -63,7 +70,10 @@ fn records_convert_to_the_api_and_back() {
     let request: RequestRecord = decode(OPEN_REQUEST.as_bytes()).unwrap();
     let request = request.pending.unwrap();
     let stored = text(&request);
-    assert_eq!(text(&StoredRequest::from(PendingRequest::from(request))), stored);
+    assert_eq!(
+        text(&StoredRequest::from(PendingRequest::from(request))),
+        stored
+    );
 
     let terminal: TerminalRecord = decode(TERMINAL.as_bytes()).unwrap();
     let stored = text(&terminal.shown);

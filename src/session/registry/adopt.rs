@@ -33,7 +33,10 @@ pub(super) async fn begin_adoption(
     let guard = adoptions.acquire((by.tenant.clone(), agent.clone(), id.to_owned()), 1);
     let guard = guard.ok_or_else(|| in_use("another request is adopting this session"))?;
     match agent_sessions::find_by_agent_session(context, by, agent, id).await? {
-        Some(ours) => Err(in_use(&format!("session {ours} already uses this session of the agent")).into()),
+        Some(ours) => Err(in_use(&format!(
+            "session {ours} already uses this session of the agent"
+        ))
+        .into()),
         None => Ok(guard),
     }
 }
@@ -43,13 +46,18 @@ pub(super) fn adopted_session<'a>(
     by: &Principal,
     request: &'a CreateSession,
 ) -> Result<Option<&'a str>, InputError> {
-    let Some(id) = request.agent_session_id.as_deref() else { return Ok(None) };
+    let Some(id) = request.agent_session_id.as_deref() else {
+        return Ok(None);
+    };
     if !by.scopes.contains(Scope::Admin) {
         let detail = "adopting a session of the agent requires the scope admin";
         return Err(InputError::Forbidden(detail.to_owned()));
     }
     if id.is_empty() || id.len() > AGENT_SESSION_ID_BYTES {
-        return Err(InputError::invalid("/agentSessionId", "expected an id of 1 to 1024 bytes"));
+        return Err(InputError::invalid(
+            "/agentSessionId",
+            "expected an id of 1 to 1024 bytes",
+        ));
     }
     check_name(id).map_err(|error| InputError::invalid("/agentSessionId", error.to_string()))?;
     Ok(Some(id))
@@ -75,8 +83,12 @@ pub(super) async fn find_listed_folder(
                 error => error,
             },
         )?;
-        let folder = page.sessions.iter().find(|listed| listed.agent_session_id == id);
-        let folder = folder.and_then(|listed| listed.members.iter().find(|(name, _)| name == "cwd"));
+        let folder = page
+            .sessions
+            .iter()
+            .find(|listed| listed.agent_session_id == id);
+        let folder =
+            folder.and_then(|listed| listed.members.iter().find(|(name, _)| name == "cwd"));
         if let Some(folder) = folder.and_then(|(_, raw)| serde_json::from_str(raw.get()).ok()) {
             return Ok(folder);
         }
@@ -85,6 +97,9 @@ pub(super) async fn find_listed_folder(
             break;
         }
     }
-    Err(InputError::invalid("/agentSessionId", "the agent lists no such session below the workspace roots")
-        .into())
+    Err(InputError::invalid(
+        "/agentSessionId",
+        "the agent lists no such session below the workspace roots",
+    )
+    .into())
 }

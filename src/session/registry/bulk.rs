@@ -36,18 +36,38 @@ impl SessionRegistry {
             let begin = |id: SessionId| {
                 let (registry, by, trace) = (self.clone(), by.clone(), trace.clone());
                 let ended = async move { registry.end(&by, action, id, trace).await };
-                (id, self.context().shutdown.spawn_isolated(ended.in_current_span()))
+                (
+                    id,
+                    self.context()
+                        .shutdown
+                        .spawn_isolated(ended.in_current_span()),
+                )
             };
-            let running: Vec<_> = batch.iter().map(|session| begin(session.session_id)).collect();
+            let running: Vec<_> = batch
+                .iter()
+                .map(|session| begin(session.session_id))
+                .collect();
             for (session_id, ended) in running {
-                let problem =
-                    ended.await.map_err(SessionError::from).flatten().map_err(|error| error.problem());
-                let status = problem.as_ref().map_or_else(|problem| problem.status, |status| *status);
+                let problem = ended
+                    .await
+                    .map_err(SessionError::from)
+                    .flatten()
+                    .map_err(|error| error.problem());
+                let status = problem
+                    .as_ref()
+                    .map_or_else(|problem| problem.status, |status| *status);
                 let problem = problem.err();
-                results.push(BulkResult { session_id, status, problem });
+                results.push(BulkResult {
+                    session_id,
+                    status,
+                    problem,
+                });
             }
         }
-        Ok(BulkResults { results, next_cursor: page.next_cursor })
+        Ok(BulkResults {
+            results,
+            next_cursor: page.next_cursor,
+        })
     }
 
     async fn end(
@@ -64,9 +84,10 @@ impl SessionRegistry {
         };
         match action {
             BulkAction::Close => session.close(by, trace).await.map(|_| 200),
-            BulkAction::Delete => {
-                session.delete(by, trace).await.map(|durable| if durable { 204 } else { 202 })
-            }
+            BulkAction::Delete => session
+                .delete(by, trace)
+                .await
+                .map(|durable| if durable { 204 } else { 202 }),
         }
     }
 }

@@ -41,7 +41,11 @@ impl SessionRegistry {
         trace: Option<TraceContext>,
     ) -> Result<Created, CreateError> {
         let (registry, owner) = (self.clone(), by.clone());
-        let create = async move |claim| registry.create_new(&owner, (request, None), trace, claim).await;
+        let create = async move |claim| {
+            registry
+                .create_new(&owner, (request, None), trace, claim)
+                .await
+        };
         self.create_once(by, key, create).await
     }
 
@@ -54,7 +58,11 @@ impl SessionRegistry {
         key: IdempotencyKey,
     ) -> Result<Created, CreateError> {
         let (registry, owner) = (self.clone(), by.clone());
-        let create = async move |claim| registry.create_new(&owner, (request, Some(task)), None, claim).await;
+        let create = async move |claim| {
+            registry
+                .create_new(&owner, (request, Some(task)), None, claim)
+                .await
+        };
         self.create_once(by, Some(key), create).await
     }
 
@@ -78,10 +86,19 @@ impl SessionRegistry {
     {
         let (registry, by) = (self.clone(), by.clone());
         let created = async move {
-            let claimed = registry.entries.idempotency().claim(&by, key.as_ref()).await?;
+            let claimed = registry
+                .entries
+                .idempotency()
+                .claim(&by, key.as_ref())
+                .await?;
             if let Some(previous) = claimed.previous.and_then(|previous| previous.session) {
                 match registry.open(&by, previous).await {
-                    Ok(session) => return Ok(Created { session: session.snapshot().await?, replayed: true }),
+                    Ok(session) => {
+                        return Ok(Created {
+                            session: session.snapshot().await?,
+                            replayed: true,
+                        });
+                    }
                     // That session was deleted since, so the client gets a new one.
                     Err(SessionError::NoSuchSession) => {}
                     Err(error) => return Err(error.into()),
@@ -89,9 +106,15 @@ impl SessionRegistry {
             }
             let session = create(claimed.claim).await?;
             drop(claimed.in_flight);
-            Ok(Created { session, replayed: false })
+            Ok(Created {
+                session,
+                replayed: false,
+            })
         };
-        self.context().shutdown.spawn_isolated(created.in_current_span()).await?
+        self.context()
+            .shutdown
+            .spawn_isolated(created.in_current_span())
+            .await?
     }
 
     async fn create_new(
@@ -111,18 +134,25 @@ impl SessionRegistry {
         let adopted = adopt::adopted_session(by, &request)?.map(str::to_owned);
         let mut _adoption = None;
         if let Some(adopted) = &adopted {
-            let begun = adopt::begin_adoption(context, &self.adoptions, by, &request.agent, adopted).await;
+            let begun =
+                adopt::begin_adoption(context, &self.adoptions, by, &request.agent, adopted).await;
             _adoption = Some(begun?);
             if request.cwd.is_none() {
-                let listed = adopt::find_listed_folder(context, by, &spec, adopted, trace.as_ref()).await;
+                let listed =
+                    adopt::find_listed_folder(context, by, &spec, adopted, trace.as_ref()).await;
                 request.cwd = Some(listed?);
             }
         }
         let trace = trace.or_else(|| acp::split_meta(request.meta.as_deref()?).1);
-        let origin = if adopted.is_some() { Origin::Adopted } else { Origin::New };
+        let origin = if adopted.is_some() {
+            Origin::Adopted
+        } else {
+            Origin::New
+        };
         let (mut record, servers) = new_session::record(context, by, id, request, &spec).await?;
         record.task = task;
-        self.start_actor((record, servers), origin, claim, trace).await
+        self.start_actor((record, servers), origin, claim, trace)
+            .await
     }
 
     /// Runs the actor of a new session until the agent has the session. `servers`: the MCP servers that the client brings. On failure nothing of it remains.
@@ -134,14 +164,28 @@ impl SessionRegistry {
         trace: Option<TraceContext>,
     ) -> Result<Session, CreateError> {
         let context = self.context();
-        let (id, own_folder) = (record.session_id, record.own_folder && origin == Origin::New);
+        let (id, own_folder) = (
+            record.session_id,
+            record.own_folder && origin == Origin::New,
+        );
         let log = context.log.session(&record.tenant(), id).await?;
         // A task asks again later, so it does not wait in front of people, and a cancel ends it soon.
-        let wait = if record.task.is_some() { TASK_WAIT } else { context.limits.settings_queue_timeout };
+        let wait = if record.task.is_some() {
+            TASK_WAIT
+        } else {
+            context.limits.settings_queue_timeout
+        };
         let (actor, entry) = Actor::new(context, log, record, origin);
         let (reply, created) = oneshot::channel();
         let deadline = Instant::now() + wait;
-        let create = Command::Create(CreateWaiter { origin, servers, claim, trace, reply, deadline });
+        let create = Command::Create(CreateWaiter {
+            origin,
+            servers,
+            claim,
+            trace,
+            reply,
+            deadline,
+        });
         drop(entry.commands.try_send(create));
         // Other clients can find the session only after its creation succeeded.
         entry.visible.store(false, Ordering::Release);

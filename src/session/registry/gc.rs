@@ -44,7 +44,10 @@ async fn erase_expired_sessions(entries: &ActorEntries) {
     for (tenant, id) in log.expired(BATCH) {
         if matches!(entries.entry(id).await, Err(SessionError::NoSuchSession)) {
             // The log of a deleted session contains only its last event.
-            if matches!(log.get(Table::Tombstone, id.as_bytes().to_vec()).await, Ok(None)) {
+            if matches!(
+                log.get(Table::Tombstone, id.as_bytes().to_vec()).await,
+                Ok(None)
+            ) {
                 tracing::warn!(session = %id, "an expired log belongs to no session; erasing it");
             }
             log.erase_orphan(id).await;
@@ -58,7 +61,11 @@ async fn erase_expired_sessions(entries: &ActorEntries) {
             folders: GrantedFolders::default(),
         };
         let erased = match entries.find(&by.tenant, id).await {
-            Ok(entry) => SessionHandle::new(entries.clone(), entry).delete(&by, None).await,
+            Ok(entry) => {
+                SessionHandle::new(entries.clone(), entry)
+                    .delete(&by, None)
+                    .await
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = erased {
@@ -70,13 +77,20 @@ async fn erase_expired_sessions(entries: &ActorEntries) {
 async fn delete_expired_keys(context: &Context) -> Result<(), SessionError> {
     let mut after: Option<Vec<u8>> = None;
     loop {
-        let page = context.log.scan(Table::Idempotency, Vec::new(), after.take(), BATCH).await?;
-        let Some((last, _)) = page.last() else { return Ok(()) };
+        let page = context
+            .log
+            .scan(Table::Idempotency, Vec::new(), after.take(), BATCH)
+            .await?;
+        let Some((last, _)) = page.last() else {
+            return Ok(());
+        };
         after = Some(last.clone());
         let now = context.log.expiry().earliest_now();
         let mut records = Records::default();
         for (key, value) in page {
-            if !record::decode::<IdempotencyRecord>(&value).is_ok_and(|record| record.expires_at > now) {
+            if !record::decode::<IdempotencyRecord>(&value)
+                .is_ok_and(|record| record.expires_at > now)
+            {
                 records = records.delete(Table::Idempotency, key);
             }
         }

@@ -50,8 +50,14 @@ impl SessionRegistry {
         let entries = ActorEntries::new(context);
         load_open_sessions(&entries).await?;
         entries.context().shutdown.spawn(gc::run(entries.clone()));
-        entries.context().shutdown.spawn_isolated(changes::sweep(entries.context().clone()));
-        Ok(Self { entries, adoptions: Adoptions::default() })
+        entries
+            .context()
+            .shutdown
+            .spawn_isolated(changes::sweep(entries.context().clone()));
+        Ok(Self {
+            entries,
+            adoptions: Adoptions::default(),
+        })
     }
 
     pub fn context(&self) -> &Context {
@@ -65,13 +71,19 @@ impl SessionRegistry {
 
     /// Whether the tenant has the session. Does not load it.
     pub async fn has_session(&self, by: &Principal, id: SessionId) -> Result<bool, SessionError> {
-        let record = read_record::<SessionRecord>(self.context(), Table::Session, session_key(id)).await?;
+        let record =
+            read_record::<SessionRecord>(self.context(), Table::Session, session_key(id)).await?;
         Ok(record.is_some_and(|record| record.tenant() == by.tenant && !record.unfinished))
     }
 
     /// Whether any tenant has the session.
     pub async fn exists(&self, id: SessionId) -> Result<bool, ReadError> {
-        Ok(self.context().log.get(Table::Session, session_key(id)).await?.is_some())
+        Ok(self
+            .context()
+            .log
+            .get(Table::Session, session_key(id))
+            .await?
+            .is_some())
     }
 
     /// A page of the tenant's sessions, newest first.
@@ -96,11 +108,18 @@ async fn load_open_sessions(entries: &ActorEntries) -> Result<(), SessionError> 
     let context = entries.context();
     let mut after: Option<Vec<u8>> = None;
     loop {
-        let page = context.log.scan(Table::Open, Vec::new(), after.take(), PAGE_SESSIONS).await?;
-        let Some((last, _)) = page.last() else { return Ok(()) };
+        let page = context
+            .log
+            .scan(Table::Open, Vec::new(), after.take(), PAGE_SESSIONS)
+            .await?;
+        let Some((last, _)) = page.last() else {
+            return Ok(());
+        };
         let mut loaded = Vec::new();
         for (key, _) in &page {
-            let Ok(id) = uuid::Uuid::from_slice(key) else { continue };
+            let Ok(id) = uuid::Uuid::from_slice(key) else {
+                continue;
+            };
             let actors = entries.clone();
             let load = async move { actors.entry(SessionId::from_uuid(id)).await };
             // A session that cannot be loaded must not keep the other sessions from starting.

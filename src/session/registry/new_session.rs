@@ -14,7 +14,9 @@ use crate::session::folders::{Folder, OUTSIDE_REMOTE_FOLDERS};
 use crate::session::record::SessionRecord;
 use crate::session::requirements;
 use crate::session::validation::{check_metadata, check_title};
-use crate::types::{GrantedFolders, OnTimeout, Principal, ServedBy, SessionId, SessionPolicy, SessionState};
+use crate::types::{
+    GrantedFolders, OnTimeout, Principal, ServedBy, SessionId, SessionPolicy, SessionState,
+};
 use crate::workspace::Workspaces;
 
 /// The maximum number of directories or MCP servers of a session.
@@ -31,15 +33,25 @@ pub(super) async fn record(
     spec: &AgentSpec,
 ) -> Result<(SessionRecord, Vec<acp::McpServer>), CreateError> {
     check_request(&request, spec)?;
-    let (metadata, policy) = (request.metadata.unwrap_or_default(), request.policy.unwrap_or_default());
+    let (metadata, policy) = (
+        request.metadata.unwrap_or_default(),
+        request.policy.unwrap_or_default(),
+    );
     let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
     let brought = brought_servers::parse(by, &request.mcp_servers)?;
     // If the capabilities are not known yet, the check happens when a process is leased.
-    if let Some(initialized) =
-        context.pool.agent_stats(&spec.name, &by.tenant).and_then(|(_, initialized)| initialized)
+    if let Some(initialized) = context
+        .pool
+        .agent_stats(&spec.name, &by.tenant)
+        .and_then(|(_, initialized)| initialized)
     {
         let directories = &request.additional_directories;
-        requirements::check(spec, (&mcp_servers, &brought), directories, &initialized.capabilities)?;
+        requirements::check(
+            spec,
+            (&mcp_servers, &brought),
+            directories,
+            &initialized.capabilities,
+        )?;
     }
     let requested = (request.cwd, request.additional_directories);
     let remote = spec.endpoint.remote_folders();
@@ -49,10 +61,20 @@ pub(super) async fn record(
         let named = (requested.0.as_deref(), &*requested.1);
         let idle_folder = claim_idle_folder(context, by, id, named, (spec, &policy));
         let workspaces = context.workspaces.with_granted(by.folders.clone());
-        folders(context, (workspaces, id, spec.home_of(&by.tenant)), requested, idle_folder).await?
+        folders(
+            context,
+            (workspaces, id, spec.home_of(&by.tenant)),
+            requested,
+            idle_folder,
+        )
+        .await?
     };
     let used = std::iter::once(&*folder.path).chain(additional_directories.iter().map(Path::new));
-    let granted_folders = if remote.is_some() { GrantedFolders::default() } else { by.folders.around(used) };
+    let granted_folders = if remote.is_some() {
+        GrantedFolders::default()
+    } else {
+        by.folders.around(used)
+    };
     let now = context.ids.now();
     let record = SessionRecord {
         session_id: id,
@@ -69,7 +91,11 @@ pub(super) async fn record(
         additional_directories,
         granted_folders,
         mcp_servers,
-        meta: request.meta.as_deref().and_then(|meta| acp::split_meta(meta).0).map(acp::to_one_line),
+        meta: request
+            .meta
+            .as_deref()
+            .and_then(|meta| acp::split_meta(meta).0)
+            .map(acp::to_one_line),
         policy,
         state: SessionState::Idle,
         attached: false,
@@ -111,7 +137,12 @@ fn claim_idle_folder(
         return None;
     }
     let (files, terminals) = policy.served_by(&spec.settings);
-    context.pool.claim_folder(spec, by, ClientCapabilities::new(files, terminals), &id.to_string())
+    context.pool.claim_folder(
+        spec,
+        by,
+        ClientCapabilities::new(files, terminals),
+        &id.to_string(),
+    )
 }
 
 /// The working folder, which is created if the session names none, and the additional directories.
@@ -129,10 +160,16 @@ async fn folders(
                 .resolve(&format!("/additionalDirectories/{at}"), path)
                 .map(|p| p.to_string_lossy().into_owned())
         };
-        let directories: Vec<String> =
-            directories.iter().enumerate().map(existing).collect::<Result<_, _>>()?;
+        let directories: Vec<String> = directories
+            .iter()
+            .enumerate()
+            .map(existing)
+            .collect::<Result<_, _>>()?;
         let folder = match idle_folder {
-            Some(idle) => Folder { path: idle.rename(&id.to_string())?, created: true },
+            Some(idle) => Folder {
+                path: idle.rename(&id.to_string())?,
+                created: true,
+            },
             None => workspaces.folder(id, cwd.as_deref())?,
         };
         if folder.created {
@@ -150,9 +187,14 @@ fn remote_folders(
     (cwd, directories): &(Option<String>, Vec<String>),
 ) -> Result<(Folder, Vec<String>), InputError> {
     let allowed = |requested: Option<&str>| {
-        remote.folder(requested).ok_or_else(|| InputError::Forbidden(OUTSIDE_REMOTE_FOLDERS.to_owned()))
+        remote
+            .folder(requested)
+            .ok_or_else(|| InputError::Forbidden(OUTSIDE_REMOTE_FOLDERS.to_owned()))
     };
-    let folder = Folder { path: allowed(cwd.as_deref())?.into(), created: false };
+    let folder = Folder {
+        path: allowed(cwd.as_deref())?.into(),
+        created: false,
+    };
     let directories = directories.iter().map(|directory| allowed(Some(directory)));
     Ok((folder, directories.collect::<Result<_, _>>()?))
 }
@@ -166,14 +208,25 @@ pub(super) fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result
     if let Some(policy) = &request.policy {
         check_policy(policy, spec)?;
     }
-    let directories = request.additional_directories.iter().map(|path| ("/additionalDirectories", path));
-    for (pointer, path) in request.cwd.iter().map(|path| ("/cwd", path)).chain(directories) {
+    let directories = request
+        .additional_directories
+        .iter()
+        .map(|path| ("/additionalDirectories", path));
+    for (pointer, path) in request
+        .cwd
+        .iter()
+        .map(|path| ("/cwd", path))
+        .chain(directories)
+    {
         if path.len() > PATH_BYTES {
             return Err(InputError::invalid(pointer, "a path of at most 4096 bytes"));
         }
     }
     for (pointer, count) in [
-        ("/additionalDirectories", request.additional_directories.len()),
+        (
+            "/additionalDirectories",
+            request.additional_directories.len(),
+        ),
         ("/mcpServers", request.mcp_servers.len()),
     ] {
         if count > MAX_LIST_LEN {
@@ -193,7 +246,10 @@ fn mcp_servers(spec: &AgentSpec, servers: &[McpServer]) -> Result<Vec<String>, I
         McpServer::Name(name) if spec.mcp.contains_key(name) => Some(Ok(name.clone())),
         McpServer::Name(_) => {
             let detail = "no MCP server of that name is configured";
-            Some(Err(InputError::invalid(format!("/mcpServers/{at}"), detail)))
+            Some(Err(InputError::invalid(
+                format!("/mcpServers/{at}"),
+                detail,
+            )))
         }
         McpServer::Inline(_) => None,
     };
@@ -202,15 +258,23 @@ fn mcp_servers(spec: &AgentSpec, servers: &[McpServer]) -> Result<Vec<String>, I
 
 /// A client can only narrow the agent's policy.
 fn check_policy(policy: &SessionPolicy, spec: &AgentSpec) -> Result<(), InputError> {
-    let (entry, permissions) = (&spec.settings, policy.permissions.clone().unwrap_or_default());
-    let wider =
-        |requested: Option<ServedBy>, permitted| requested.is_some_and(|requested| requested > permitted);
+    let (entry, permissions) = (
+        &spec.settings,
+        policy.permissions.clone().unwrap_or_default(),
+    );
+    let wider = |requested: Option<ServedBy>, permitted| {
+        requested.is_some_and(|requested| requested > permitted)
+    };
     let waits = permissions.on_timeout == Some(OnTimeout::Wait);
     let listed = |kind: &String| entry.permissions.allow.contains(kind);
     let narrow = "a session can only narrow the setting of the agent";
     let rules = [
         (!wider(policy.files, entry.files), "/policy/files", narrow),
-        (!wider(policy.terminals, entry.terminals), "/policy/terminals", narrow),
+        (
+            !wider(policy.terminals, entry.terminals),
+            "/policy/terminals",
+            narrow,
+        ),
         (
             !waits || entry.permissions.on_timeout == OnTimeout::Wait,
             "/policy/permissions/onTimeout",
@@ -223,5 +287,7 @@ fn check_policy(policy: &SessionPolicy, spec: &AgentSpec) -> Result<(), InputErr
         ),
     ];
     let violated = rules.into_iter().find(|(holds, ..)| !holds);
-    violated.map_or(Ok(()), |(_, pointer, detail)| Err(InputError::invalid(pointer, detail)))
+    violated.map_or(Ok(()), |(_, pointer, detail)| {
+        Err(InputError::invalid(pointer, detail))
+    })
 }

@@ -34,10 +34,17 @@ impl SessionRegistry {
     {
         let (registry, by) = (self.clone(), by.clone());
         let responded = async move {
-            let claimed = registry.entries.idempotency().claim(&by, key.as_ref()).await?;
+            let claimed = registry
+                .entries
+                .idempotency()
+                .claim(&by, key.as_ref())
+                .await?;
             if let Some(response) = claimed.previous.and_then(|previous| previous.response) {
                 let response = serde_json::from_str(response.get()).map_err(SessionError::from)?;
-                return Ok(Responded { response, replayed: true });
+                return Ok(Responded {
+                    response,
+                    replayed: true,
+                });
             }
             let response = act().await?;
             if let Some(claim) = &claimed.claim {
@@ -45,9 +52,15 @@ impl SessionRegistry {
                 registry.store_response(claim, raw).await;
             }
             drop(claimed.in_flight);
-            Ok(Responded { response, replayed: false })
+            Ok(Responded {
+                response,
+                replayed: false,
+            })
         };
-        let running = self.context().shutdown.spawn_isolated(responded.in_current_span());
+        let running = self
+            .context()
+            .shutdown
+            .spawn_isolated(responded.in_current_span());
         running.await.map_err(SessionError::from)?
     }
 

@@ -115,9 +115,16 @@ impl ServingClients {
     pub(super) fn route(&self, kind: RequestKind, terminal: Option<&str>, now: Instant) -> Route {
         if let Some(client) = terminal.and_then(|id| self.terminals.get(id)) {
             let connected = client.is_connected(now);
-            return if connected { Route::Client(Arc::clone(client)) } else { Route::Disconnected };
+            return if connected {
+                Route::Client(Arc::clone(client))
+            } else {
+                Route::Disconnected
+            };
         }
-        let client = self.current.as_ref().filter(|client| client.serves(kind) && client.is_connected(now));
+        let client = self
+            .current
+            .as_ref()
+            .filter(|client| client.serves(kind) && client.is_connected(now));
         client.map_or(Route::Policy, |client| Route::Client(Arc::clone(client)))
     }
 
@@ -175,22 +182,34 @@ impl ServingClients {
         };
         let mut waits: Vec<_> = self.offered.values().map(wait).collect();
         poll_fn(move |context| {
-            let changed = waits.iter_mut().any(|wait| wait.as_mut().poll(context).is_ready());
-            if changed { Poll::Ready(()) } else { Poll::Pending }
+            let changed = waits
+                .iter_mut()
+                .any(|wait| wait.as_mut().poll(context).is_ready());
+            if changed {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
     }
 
     /// When the next client that must answer counts as disconnected.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let ends = self.offered.values().filter_map(|offered| match offered.seen {
-            Presence::Connected => None,
-            Presence::Until(end) => Some(end),
-        });
+        let ends = self
+            .offered
+            .values()
+            .filter_map(|offered| match offered.seen {
+                Presence::Connected => None,
+                Presence::Until(end) => Some(end),
+            });
         ends.min()
     }
 
     /// The next open request whose client has disconnected. Call it until it returns `None`, and resolve each request.
     pub(super) fn disconnected(&self, now: Instant) -> Option<RequestId> {
-        self.offered.iter().find(|(_, offered)| offered.seen.has_ended(now)).map(|(id, _)| *id)
+        self.offered
+            .iter()
+            .find(|(_, offered)| offered.seen.has_ended(now))
+            .map(|(id, _)| *id)
     }
 }

@@ -13,7 +13,10 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        Self { part: ServingClients::default(), base: Instant::now() }
+        Self {
+            part: ServingClients::default(),
+            base: Instant::now(),
+        }
     }
 
     fn at(&self, seconds: u64) -> Instant {
@@ -30,31 +33,70 @@ impl Fixture {
     }
 }
 
-const ALL: ServedMethods = ServedMethods { read: true, write: true, terminals: true };
+const ALL: ServedMethods = ServedMethods {
+    read: true,
+    write: true,
+    terminals: true,
+};
 
 fn client(name: &str, serves: ServedMethods) -> (Arc<ServingClient>, watch::Sender<Presence>) {
     let (sender, presence) = watch::channel(Presence::Connected);
-    (Arc::new(ServingClient { name: name.into(), serves, only_session_folders: false, presence }), sender)
+    (
+        Arc::new(ServingClient {
+            name: name.into(),
+            serves,
+            only_session_folders: false,
+            presence,
+        }),
+        sender,
+    )
 }
 
 #[test]
 fn client_serves_only_the_methods_that_it_supports() {
     let mut fixture = Fixture::new();
-    let kinds = [RequestKind::ReadFile, RequestKind::WriteFile, RequestKind::CreateTerminal];
+    let kinds = [
+        RequestKind::ReadFile,
+        RequestKind::WriteFile,
+        RequestKind::CreateTerminal,
+    ];
     let none = ServedMethods::default();
     // (methods of the client, sides of a read, a write and a new terminal)
     for (serves, expected) in [
         (none, ["policy", "policy", "policy"]),
-        (ServedMethods { read: true, ..none }, ["a", "policy", "policy"]),
-        (ServedMethods { write: true, ..none }, ["policy", "a", "policy"]),
-        (ServedMethods { terminals: true, ..none }, ["policy", "policy", "a"]),
+        (
+            ServedMethods { read: true, ..none },
+            ["a", "policy", "policy"],
+        ),
+        (
+            ServedMethods {
+                write: true,
+                ..none
+            },
+            ["policy", "a", "policy"],
+        ),
+        (
+            ServedMethods {
+                terminals: true,
+                ..none
+            },
+            ["policy", "policy", "a"],
+        ),
         (ALL, ["a", "a", "a"]),
     ] {
         let (client, _presence) = client("a", serves);
         fixture.part.turn_began(Some(client));
-        assert_eq!(kinds.map(|kind| fixture.route(kind, None, 0)), expected, "{serves:?}");
+        assert_eq!(
+            kinds.map(|kind| fixture.route(kind, None, 0)),
+            expected,
+            "{serves:?}"
+        );
     }
-    for kind in [RequestKind::Permission, RequestKind::Elicitation, RequestKind::Extension] {
+    for kind in [
+        RequestKind::Permission,
+        RequestKind::Elicitation,
+        RequestKind::Extension,
+    ] {
         assert_eq!(fixture.route(kind, None, 0), "policy", "{kind:?}");
     }
 }
@@ -82,7 +124,11 @@ fn policy_applies_after_the_client_has_disconnected() {
         (Presence::Connected, 11, "a"),
     ] {
         presence.send_replace(state);
-        assert_eq!(fixture.route(RequestKind::ReadFile, None, second), expected, "{state:?} {second}");
+        assert_eq!(
+            fixture.route(RequestKind::ReadFile, None, second),
+            expected,
+            "{state:?} {second}"
+        );
     }
 }
 
@@ -90,20 +136,39 @@ fn policy_applies_after_the_client_has_disconnected() {
 fn terminal_stays_at_the_client_that_runs_it() {
     let mut fixture = Fixture::new();
     let ((first, presence), (second, _b)) = (client("a", ALL), client("b", ALL));
-    assert!(fixture.part.terminal_created("1".to_owned(), Arc::clone(&first)));
-    assert!(!fixture.part.terminal_created("1".to_owned(), Arc::clone(&second)), "the id is in use");
+    assert!(
+        fixture
+            .part
+            .terminal_created("1".to_owned(), Arc::clone(&first))
+    );
+    assert!(
+        !fixture
+            .part
+            .terminal_created("1".to_owned(), Arc::clone(&second)),
+        "the id is in use"
+    );
     assert_eq!(fixture.part.terminal_count(), 1);
     for began in [Some(second), None] {
         fixture.part.turn_began(began);
-        for kind in [RequestKind::TerminalOutput, RequestKind::WaitForExit, RequestKind::EndTerminal] {
+        for kind in [
+            RequestKind::TerminalOutput,
+            RequestKind::WaitForExit,
+            RequestKind::EndTerminal,
+        ] {
             assert_eq!(fixture.route(kind, Some("1"), 0), "a", "{kind:?}");
             assert_eq!(fixture.route(kind, Some("t1"), 0), "policy", "{kind:?}");
         }
     }
     presence.send_replace(Presence::Until(fixture.at(1)));
-    assert_eq!(fixture.route(RequestKind::TerminalOutput, Some("1"), 1), "disconnected");
+    assert_eq!(
+        fixture.route(RequestKind::TerminalOutput, Some("1"), 1),
+        "disconnected"
+    );
     fixture.part.terminal_released("1");
-    assert_eq!(fixture.route(RequestKind::TerminalOutput, Some("1"), 1), "policy");
+    assert_eq!(
+        fixture.route(RequestKind::TerminalOutput, Some("1"), 1),
+        "policy"
+    );
 }
 
 #[test]
@@ -114,7 +179,10 @@ fn release_of_the_process_forgets_the_terminals() {
     assert!(fixture.part.terminal_created("1".to_owned(), client));
     fixture.part.process_released();
     assert_eq!(fixture.route(RequestKind::ReadFile, None, 0), "a");
-    assert_eq!(fixture.route(RequestKind::TerminalOutput, Some("1"), 0), "policy");
+    assert_eq!(
+        fixture.route(RequestKind::TerminalOutput, Some("1"), 0),
+        "policy"
+    );
 }
 
 #[test]
@@ -124,24 +192,62 @@ fn open_request_ends_when_its_client_has_disconnected() {
     let ids = [RequestId::new(1), RequestId::new(2)];
     fixture.part.offered(ids[0], first);
     fixture.part.offered(ids[1], second);
-    assert_eq!((fixture.part.deadline(), fixture.part.disconnected(fixture.at(99))), (None, None));
+    assert_eq!(
+        (
+            fixture.part.deadline(),
+            fixture.part.disconnected(fixture.at(99))
+        ),
+        (None, None)
+    );
     // (state of the first client, deadline in seconds, (second, request that ends))
     for (state, deadline, ends) in [
-        (Presence::Until(fixture.at(10)), Some(10), [(9, None), (10, Some(ids[0]))]),
+        (
+            Presence::Until(fixture.at(10)),
+            Some(10),
+            [(9, None), (10, Some(ids[0]))],
+        ),
         (Presence::Connected, None, [(9, None), (99, None)]),
-        (Presence::Until(fixture.at(20)), Some(20), [(19, None), (20, Some(ids[0]))]),
+        (
+            Presence::Until(fixture.at(20)),
+            Some(20),
+            [(19, None), (20, Some(ids[0]))],
+        ),
     ] {
         presence.send_replace(state);
         let changed = fixture.part.presence_changed().now_or_never();
         assert!(changed.is_some(), "{state:?}");
         fixture.part.note_presence();
-        assert!(fixture.part.presence_changed().now_or_never().is_none(), "{state:?}");
-        assert_eq!(fixture.part.deadline(), deadline.map(|at| fixture.at(at)), "{state:?}");
+        assert!(
+            fixture.part.presence_changed().now_or_never().is_none(),
+            "{state:?}"
+        );
+        assert_eq!(
+            fixture.part.deadline(),
+            deadline.map(|at| fixture.at(at)),
+            "{state:?}"
+        );
         for (second, expected) in ends {
-            assert_eq!(fixture.part.disconnected(fixture.at(second)), expected, "{state:?} {second}");
+            assert_eq!(
+                fixture.part.disconnected(fixture.at(second)),
+                expected,
+                "{state:?} {second}"
+            );
         }
     }
-    assert_eq!(fixture.part.resolved(ids[0]).map(|client| client.name.clone()).as_deref(), Some("a"));
+    assert_eq!(
+        fixture
+            .part
+            .resolved(ids[0])
+            .map(|client| client.name.clone())
+            .as_deref(),
+        Some("a")
+    );
     assert!(fixture.part.resolved(ids[0]).is_none());
-    assert_eq!((fixture.part.deadline(), fixture.part.disconnected(fixture.at(99))), (None, None));
+    assert_eq!(
+        (
+            fixture.part.deadline(),
+            fixture.part.disconnected(fixture.at(99))
+        ),
+        (None, None)
+    );
 }

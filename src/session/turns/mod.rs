@@ -61,12 +61,17 @@ impl Turns {
 
     /// The running turn, if its prompt was sent to the agent.
     pub(super) fn sent(&self) -> Option<PromptId> {
-        self.running.as_ref().filter(|turn| turn.call.is_some()).map(|turn| turn.record.prompt_id)
+        self.running
+            .as_ref()
+            .filter(|turn| turn.call.is_some())
+            .map(|turn| turn.record.prompt_id)
     }
 
     /// Whether a turn runs whose prompt was not sent to the agent.
     pub(super) fn is_unsent(&self) -> bool {
-        self.running.as_ref().is_some_and(|turn| turn.call.is_none())
+        self.running
+            .as_ref()
+            .is_some_and(|turn| turn.call.is_none())
     }
 
     pub(super) fn is_cancelling(&self) -> bool {
@@ -80,7 +85,9 @@ impl Turns {
 
     /// Whether the agent may write output that belongs to the running turn.
     pub(super) fn produces_output(&self) -> bool {
-        self.running.as_ref().is_some_and(|turn| turn.call.is_some() && !turn.is_cancelled())
+        self.running
+            .as_ref()
+            .is_some_and(|turn| turn.call.is_some() && !turn.is_cancelled())
     }
 
     /// The number of prompts without an end.
@@ -96,11 +103,15 @@ impl Turns {
     /// Decides where a new prompt goes. `queue`: the client accepts a place in the queue.
     pub(super) fn admit(&self, queue: bool, max_queued: usize) -> Result<Admission, AdmitError> {
         // A restored prompt can wait for a process without a turn before it.
-        let ahead = self.running().or_else(|| self.queue.front().map(|queued| queued.record.prompt_id));
+        let ahead = self
+            .running()
+            .or_else(|| self.queue.front().map(|queued| queued.record.prompt_id));
         match ahead {
             Some(prompt) if !queue => Err(TurnRunning(prompt).into()),
             Some(_) if self.queue.len() >= max_queued => Err(AdmitError::QueueFull(max_queued)),
-            Some(_) => Ok(Admission::Queue { position: self.queue.len() + 1 }),
+            Some(_) => Ok(Admission::Queue {
+                position: self.queue.len() + 1,
+            }),
             None => Ok(Admission::Run),
         }
     }
@@ -140,7 +151,13 @@ impl Turns {
 
     /// Begins a turn. `started_seq`: the event that must be durable before the prompt is sent.
     pub(super) fn begin(&mut self, queued: Queued, started_seq: u64, now: Instant) {
-        let Queued { record, blocks, trace, checked, .. } = queued;
+        let Queued {
+            record,
+            blocks,
+            trace,
+            checked,
+            ..
+        } = queued;
         self.last_ended = None;
         self.running = Some(Turn {
             record,
@@ -166,16 +183,34 @@ impl Turns {
 
     /// Returns a turn whose prompt was not sent to the head of the queue. It gets no second `prompt.started`.
     pub(super) fn return_unsent(&mut self) -> bool {
-        let Some(turn) = self.running.take_if(|turn| turn.call.is_none()) else { return false };
-        let Turn { mut record, blocks, trace, checked, .. } = turn;
+        let Some(turn) = self.running.take_if(|turn| turn.call.is_none()) else {
+            return false;
+        };
+        let Turn {
+            mut record,
+            blocks,
+            trace,
+            checked,
+            ..
+        } = turn;
         record.unsent = true;
-        self.queue.push_front(Queued { record, blocks, trace, restored: false, checked, serving: None });
+        self.queue.push_front(Queued {
+            record,
+            blocks,
+            trace,
+            restored: false,
+            checked,
+            serving: None,
+        });
         true
     }
 
     /// The head of the queue, if a drain returned it there.
     pub(super) fn unsent_head(&self) -> Option<&PromptRecord> {
-        self.queue.front().map(|queued| &queued.record).filter(|record| record.unsent)
+        self.queue
+            .front()
+            .map(|queued| &queued.record)
+            .filter(|record| record.unsent)
     }
 
     /// The content blocks and the trace context of a prompt that can be sent now.
@@ -187,9 +222,15 @@ impl Turns {
 
     /// The blocks of the running prompt if it was not checked against the denied modes of this entry, with the entry that it
     /// was checked against.
-    pub(super) fn unchecked(&self, entry: &Arc<AgentSpec>) -> Option<(&RawValue, Option<&AgentSpec>)> {
+    pub(super) fn unchecked(
+        &self,
+        entry: &Arc<AgentSpec>,
+    ) -> Option<(&RawValue, Option<&AgentSpec>)> {
         let turn = self.running.as_ref()?;
-        let is_checked = turn.checked.as_ref().is_some_and(|checked| Arc::ptr_eq(checked, entry));
+        let is_checked = turn
+            .checked
+            .as_ref()
+            .is_some_and(|checked| Arc::ptr_eq(checked, entry));
         (!is_checked).then_some((&*turn.blocks, turn.checked.as_deref()))
     }
 
@@ -202,10 +243,15 @@ impl Turns {
     /// Notes that the prompt was written to the agent. `None`: its stdin is closed. Earlier work of the agent is background
     /// work.
     pub(super) fn prompt_sent(&mut self, call: Option<CallId>, now: Instant) {
-        let Some(turn) = &mut self.running else { return };
+        let Some(turn) = &mut self.running else {
+            return;
+        };
         turn.last_activity = now;
         turn.call = call;
-        turn.work = PromptWork { predates_prompt: self.work.busy, ..PromptWork::default() };
+        turn.work = PromptWork {
+            predates_prompt: self.work.busy,
+            ..PromptWork::default()
+        };
     }
 
     /// Withdraws the sent prompt, because it is sent again in a new agent session.
@@ -230,7 +276,9 @@ impl Turns {
 
     /// Whether this is the call of the running turn.
     pub(super) fn is_prompt(&self, call: CallId) -> bool {
-        self.running.as_ref().is_some_and(|turn| turn.call == Some(call))
+        self.running
+            .as_ref()
+            .is_some_and(|turn| turn.call == Some(call))
     }
 
     /// Notes that the agent continues or sent a message: the idle time of the turn starts here.
@@ -262,9 +310,15 @@ impl Turns {
             }
             Ok(result) => match acp::parse::<PromptResult<'_>>(&result) {
                 Ok(end) => {
-                    let (usage, stop_reason) =
-                        (end.usage.map(ToOwned::to_owned), end.stop_reason.into_owned());
-                    Answered::Completed(Completion { stop_reason, result, usage })
+                    let (usage, stop_reason) = (
+                        end.usage.map(ToOwned::to_owned),
+                        end.stop_reason.into_owned(),
+                    );
+                    Answered::Completed(Completion {
+                        stop_reason,
+                        result,
+                        usage,
+                    })
                 }
                 Err(error) => Answered::Invalid(RpcError {
                     code: error_code::INTERNAL,
@@ -320,7 +374,9 @@ impl Turns {
             Cancel::Stopping { at } => Some(at + limits.cancel_total_timeout),
             Cancel::Requested { at } => {
                 // The graceful stop must fit into the time that a drain may take.
-                let drain = clock.drain_at.map(|drain| drain.max(at) + limits.drain_cancel_timeout);
+                let drain = clock
+                    .drain_at
+                    .map(|drain| drain.max(at) + limits.drain_cancel_timeout);
                 drain.into_iter().chain([at + limits.cancel_timeout]).min()
             }
             Cancel::None if turn.call.is_some() && !clock.agent_waits => {
@@ -333,8 +389,14 @@ impl Turns {
 
     /// The effect of the deadline, if it has passed: the agent is silent, a drain ends the turn, or the agent ignores a
     /// cancel.
-    pub(super) fn overdue(&mut self, limits: &Limits, clock: TurnClock, now: Instant) -> Option<CancelStep> {
-        self.deadline(limits, clock).filter(|deadline| now >= *deadline)?;
+    pub(super) fn overdue(
+        &mut self,
+        limits: &Limits,
+        clock: TurnClock,
+        now: Instant,
+    ) -> Option<CancelStep> {
+        self.deadline(limits, clock)
+            .filter(|deadline| now >= *deadline)?;
         let turn = self.running.as_mut()?;
         match turn.cancel {
             Cancel::None => self.cancel(now),
@@ -417,9 +479,14 @@ impl Turns {
 
     /// The end of the turn, if its work has ended and the agent has acknowledged the prompt.
     pub(super) fn work_end(&mut self) -> Option<Answered> {
-        let turn = self.running.as_mut().filter(|turn| turn.work.acknowledged)?;
+        let turn = self
+            .running
+            .as_mut()
+            .filter(|turn| turn.work.acknowledged)?;
         let (_, raw) = turn.work.ended.take()?;
-        let Some(WorkState::Idle(end)) = WorkState::parse(&raw) else { return None };
+        let Some(WorkState::Idle(end)) = WorkState::parse(&raw) else {
+            return None;
+        };
         if end.stop_reason.as_deref() == Some(stop_reason::ERROR) {
             return Some(Answered::Failed(end.error.unwrap_or_else(|| RpcError {
                 code: error_code::INTERNAL,
@@ -427,10 +494,18 @@ impl Turns {
                 data: None,
             })));
         }
-        let unnamed = if turn.is_cancelled() { stop_reason::CANCELLED } else { stop_reason::END_TURN };
+        let unnamed = if turn.is_cancelled() {
+            stop_reason::CANCELLED
+        } else {
+            stop_reason::END_TURN
+        };
         let stop_reason = end.stop_reason.as_deref().unwrap_or(unnamed).to_owned();
         let usage = end.usage.map(ToOwned::to_owned);
-        Some(Answered::Completed(Completion { stop_reason, result: raw, usage }))
+        Some(Answered::Completed(Completion {
+            stop_reason,
+            result: raw,
+            usage,
+        }))
     }
 
     /// When to stop waiting for the response to the prompt after its work has ended.
@@ -448,7 +523,8 @@ impl Turns {
 
     /// Until when background work keeps the process without an update.
     pub(super) fn background_deadline(&self, idle_timeout: Duration) -> Option<Instant> {
-        self.works_in_background().then(|| self.work.last_update + idle_timeout)
+        self.works_in_background()
+            .then(|| self.work.last_update + idle_timeout)
     }
 
     /// Treats the background work as ended.

@@ -20,7 +20,10 @@ impl Turns {
 
     /// The ids of the queue, in order.
     pub(in crate::session) fn order(&self) -> Vec<PromptId> {
-        self.queue.iter().map(|queued| queued.record.prompt_id).collect()
+        self.queue
+            .iter()
+            .map(|queued| queued.record.prompt_id)
+            .collect()
     }
 
     /// The order after a move of `prompt` before another queued prompt, or to the end (`None`). `None`: the order stays.
@@ -53,7 +56,10 @@ impl Turns {
         edit: PromptEdit,
         checked: Arc<AgentSpec>,
     ) -> Option<&PromptRecord> {
-        let queued = self.queue.iter_mut().find(|queued| is_prompt(queued, prompt))?;
+        let queued = self
+            .queue
+            .iter_mut()
+            .find(|queued| is_prompt(queued, prompt))?;
         queued.blocks = blocks;
         queued.checked = Some(checked);
         queued.record.edit = Some(edit);

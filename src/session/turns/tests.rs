@@ -26,7 +26,12 @@ impl Fixture {
     fn new() -> Self {
         let (sender, ends) = watch::channel(0);
         let base = Instant::now();
-        Self { turns: Turns::new(sender, base), calls: PendingTables::default(), base, ends }
+        Self {
+            turns: Turns::new(sender, base),
+            calls: PendingTables::default(),
+            base,
+            ends,
+        }
     }
 
     /// A turn whose prompt is not sent. Its event has the sequence number 1.
@@ -89,12 +94,16 @@ impl Fixture {
     }
 
     fn enqueue(&mut self, numbers: impl IntoIterator<Item = u32>) {
-        numbers.into_iter().for_each(|number| self.turns.enqueue(queued(number)));
+        numbers
+            .into_iter()
+            .for_each(|number| self.turns.enqueue(queued(number)));
     }
 
     /// The ids of the queue, in order. Empties the queue.
     fn drain_queue(&mut self) -> Vec<u32> {
-        std::iter::from_fn(|| self.turns.dequeue()).map(|queued| queued.record.prompt_id.number()).collect()
+        std::iter::from_fn(|| self.turns.dequeue())
+            .map(|queued| queued.record.prompt_id.number())
+            .collect()
     }
 }
 
@@ -111,7 +120,11 @@ fn raw(text: &str) -> Box<RawValue> {
 }
 
 fn error(code: i64) -> RpcError {
-    RpcError { code, message: "m".to_owned(), data: None }
+    RpcError {
+        code,
+        message: "m".to_owned(),
+        data: None,
+    }
 }
 
 fn queued(number: u32) -> Queued {

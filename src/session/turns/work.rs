@@ -22,7 +22,11 @@ pub(super) struct ReportedWork {
 
 impl ReportedWork {
     pub(super) fn new(now: Instant) -> Self {
-        Self { busy: false, last_update: now, cancellable: Vec::new() }
+        Self {
+            busy: false,
+            last_update: now,
+            cancellable: Vec::new(),
+        }
     }
 
     /// Tracks a part that can be cancelled, or no longer.
@@ -54,7 +58,13 @@ pub(super) struct PromptWork {
 
 impl PromptWork {
     /// Notes the end of work. `was_busy`: the agent had reported that work began.
-    pub(super) fn note_end(&mut self, was_busy: bool, end: &WorkEnd<'_>, raw: &RawValue, now: Instant) {
+    pub(super) fn note_end(
+        &mut self,
+        was_busy: bool,
+        end: &WorkEnd<'_>,
+        raw: &RawValue,
+        now: Instant,
+    ) {
         if self.predates_prompt && !self.acknowledged {
             self.predates_prompt = false;
             return;

@@ -23,8 +23,18 @@ pub(super) fn find_mismatch(
     now: Timestamp,
 ) -> Result<Option<LogUsage>, ReadError> {
     let from = known.map_or(0, |log| log.first_seq);
-    let first = index_entry(connection, session, "first_seq >= ?2 ORDER BY first_seq", from)?;
-    let last = index_entry(connection, session, "first_seq >= ?2 ORDER BY first_seq DESC", 0)?;
+    let first = index_entry(
+        connection,
+        session,
+        "first_seq >= ?2 ORDER BY first_seq",
+        from,
+    )?;
+    let last = index_entry(
+        connection,
+        session,
+        "first_seq >= ?2 ORDER BY first_seq DESC",
+        0,
+    )?;
     if let (None, None) = (known, last) {
         return Ok(None);
     }
@@ -35,14 +45,23 @@ pub(super) fn find_mismatch(
         last_seq = last_seq.max(plausible(first_seq).unwrap_or(0));
     }
     if let Some(log) = known.filter(|log| last.is_none_or(|(_, pos)| to_sql(log.last_pos) != pos)) {
-        last_seq = last_seq.max(last_seq_at(connection, session, to_sql(log.last_pos), None, max_pos)?);
+        last_seq = last_seq.max(last_seq_at(
+            connection,
+            session,
+            to_sql(log.last_pos),
+            None,
+            max_pos,
+        )?);
     }
-    let begins_there = known.is_some_and(|log| first.is_some_and(|(seq, _)| seq == to_sql(log.first_seq)));
+    let begins_there =
+        known.is_some_and(|log| first.is_some_and(|(seq, _)| seq == to_sql(log.first_seq)));
     if begins_there && known.is_some_and(|log| log.last_seq == last_seq) {
         return Ok(None);
     }
     let indexed_last = last.and_then(|(_, pos)| plausible(pos));
-    let last_pos = indexed_last.max(known.map(|log| log.last_pos)).unwrap_or(max_pos);
+    let last_pos = indexed_last
+        .max(known.map(|log| log.last_pos))
+        .unwrap_or(max_pos);
     let (first_seq, first_pos) = match known.filter(|_| begins_there) {
         Some(log) => (log.first_seq, log.first_pos),
         None => first_indexed(connection, session)?.unwrap_or((last_seq, last_pos)),
@@ -82,13 +101,19 @@ fn index_entry(
         "SELECT first_seq, pos FROM run INDEXED BY run_session WHERE session = ?1 AND {which} LIMIT 1"
     );
     let run = params![session.as_bytes(), to_sql(from)];
-    Ok(first_row(connection, &select, run, |row| Ok((row.get(0)?, row.get(1)?)))?)
+    Ok(first_row(connection, &select, run, |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?)
 }
 
 /// The first seq in the SQL index, and the smallest possible position of its event.
-fn first_indexed(connection: &Connection, session: SessionId) -> Result<Option<(u64, u64)>, ReadError> {
+fn first_indexed(
+    connection: &Connection,
+    session: SessionId,
+) -> Result<Option<(u64, u64)>, ReadError> {
     let found = index_entry(connection, session, "first_seq >= ?2 ORDER BY first_seq", 1)?;
-    let Some((seq, pos)) = found.and_then(|(seq, pos)| Some((plausible(seq)?, plausible(pos)?))) else {
+    let Some((seq, pos)) = found.and_then(|(seq, pos)| Some((plausible(seq)?, plausible(pos)?)))
+    else {
         return Ok(None);
     };
     Ok(Some((seq, pos_before(connection, pos)? + 1)))
@@ -103,19 +128,30 @@ fn last_seq_at(
     max_pos: u64,
 ) -> Result<u64, ReadError> {
     let select = "SELECT session, first_seq, last_seq, crc, frames FROM run WHERE pos = ?1";
-    let found = first_row(connection, select, [pos], |row| verified(row, session, indexed_first))?;
+    let found = first_row(connection, select, [pos], |row| {
+        verified(row, session, indexed_first)
+    })?;
     if let Some(last_seq) = found.flatten() {
         return Ok(last_seq);
     }
     // Read these columns without the frames, whose pages may be damaged.
     let select = "SELECT session, first_seq FROM run WHERE pos = ?1";
-    let row = first_row(connection, select, [pos], |row| Ok((session_of(row, 0).ok(), row.get(1).ok())))?;
-    let (Some((of, first)), Some(pos)) = (row, plausible(pos)) else { return Ok(max_pos) };
+    let row = first_row(connection, select, [pos], |row| {
+        Ok((session_of(row, 0).ok(), row.get(1).ok()))
+    })?;
+    let (Some((of, first)), Some(pos)) = (row, plausible(pos)) else {
+        return Ok(max_pos);
+    };
     if of != Some(session) && (first.is_none() || first != indexed_first) {
         return Ok(max_pos);
     }
-    let first = [first, indexed_first].into_iter().flatten().filter_map(plausible);
-    let Some(first) = first.filter(|first| *first <= pos).max() else { return Ok(max_pos) };
+    let first = [first, indexed_first]
+        .into_iter()
+        .flatten()
+        .filter_map(plausible);
+    let Some(first) = first.filter(|first| *first <= pos).max() else {
+        return Ok(max_pos);
+    };
     // The positions of a run directly follow those of the previous run.
     Ok((first + (pos - pos_before(connection, pos)?) - 1).min(pos))
 }
@@ -126,20 +162,30 @@ fn verified(
     session: SessionId,
     indexed_first: Option<i64>,
 ) -> Result<Option<u64>, rusqlite::Error> {
-    let (Ok(last_seq), Ok(crc), Ok(stored)) = (row.get(2), row.get::<_, u32>(3), row.get_ref(4)?.as_blob())
+    let (Ok(last_seq), Ok(crc), Ok(stored)) =
+        (row.get(2), row.get::<_, u32>(3), row.get_ref(4)?.as_blob())
     else {
         return Ok(None);
     };
-    let Some(last_seq) = plausible(last_seq) else { return Ok(None) };
-    let firsts = [row.get(1).ok(), indexed_first].into_iter().flatten().filter_map(plausible);
+    let Some(last_seq) = plausible(last_seq) else {
+        return Ok(None);
+    };
+    let firsts = [row.get(1).ok(), indexed_first]
+        .into_iter()
+        .flatten()
+        .filter_map(plausible);
     let mut firsts = firsts.filter(|first| *first <= last_seq);
-    Ok(firsts.any(|first| checksum(session, first, last_seq, stored) == crc).then_some(last_seq))
+    Ok(firsts
+        .any(|first| checksum(session, first, last_seq, stored) == crc)
+        .then_some(last_seq))
 }
 
 /// The position of the last run before `pos`, or 0.
 fn pos_before(connection: &Connection, pos: u64) -> Result<u64, ReadError> {
     let select = "SELECT max(pos) FROM run WHERE pos < ?1";
-    let found = first_row(connection, select, [to_sql(pos)], |row| row.get::<_, Option<i64>>(0))?;
+    let found = first_row(connection, select, [to_sql(pos)], |row| {
+        row.get::<_, Option<i64>>(0)
+    })?;
     Ok(found.flatten().and_then(plausible).unwrap_or(0))
 }
 
@@ -155,19 +201,31 @@ fn tenant(connection: &Connection, session: SessionId) -> Result<Option<Tenant>,
 pub(super) fn max_pos(connection: &Connection, damaged: bool) -> Result<u64, rusqlite::Error> {
     let select = "SELECT pos, session, first_seq FROM run ORDER BY pos DESC LIMIT 1";
     let last = connection.query_row(select, [], |row| {
-        Ok((row.get::<_, i64>(0)?, session_of(row, 1).ok(), row.get::<_, i64>(2).ok()))
+        Ok((
+            row.get::<_, i64>(0)?,
+            session_of(row, 1).ok(),
+            row.get::<_, i64>(2).ok(),
+        ))
     });
-    let Some((pos, session, first_seq)) = last.optional()? else { return Ok(0) };
+    let Some((pos, session, first_seq)) = last.optional()? else {
+        return Ok(0);
+    };
     let pos = plausible(pos);
     if let (Some(pos), Some(session), Some(first_seq), false) = (pos, session, first_seq, damaged) {
-        let select = "SELECT pos FROM run INDEXED BY run_session WHERE session = ?1 AND first_seq = ?2";
+        let select =
+            "SELECT pos FROM run INDEXED BY run_session WHERE session = ?1 AND first_seq = ?2";
         let run = params![session.as_bytes(), first_seq];
-        if connection.query_row(select, run, |row| row.get(0)).optional()? == Some(to_sql(pos)) {
+        if connection
+            .query_row(select, run, |row| row.get(0))
+            .optional()?
+            == Some(to_sql(pos))
+        {
             return Ok(pos);
         }
     }
     tracing::error!(?pos, "the last runs of the log are damaged on disk");
     let select = "SELECT max(pos) FROM run INDEXED BY run_session WHERE +pos <= ?1";
-    let indexed: Option<i64> = connection.query_row(select, [to_sql(MAX_PLAUSIBLE)], |row| row.get(0))?;
+    let indexed: Option<i64> =
+        connection.query_row(select, [to_sql(MAX_PLAUSIBLE)], |row| row.get(0))?;
     Ok(indexed.and_then(plausible).max(pos).unwrap_or(0))
 }

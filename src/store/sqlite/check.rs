@@ -53,7 +53,9 @@ impl From<rusqlite::Error> for CheckError {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::OperationInterrupted) => Self::Stopped,
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Malformed(error.to_string()),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Self::Malformed(error.to_string())
+            }
             _ => Self::Failed(error.into()),
         }
     }
@@ -71,12 +73,19 @@ impl From<CheckError> for OpenError {
 impl Check {
     pub(super) fn of(path: &Path, epoch: &Epoch) -> Result<Self, rusqlite::Error> {
         let connection = connection::open_reader(path)?;
-        Ok(Self { connection, epoch: epoch.clone(), stop: Arc::default() })
+        Ok(Self {
+            connection,
+            epoch: epoch.clone(),
+            stop: Arc::default(),
+        })
     }
 
     /// Returns a function that stops the check.
     pub(super) fn stop(&self) -> impl Fn() + Send + 'static {
-        let (stop, running) = (Arc::clone(&self.stop), self.connection.get_interrupt_handle());
+        let (stop, running) = (
+            Arc::clone(&self.stop),
+            self.connection.get_interrupt_handle(),
+        );
         move || {
             stop.store(true, Ordering::Relaxed);
             running.interrupt();
@@ -85,9 +94,16 @@ impl Check {
 
     /// Runs the check. Calls `on_limit` once it has decompressed more than `max_bytes`. The file
     /// size does not bound that number.
-    pub(super) fn run(&self, max_bytes: u64, on_limit: impl FnOnce()) -> Result<CheckReport, CheckError> {
+    pub(super) fn run(
+        &self,
+        max_bytes: u64,
+        on_limit: impl FnOnce(),
+    ) -> Result<CheckReport, CheckError> {
         let began = Instant::now();
-        let mut checked = CheckReport { overflow_damaged: self.structure()?, ..CheckReport::default() };
+        let mut checked = CheckReport {
+            overflow_damaged: self.structure()?,
+            ..CheckReport::default()
+        };
         let (mut after, mut bytes, mut beyond) = (0, 0, Some(on_limit));
         loop {
             if self.stop.load(Ordering::Relaxed) {
@@ -96,13 +112,25 @@ impl Check {
             match read::all(&self.connection, &self.epoch, after, PAGE, &|_, _| true) {
                 Ok((page, ended)) => {
                     checked.runs += page.runs.len() as u64;
-                    bytes += page.runs.iter().map(|run| run.frames.len() as u64).sum::<u64>();
+                    bytes += page
+                        .runs
+                        .iter()
+                        .map(|run| run.frames.len() as u64)
+                        .sum::<u64>();
                     after = page.through;
                     if ended {
-                        return Ok(CheckReport { duration: began.elapsed(), ..checked });
+                        return Ok(CheckReport {
+                            duration: began.elapsed(),
+                            ..checked
+                        });
                     }
                 }
-                Err(ReadError::Corrupt { session, first_seq, last_seq, after: beyond }) => {
+                Err(ReadError::Corrupt {
+                    session,
+                    first_seq,
+                    last_seq,
+                    after: beyond,
+                }) => {
                     tracing::error!(%session, first_seq, last_seq, "events are damaged on disk");
                     checked.damaged += 1;
                     // Damage may be found only after decompression, so count the maximum.
@@ -124,19 +152,29 @@ impl Check {
     fn structure(&self) -> Result<bool, CheckError> {
         let select = "SELECT rootpage FROM sqlite_schema WHERE name = 'run'";
         let root: i64 = self.connection.query_row(select, [], |row| row.get(0))?;
-        let mut check = self.connection.prepare(&format!("PRAGMA quick_check({MAX_FAULTS})"))?;
+        let mut check = self
+            .connection
+            .prepare(&format!("PRAGMA quick_check({MAX_FAULTS})"))?;
         let found = check.query_map([], |row| row.get::<_, String>(0))?;
         let found: Vec<String> = found.collect::<Result<_, _>>()?;
         let faults: Vec<&str> = found.iter().flat_map(|text| text.lines()).collect();
         if faults == ["ok"] {
             return Ok(false);
         }
-        let faults: Vec<&str> =
-            faults.into_iter().filter(|fault| !fault.starts_with("*** in database")).collect();
+        let faults: Vec<&str> = faults
+            .into_iter()
+            .filter(|fault| !fault.starts_with("*** in database"))
+            .collect();
         if !only_overflow_damage(&faults, root) {
-            return Err(CheckError::Malformed(faults[..faults.len().min(REPORTED_FAULTS)].join("; ")));
+            return Err(CheckError::Malformed(
+                faults[..faults.len().min(REPORTED_FAULTS)].join("; "),
+            ));
         }
-        tracing::error!(faults = faults.len(), first = faults[0], "pages of events are damaged on disk");
+        tracing::error!(
+            faults = faults.len(),
+            first = faults[0],
+            "pages of events are damaged on disk"
+        );
         Ok(true)
     }
 }
@@ -145,15 +183,20 @@ impl Check {
 /// Pages that became unreachable are accepted too.
 fn only_overflow_damage(faults: &[&str], root: i64) -> bool {
     let of_a_run = |fault: &str| {
-        let cell =
-            fault.strip_prefix(&format!("Tree {root} page ")).and_then(|rest| rest.split_once(" cell "));
-        let what = cell.and_then(|(_, rest)| rest.split_once(": ")).map(|(_, what)| what);
+        let cell = fault
+            .strip_prefix(&format!("Tree {root} page "))
+            .and_then(|rest| rest.split_once(" cell "));
+        let what = cell
+            .and_then(|(_, rest)| rest.split_once(": "))
+            .map(|(_, what)| what);
         what.is_some_and(|what| OVERFLOW_FAULTS.iter().any(|of| what.starts_with(of)))
     };
     let unreached = |fault: &str| fault.starts_with("Page ") && fault.ends_with(": never used");
     faults.len() < MAX_FAULTS
         && faults.iter().any(|fault| of_a_run(fault))
-        && faults.iter().all(|fault| of_a_run(fault) || unreached(fault))
+        && faults
+            .iter()
+            .all(|fault| of_a_run(fault) || unreached(fault))
 }
 
 /// The messages of SQLite about overflow chains.

@@ -54,10 +54,17 @@ impl Checkpointer {
     pub(super) fn start(connection: Connection) -> io::Result<Self> {
         let work = Arc::new(Shared::default());
         // The log may contain data of an earlier process. Truncate the log when idle.
-        *work.state() = State { dirty: true, removed: true, ..State::default() };
+        *work.state() = State {
+            dirty: true,
+            removed: true,
+            ..State::default()
+        };
         let shared = Arc::clone(&work);
         let thread = Shutdown::spawn_thread("log-checkpoint", move || shared.run(&connection))?;
-        Ok(Self { work, thread: Some(thread) })
+        Ok(Self {
+            work,
+            thread: Some(thread),
+        })
     }
 
     /// Records a write. `removed`: the commit deleted data, which must also disappear from the write-ahead
@@ -112,14 +119,25 @@ impl Shared {
                 Mode::Passive => checkpoint(connection, "PASSIVE").and_then(|moved| {
                     // A reader of old pages prevents a restart, and commits would wait in vain.
                     let is_due = moved.pages > RESTART_PAGES && moved.checkpointed == moved.pages;
-                    if is_due { checkpoint(connection, "RESTART").map(drop) } else { Ok(()) }
+                    if is_due {
+                        checkpoint(connection, "RESTART").map(drop)
+                    } else {
+                        Ok(())
+                    }
                 }),
                 Mode::Idle { truncate: cut } => self.checkpoint_idle(connection, cut),
             };
             let Err(error) = result else { continue };
             // A full disk is reported by the next commit. A busy file is retried.
-            let passes = [ErrorCode::DiskFull, ErrorCode::DatabaseBusy, ErrorCode::DatabaseLocked];
-            if error.sqlite_error_code().is_some_and(|code| passes.contains(&code)) {
+            let passes = [
+                ErrorCode::DiskFull,
+                ErrorCode::DatabaseBusy,
+                ErrorCode::DatabaseLocked,
+            ];
+            if error
+                .sqlite_error_code()
+                .is_some_and(|code| passes.contains(&code))
+            {
                 tracing::warn!(%error, "could not checkpoint the write-ahead log; it is retried");
             } else {
                 tracing::error!(%error, "could not checkpoint the write-ahead log: commits are rejected");
@@ -130,9 +148,14 @@ impl Shared {
     }
 
     fn checkpoint_idle(&self, connection: &Connection, cut: bool) -> Result<(), rusqlite::Error> {
-        let restarted = if cut { None } else { Some(checkpoint(connection, "RESTART")?) };
-        if restarted.is_some_and(|moved| moved.busy || moved.pages * FRAME_BYTES <= u64::from(WAL_KEPT_BYTES))
-        {
+        let restarted = if cut {
+            None
+        } else {
+            Some(checkpoint(connection, "RESTART")?)
+        };
+        if restarted.is_some_and(|moved| {
+            moved.busy || moved.pages * FRAME_BYTES <= u64::from(WAL_KEPT_BYTES)
+        }) {
             return Ok(());
         }
         let truncated = checkpoint(connection, "TRUNCATE");
@@ -162,7 +185,9 @@ impl Shared {
             if waited.timed_out() && state.written == before && !state.stop {
                 state.written = 0;
                 state.dirty = false;
-                return Some(Mode::Idle { truncate: std::mem::take(&mut state.removed) });
+                return Some(Mode::Idle {
+                    truncate: std::mem::take(&mut state.removed),
+                });
             }
         }
     }

@@ -6,7 +6,9 @@
 //! invalid. A fuzz target compares both directions with an independent LZ4 decoder.
 
 use bytes::Bytes;
-use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
+use lz4_flex::block::{
+    CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
+};
 
 const COMPRESSED: u8 = 0;
 /// The first byte of uncompressed frames.
@@ -86,14 +88,23 @@ mod tests {
 
     /// Stored bytes with another length field.
     fn with_length(stored: &[u8], length: u32) -> Vec<u8> {
-        [&[COMPRESSED], &length.to_le_bytes()[..], &stored[HEADER_BYTES..]].concat()
+        [
+            &[COMPRESSED],
+            &length.to_le_bytes()[..],
+            &stored[HEADER_BYTES..],
+        ]
+        .concat()
     }
 
     #[test]
     fn repetitive_frames_are_compressed() {
         let frames = run(1, 1..=400).frames;
         let stored = compressed(&frames);
-        assert!(stored[0] == COMPRESSED && stored.len() < frames.len() / 3, "{}", stored.len());
+        assert!(
+            stored[0] == COMPRESSED && stored.len() < frames.len() / 3,
+            "{}",
+            stored.len()
+        );
         assert_eq!(decompress(&stored), Some(frames));
         // The maximum compression ratio of LZ4.
         let frames = [b"id: ", &vec![b'x'; 20 << 20][..]].concat();
@@ -105,11 +116,18 @@ mod tests {
     #[test]
     fn incompressible_and_small_frames_are_stored_plain() {
         let small = format!("id: {}", "x".repeat(MIN_BYTES - 5));
-        for frames in [small.clone(), format!("id: {}", noise(1, 100_000)), "id: ".to_owned()] {
+        for frames in [
+            small.clone(),
+            format!("id: {}", noise(1, 100_000)),
+            "id: ".to_owned(),
+        ] {
             assert_eq!(compressed(frames.as_bytes()), frames.as_bytes());
             assert_eq!(decompress(frames.as_bytes()).unwrap(), frames);
         }
-        assert!(compressed(format!("{small}x").as_bytes()).len() < MIN_BYTES, "one byte more is compressed");
+        assert!(
+            compressed(format!("{small}x").as_bytes()).len() < MIN_BYTES,
+            "one byte more is compressed"
+        );
         // Compression must save at least an eighth.
         let part = |share| format!("id: {}{}", noise(2, 8000 - share), "x".repeat(share));
         assert_eq!(compressed(part(900).as_bytes()).len(), 8004);
@@ -130,7 +148,10 @@ mod tests {
     fn length_over_limit_allocates_nothing() {
         // One byte longer than the limit for compression.
         let frames = [b"id: ", &vec![b'x'; MAX_FRAMES_BYTES - 3][..]].concat();
-        assert!(compressed(&frames) == frames, "the frames are stored uncompressed");
+        assert!(
+            compressed(&frames) == frames,
+            "the frames are stored uncompressed"
+        );
         assert!(decompress(&frames).unwrap() == frames);
         let most = &frames[..MAX_FRAMES_BYTES];
         let stored = compressed(most);
@@ -138,14 +159,27 @@ mod tests {
         // A larger length is rejected, even if it is correct.
         let length = u32::try_from(frames.len()).unwrap();
         let block = lz4_flex::block::compress(&frames);
-        assert_eq!(decompress(&with_length(&[&[0; HEADER_BYTES], &block[..]].concat(), length)), None);
+        assert_eq!(
+            decompress(&with_length(
+                &[&[0; HEADER_BYTES], &block[..]].concat(),
+                length
+            )),
+            None
+        );
     }
 
     #[test]
     fn unknown_format_is_rejected() {
-        for stored in
-            [&b""[..], b"\0", b"\0\0\0\0", b"\0\0\0\0\0", b"\0\x01\0\0\0", b"x", b"\x01id: ", b"d: "]
-        {
+        for stored in [
+            &b""[..],
+            b"\0",
+            b"\0\0\0\0",
+            b"\0\0\0\0\0",
+            b"\0\x01\0\0\0",
+            b"x",
+            b"\x01id: ",
+            b"d: ",
+        ] {
             assert_eq!(decompress(stored), None, "{stored:?}");
         }
     }
@@ -155,7 +189,11 @@ mod tests {
         let part = (prop::collection::vec(any::<u8>(), 0..80), 1..60_usize);
         prop::collection::vec(part, 0..60).prop_map(|parts| {
             let parts = parts.into_iter().map(|(bytes, times)| bytes.repeat(times));
-            [b"id: ".to_vec()].into_iter().chain(parts).flatten().collect()
+            [b"id: ".to_vec()]
+                .into_iter()
+                .chain(parts)
+                .flatten()
+                .collect()
         })
     }
 

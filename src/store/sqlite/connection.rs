@@ -31,7 +31,8 @@ pub(super) const READ_ONLY: OpenFlags =
 /// Opens the connection that commits. It never checkpoints.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     let connection = open(path, READ_WRITE, BUSY)?;
-    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    let mode: String =
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {
         return Err(OpenError::NoWal);
     }
@@ -65,7 +66,11 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
 /// remove the write-ahead log on close, which would look like a crash. So without a write-ahead log it opens
 /// the file for writing.
 pub(super) fn open_source(path: &Path) -> Result<Connection, rusqlite::Error> {
-    let flags = if with_suffix(path, "-wal").exists() { READ_ONLY } else { READ_WRITE };
+    let flags = if with_suffix(path, "-wal").exists() {
+        READ_ONLY
+    } else {
+        READ_WRITE
+    };
     open(path, flags, BUSY)
 }
 
@@ -86,7 +91,9 @@ fn open(path: &Path, flags: OpenFlags, busy: Duration) -> Result<Connection, rus
 }
 
 pub(super) fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// The path with a suffix appended to the file name.

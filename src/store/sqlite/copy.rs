@@ -11,7 +11,9 @@ use rusqlite::backup::{Backup, StepResult};
 use crate::types::{Epoch, Ids};
 
 use super::check::{Check, CheckReport};
-use super::connection::{files_of, folder_of, open_copy, open_source, remove_if_exists, sync, with_suffix};
+use super::connection::{
+    files_of, folder_of, open_copy, open_source, remove_if_exists, sync, with_suffix,
+};
 use super::error::OpenError;
 use super::{meta, schema};
 
@@ -33,8 +35,13 @@ pub struct RestoreReport {
 pub fn copy(log: &Path, file: &Path) -> Result<CheckReport, OpenError> {
     schema::identify(log)?;
     // Fail if the file exists: it must not be overwritten.
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
-    let made = copy_to(log, file).and_then(|()| Ok(Check::of(file, &epoch_of(file)?)?.run(u64::MAX, || {})?));
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file)?;
+    let made = copy_to(log, file)
+        .and_then(|()| Ok(Check::of(file, &epoch_of(file)?)?.run(u64::MAX, || {})?));
     if made.is_err() {
         remove_files(file);
     }
@@ -81,7 +88,10 @@ pub fn restore(file: &Path, log: &Path, ids: &Ids) -> Result<RestoreReport, Open
     sync(folder_of(log))?;
     fs::rename(&new, log)?;
     sync(folder_of(log))?;
-    Ok(RestoreReport { checked, previous: kept })
+    Ok(RestoreReport {
+        checked,
+        previous: kept,
+    })
 }
 
 /// Sets a new epoch: clients may have seen events that the copy does not contain, and new events would reuse
@@ -96,7 +106,10 @@ fn renew_epoch(new: &Path, log: &Path, ids: &Ids) -> Result<(), OpenError> {
     };
     let file = open_copy(new)?;
     file.pragma_update(None, "synchronous", "FULL")?;
-    file.execute("UPDATE meta SET value = ?1 WHERE key = 'epoch'", [epoch.as_str()])?;
+    file.execute(
+        "UPDATE meta SET value = ?1 WHERE key = 'epoch'",
+        [epoch.as_str()],
+    )?;
     file.close().map_err(|(_, error)| error)?;
     Ok(sync(new)?)
 }

@@ -25,7 +25,11 @@ impl Index {
     pub(super) fn load(connection: &Connection) -> Result<Self, OpenError> {
         let last_pos = meta::position(connection, "last_pos")?;
         let pruned_pos = meta::position(connection, "pruned_pos")?;
-        let mut index = Self { last_pos, pruned_pos, ..Self::default() };
+        let mut index = Self {
+            last_pos,
+            pruned_pos,
+            ..Self::default()
+        };
         let summed_pos = if let Some((usages, pos)) = log_stats::load(connection)? {
             index.usages = usages;
             index.last_pos = last_pos.max(pos);
@@ -53,9 +57,14 @@ impl Index {
             index.append(tenant, &head);
         }
         if damaged > 0 {
-            tracing::error!(runs = damaged, "runs of events are damaged on disk: readers skip them");
+            tracing::error!(
+                runs = damaged,
+                "runs of events are damaged on disk: readers skip them"
+            );
         }
-        index.last_pos = index.last_pos.max(bounds::max_pos(connection, damaged > 0)?);
+        index.last_pos = index
+            .last_pos
+            .max(bounds::max_pos(connection, damaged > 0)?);
         Ok(index)
     }
 
@@ -75,8 +84,14 @@ impl Index {
     /// The statistics after a prune.
     pub(super) fn stats_after_prune(&self, pruned: &[PrunedLog]) -> LogStats {
         let mut stats = self.dirty_stats.snapshot(&self.usages, self.last_pos);
-        stats.logs.retain(|log| pruned.iter().all(|pruned| pruned.log.session != log.session));
-        stats.logs.extend(pruned.iter().map(|pruned| pruned.log.clone()));
+        stats.logs.retain(|log| {
+            pruned
+                .iter()
+                .all(|pruned| pruned.log.session != log.session)
+        });
+        stats
+            .logs
+            .extend(pruned.iter().map(|pruned| pruned.log.clone()));
         stats
     }
 
@@ -84,6 +99,10 @@ impl Index {
         for session in &batch.erase {
             self.usages.erase(*session);
         }
-        batch.runs.iter().zip(heads).for_each(|(run, head)| self.append(run.tenant.as_str(), head));
+        batch
+            .runs
+            .iter()
+            .zip(heads)
+            .for_each(|(run, head)| self.append(run.tenant.as_str(), head));
     }
 }

@@ -50,8 +50,16 @@ impl DirtyStats {
 
     /// The statistics of all changed logs, from memory.
     pub(super) fn snapshot(&self, usages: &Usages, pos: u64) -> LogStats {
-        let logs = self.sessions.iter().filter_map(|session| usages.get(*session)).collect();
-        LogStats { logs, pos, full_rewrite: self.full_rewrite }
+        let logs = self
+            .sessions
+            .iter()
+            .filter_map(|session| usages.get(*session))
+            .collect();
+        LogStats {
+            logs,
+            pos,
+            full_rewrite: self.full_rewrite,
+        }
     }
 
     /// Called after the statistics were committed.
@@ -64,8 +72,8 @@ pub(super) fn write(transaction: &Connection, stats: &LogStats) -> Result<(), ru
     if stats.full_rewrite {
         transaction.execute("DELETE FROM log", [])?;
     }
-    let mut insert =
-        transaction.prepare("INSERT OR REPLACE INTO log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
+    let mut insert = transaction
+        .prepare("INSERT OR REPLACE INTO log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
     for log in &stats.logs {
         insert.execute(params![
             log.session.as_bytes(),
@@ -81,18 +89,26 @@ pub(super) fn write(transaction: &Connection, stats: &LogStats) -> Result<(), ru
         ])?;
     }
     meta::set_position(transaction, "summed_pos", stats.pos)?;
-    meta::set_position(transaction, "summed_crc", position_checksum(stats.pos).into())
+    meta::set_position(
+        transaction,
+        "summed_crc",
+        position_checksum(stats.pos).into(),
+    )
 }
 
 pub(super) fn erase(transaction: &Connection, session: SessionId) -> Result<(), rusqlite::Error> {
-    transaction.execute("DELETE FROM log WHERE session = ?1", [session.as_bytes()]).map(drop)
+    transaction
+        .execute("DELETE FROM log WHERE session = ?1", [session.as_bytes()])
+        .map(drop)
 }
 
 /// Loads the stored statistics and their position. Retention uses them to delete data, so one invalid row
 /// invalidates all. Returns `None` in that case, and the caller must read every run.
 pub(super) fn load(connection: &Connection) -> Result<Option<(Usages, u64)>, rusqlite::Error> {
     let position = |key| meta::position(connection, key);
-    let (Ok(pos), Ok(crc)) = (position("summed_pos"), position("summed_crc")) else { return Ok(None) };
+    let (Ok(pos), Ok(crc)) = (position("summed_pos"), position("summed_crc")) else {
+        return Ok(None);
+    };
     if pos == 0 || crc != u64::from(position_checksum(pos)) {
         return Ok(None);
     }
@@ -104,8 +120,13 @@ pub(super) fn load(connection: &Connection) -> Result<Option<(Usages, u64)>, rus
     )?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
-        let whole = usage(row).ok().zip(row.get::<_, u32>(9).ok()).filter(|(log, crc)| checksum(log) == *crc);
-        let Some((log, _)) = whole else { return Ok(None) };
+        let whole = usage(row)
+            .ok()
+            .zip(row.get::<_, u32>(9).ok())
+            .filter(|(log, crc)| checksum(log) == *crc);
+        let Some((log, _)) = whole else {
+            return Ok(None);
+        };
         usages.restore(&log);
     }
     Ok(Some((usages, pos)))
@@ -127,7 +148,14 @@ fn usage(row: &Row<'_>) -> Result<LogUsage, rusqlite::Error> {
 }
 
 fn checksum(log: &LogUsage) -> u32 {
-    let numbers = [log.first_seq, log.last_seq, log.first_pos, log.last_pos, log.bytes, log.runs];
+    let numbers = [
+        log.first_seq,
+        log.last_seq,
+        log.first_pos,
+        log.last_pos,
+        log.bytes,
+        log.runs,
+    ];
     let mut crc = crc32c::crc32c(log.session.as_bytes());
     for number in numbers {
         crc = crc32c::crc32c_append(crc, &number.to_be_bytes());
@@ -147,13 +175,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::super::contract::{append, run, session};
-    use super::super::super::{Batch, Cut, EventStore as _, Maintenance as _, RecordStore as _, SqliteStore};
+    use super::super::super::{
+        Batch, Cut, EventStore as _, Maintenance as _, RecordStore as _, SqliteStore,
+    };
     use super::super::connection;
     use super::*;
     use crate::types::{Ids, Limits};
 
     fn open(path: &Path) -> SqliteStore {
-        SqliteStore::open(path, Ids::system(), &Limits::default()).expect("could not open the store")
+        SqliteStore::open(path, Ids::system(), &Limits::default())
+            .expect("could not open the store")
     }
 
     fn logs(store: &SqliteStore) -> Vec<LogUsage> {
@@ -176,7 +207,12 @@ mod tests {
         let store = open(&path);
         let each = RUNS_PER_UPDATE / 4;
         for round in 0..12 {
-            append(&store, (0..each).map(|n| run(1, round * each + n + 1..=round * each + n + 1)).collect());
+            append(
+                &store,
+                (0..each)
+                    .map(|n| run(1, round * each + n + 1..=round * each + n + 1))
+                    .collect(),
+            );
             append(&store, vec![run(2, round + 1..=round + 1)]);
         }
         let (before, total, tail) = (logs(&store), store.total_bytes(), store.tail());
@@ -187,7 +223,10 @@ mod tests {
             runs_after_stats(&path)
         );
         let store = open(&path);
-        assert_eq!((logs(&store), store.total_bytes(), store.tail()), (before, total, tail));
+        assert_eq!(
+            (logs(&store), store.total_bytes(), store.tail()),
+            (before, total, tail)
+        );
     }
 
     #[test]
@@ -196,17 +235,35 @@ mod tests {
         let path = folder.path().join("log");
         let store = open(&path);
         for round in 0..20 {
-            append(&store, vec![run(1, round * 3 + 1..=round * 3 + 3), run(2, round + 1..=round + 1)]);
+            append(
+                &store,
+                vec![
+                    run(1, round * 3 + 1..=round * 3 + 3),
+                    run(2, round + 1..=round + 1),
+                ],
+            );
         }
-        store.prune(&[Cut { session: session(1), through: 30 }], 100).unwrap();
+        store
+            .prune(
+                &[Cut {
+                    session: session(1),
+                    through: 30,
+                }],
+                100,
+            )
+            .unwrap();
         let before = (logs(&store), store.total_bytes(), store.tail());
         drop(store);
         let file = Connection::open(&path).unwrap();
-        file.execute_batch("DELETE FROM log; UPDATE meta SET value = 0 WHERE key LIKE 'summed%'").unwrap();
+        file.execute_batch("DELETE FROM log; UPDATE meta SET value = 0 WHERE key LIKE 'summed%'")
+            .unwrap();
         drop(file);
         let store = open(&path);
         assert_eq!((logs(&store), store.total_bytes(), store.tail()), before);
-        append(&store, (1..=RUNS_PER_UPDATE).map(|n| run(3, n..=n)).collect());
+        append(
+            &store,
+            (1..=RUNS_PER_UPDATE).map(|n| run(3, n..=n)).collect(),
+        );
         append(&store, vec![run(2, 21..=21)]);
         drop(store);
         assert_eq!(runs_after_stats(&path), 1);
@@ -218,15 +275,32 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let store = open(&path);
-        append(&store, (1..=RUNS_PER_UPDATE).map(|n| run(1, n..=n)).collect());
+        append(
+            &store,
+            (1..=RUNS_PER_UPDATE).map(|n| run(1, n..=n)).collect(),
+        );
         append(&store, vec![run(2, 1..=3)]);
-        append(&store, vec![run(1, RUNS_PER_UPDATE + 1..=RUNS_PER_UPDATE + 2)]);
+        append(
+            &store,
+            vec![run(1, RUNS_PER_UPDATE + 1..=RUNS_PER_UPDATE + 2)],
+        );
         let before = (logs(&store), store.total_bytes(), store.tail());
         drop(store);
-        let numbers = ["first_seq", "last_seq", "first_pos", "last_pos", "bytes", "runs", "last_time", "crc"];
+        let numbers = [
+            "first_seq",
+            "last_seq",
+            "first_pos",
+            "last_pos",
+            "bytes",
+            "runs",
+            "last_time",
+            "crc",
+        ];
         let flips = numbers.iter().flat_map(|column| {
             [0, 7, 20, 40].map(|bit| {
-                format!("UPDATE log SET {column} = {column} | (1 << {bit}) - ({column} & (1 << {bit}))")
+                format!(
+                    "UPDATE log SET {column} = {column} | (1 << {bit}) - ({column} & (1 << {bit}))"
+                )
             })
         });
         let others = [
@@ -242,19 +316,38 @@ mod tests {
         for flip in flips.chain(others.map(str::to_owned)) {
             let spoilt = folder.path().join("spoilt");
             std::fs::copy(&path, &spoilt).unwrap();
-            Connection::open(&spoilt).unwrap().execute_batch(&flip).unwrap();
+            Connection::open(&spoilt)
+                .unwrap()
+                .execute_batch(&flip)
+                .unwrap();
             for _ in 0..2 {
                 let store = open(&spoilt);
-                assert_eq!((logs(&store), store.total_bytes(), store.tail()), before, "{flip}");
+                assert_eq!(
+                    (logs(&store), store.total_bytes(), store.tail()),
+                    before,
+                    "{flip}"
+                );
             }
             // The next write replaces the whole table, so no damaged row remains.
             let store = open(&spoilt);
-            store.prune(&[Cut { session: session(1), through: 1 }], 1).unwrap();
+            store
+                .prune(
+                    &[Cut {
+                        session: session(1),
+                        through: 1,
+                    }],
+                    1,
+                )
+                .unwrap();
             let after = (logs(&store), store.total_bytes(), store.tail());
             drop(store);
             assert_eq!(runs_after_stats(&spoilt), 0, "{flip}");
             let store = open(&spoilt);
-            assert_eq!((logs(&store), store.total_bytes(), store.tail()), after, "{flip}");
+            assert_eq!(
+                (logs(&store), store.total_bytes(), store.tail()),
+                after,
+                "{flip}"
+            );
         }
     }
 

@@ -15,9 +15,20 @@ pub(super) fn epoch(connection: &Connection) -> Result<Epoch, OpenError> {
 
 pub(super) fn position(connection: &Connection, key: &str) -> Result<u64, rusqlite::Error> {
     let select = "SELECT value FROM meta WHERE key = ?1";
-    connection.query_row(select, [key], |row| row.get(0)).map(from_sql)
+    connection
+        .query_row(select, [key], |row| row.get(0))
+        .map(from_sql)
 }
 
-pub(super) fn set_position(transaction: &Connection, key: &str, pos: u64) -> Result<(), rusqlite::Error> {
-    transaction.execute("UPDATE meta SET value = ?2 WHERE key = ?1", params![key, to_sql(pos)]).map(drop)
+pub(super) fn set_position(
+    transaction: &Connection,
+    key: &str,
+    pos: u64,
+) -> Result<(), rusqlite::Error> {
+    transaction
+        .execute(
+            "UPDATE meta SET value = ?2 WHERE key = ?1",
+            params![key, to_sql(pos)],
+        )
+        .map(drop)
 }

@@ -55,8 +55,8 @@ use crate::shutdown::lock_or_abort;
 use crate::types::{Epoch, Ids, Limits, SessionId};
 
 use super::{
-    Batch, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError, Record,
-    RecordStore, Run, RunHeader, Table, Tail,
+    Batch, CommitError, Cut, Disk, EventStore, LogUsage, Maintenance, Page, Pruned, ReadError,
+    Record, RecordStore, Run, RunHeader, Table, Tail,
 };
 use check::Check;
 use checkpoint::Checkpointer;
@@ -128,7 +128,9 @@ impl SqliteStore {
 
     /// The size of the database in bytes. A check reads at most that much, but decompresses more.
     pub fn size(&self) -> Result<u64, OpenError> {
-        let pages: i64 = self.writer().pragma_query_value(None, "page_count", |row| row.get(0))?;
+        let pages: i64 = self
+            .writer()
+            .pragma_query_value(None, "page_count", |row| row.get(0))?;
         Ok(row::from_sql(pages) * PAGE_BYTES)
     }
 
@@ -147,8 +149,10 @@ impl SqliteStore {
         match &result {
             Ok(checked) => {
                 self.unclean_shutdown.store(false, Ordering::Relaxed);
-                self.compaction_blocked
-                    .fetch_or(checked.overflow_damaged || checked.damaged > 0, Ordering::Relaxed);
+                self.compaction_blocked.fetch_or(
+                    checked.overflow_damaged || checked.damaged > 0,
+                    Ordering::Relaxed,
+                );
             }
             Err(error @ CheckError::Malformed(_)) => {
                 self.unclean_shutdown.store(true, Ordering::Relaxed);
@@ -169,8 +173,11 @@ impl SqliteStore {
 
     /// Logs damaged runs that were to be deleted. They stay in the file and are removed from the index.
     fn report_damaged<'a>(&self, removals: impl IntoIterator<Item = &'a Removal>) {
-        for Removal { session, damaged: runs, .. } in
-            removals.into_iter().filter(|removal| removal.damaged > 0)
+        for Removal {
+            session,
+            damaged: runs,
+            ..
+        } in removals.into_iter().filter(|removal| removal.damaged > 0)
         {
             tracing::error!(%session, runs, "could not delete damaged events: they stay in the file, and readers skip them");
             self.compaction_blocked.store(true, Ordering::Relaxed);
@@ -189,7 +196,9 @@ impl SqliteStore {
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         if self.unclean_shutdown() || self.checkpointer.check().is_err() {
-            let kept = self.writer().set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+            let kept = self
+                .writer()
+                .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
             if let Err(error) = kept {
                 tracing::warn!(%error, "could not keep the write-ahead log: the next start will not check the file");
             }
@@ -206,9 +215,20 @@ impl RecordStore for SqliteStore {
             let index = self.index();
             (index.last_pos, index.stats_due(batch))
         };
-        let outcome =
-            write::commit(&writer, &self.wal_prealloc, batch, &self.epoch, first, time, stats.as_ref());
-        let write::WriteOutcome { runs, erased, written } = self.note_failure(outcome)?;
+        let outcome = write::commit(
+            &writer,
+            &self.wal_prealloc,
+            batch,
+            &self.epoch,
+            first,
+            time,
+            stats.as_ref(),
+        );
+        let write::WriteOutcome {
+            runs,
+            erased,
+            written,
+        } = self.note_failure(outcome)?;
         let mut index = self.index();
         if stats.is_some() {
             index.dirty_stats.clear();
@@ -222,7 +242,8 @@ impl RecordStore for SqliteStore {
     }
 
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError> {
-        self.readers.with(|connection| Ok(read::record(connection, table, key)?))
+        self.readers
+            .with(|connection| Ok(read::record(connection, table, key)?))
     }
 
     fn scan(
@@ -232,7 +253,8 @@ impl RecordStore for SqliteStore {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Record>, ReadError> {
-        self.readers.with(|connection| Ok(read::scan(connection, table, prefix, after, limit)?))
+        self.readers
+            .with(|connection| Ok(read::scan(connection, table, prefix, after, limit)?))
     }
 }
 
@@ -241,8 +263,14 @@ impl EventStore for SqliteStore {
         self.epoch.clone()
     }
 
-    fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
-        self.readers.with(|connection| read::session(connection, &self.epoch, session, after, max_bytes))
+    fn read(
+        &self,
+        session: SessionId,
+        after: u64,
+        max_bytes: usize,
+    ) -> Result<Vec<Run>, ReadError> {
+        self.readers
+            .with(|connection| read::session(connection, &self.epoch, session, after, max_bytes))
     }
 
     fn read_all(
@@ -273,8 +301,14 @@ impl EventStore for SqliteStore {
                 let index = self.index();
                 (index.usages.get(session), index.last_pos)
             };
-            bounds::find_mismatch(connection, session, known.as_ref(), last_pos, self.ids.now())
-                .map(|corrected| (known, corrected))
+            bounds::find_mismatch(
+                connection,
+                session,
+                known.as_ref(),
+                last_pos,
+                self.ids.now(),
+            )
+            .map(|corrected| (known, corrected))
         };
         if let (known, None) = self.readers.with(compare)? {
             return Ok(known);
@@ -282,7 +316,9 @@ impl EventStore for SqliteStore {
         // A commit may have intervened: compare again under the lock of the writer.
         let writer = self.writer();
         let (known, corrected) = compare(&writer)?;
-        let Some(corrected) = corrected else { return Ok(known) };
+        let Some(corrected) = corrected else {
+            return Ok(known);
+        };
         let believed = known.map(|log| (log.first_seq, log.last_seq));
         tracing::error!(%session, ?believed, found = ?corrected, "the bounds of a log are damaged on disk: corrected them");
         let mut index = self.index();
@@ -295,7 +331,10 @@ impl EventStore for SqliteStore {
 
     fn tail(&self) -> Tail {
         let index = self.index();
-        Tail { first_pos: index.pruned_pos + 1, last_pos: index.last_pos }
+        Tail {
+            first_pos: index.pruned_pos + 1,
+            last_pos: index.last_pos,
+        }
     }
 }
 
@@ -315,7 +354,8 @@ impl Maintenance for SqliteStore {
         limit: usize,
     ) -> Result<Vec<RunHeader>, ReadError> {
         let session = session.map(|id| (id, self.usage(id).map_or(0, |log| log.first_seq)));
-        self.readers.with(|connection| Ok(read::run_headers(connection, session, after_pos, limit)?))
+        self.readers
+            .with(|connection| Ok(read::run_headers(connection, session, after_pos, limit)?))
     }
 
     fn prune(&self, cuts: &[Cut], max_runs: usize) -> Result<Pruned, CommitError> {
@@ -324,10 +364,14 @@ impl Maintenance for SqliteStore {
         let (pruned_pos, cuts) = {
             let index = self.index();
             let of = |cut: &Cut| index.usages.get(cut.session).map(|log| (*cut, log));
-            (index.pruned_pos, cuts.iter().filter_map(of).collect::<Vec<_>>())
+            (
+                index.pruned_pos,
+                cuts.iter().filter_map(of).collect::<Vec<_>>(),
+            )
         };
         let stats = |pruned: &[PrunedLog]| self.index().stats_after_prune(pruned);
-        let pruned = self.note_failure(write::prune(&writer, &cuts, max_runs, pruned_pos, stats))?;
+        let pruned =
+            self.note_failure(write::prune(&writer, &cuts, max_runs, pruned_pos, stats))?;
         let mut index = self.index();
         if !pruned.is_empty() {
             index.dirty_stats.clear();
@@ -351,18 +395,22 @@ impl Maintenance for SqliteStore {
         }
         let writer = self.writer();
         self.checkpointer.check()?;
-        let removes = self.note_failure(write::has_free_pages(&writer).map_err(CommitError::from))?;
+        let removes =
+            self.note_failure(write::has_free_pages(&writer).map_err(CommitError::from))?;
         let compacted = write::compact(&writer);
         drop(writer);
         let compacted = compacted.map(|more| {
             more.unwrap_or_else(|| {
-                tracing::error!("pages are damaged on disk: free pages cannot be returned to the disk");
+                tracing::error!(
+                    "pages are damaged on disk: free pages cannot be returned to the disk"
+                );
                 self.compaction_blocked.store(true, Ordering::Relaxed);
                 false
             })
         });
         // The moved pages are in the write-ahead log, which must be checkpointed.
-        self.checkpointer.record_write(write::COMPACT_BYTES, removes);
+        self.checkpointer
+            .record_write(write::COMPACT_BYTES, removes);
         self.note_failure(compacted)
     }
 

@@ -34,14 +34,21 @@ pub(super) fn session(
     while bytes < max_bytes || runs.is_empty() {
         match decode_row(rows.next(), epoch, &|_, _| true)? {
             StoredRow::Run(run) => {
-                let Some(run) = run.after(after) else { continue };
+                let Some(run) = run.after(after) else {
+                    continue;
+                };
                 bytes += run.frames.len();
                 runs.push(run);
             }
             StoredRow::Damaged if runs.is_empty() => {
                 let beyond = seq_before_next_valid(connection, epoch, session, after)?;
                 let first_seq = after + 1;
-                return Err(ReadError::Corrupt { session, first_seq, last_seq: beyond, after: beyond });
+                return Err(ReadError::Corrupt {
+                    session,
+                    first_seq,
+                    last_seq: beyond,
+                    after: beyond,
+                });
             }
             StoredRow::Damaged | StoredRow::Filtered { .. } | StoredRow::End => break,
         }
@@ -91,10 +98,14 @@ pub(super) fn all(
     /// The maximum bytes of those rows. A reader of few sessions gets its events before all other sessions
     /// are scanned.
     const MAX_SCAN_BYTES: usize = 1 << 20;
-    let mut select = connection
-        .prepare(&format!("SELECT {COLUMNS} FROM run WHERE pos > ?1 AND pos <= ?2 ORDER BY pos"))?;
+    let mut select = connection.prepare(&format!(
+        "SELECT {COLUMNS} FROM run WHERE pos > ?1 AND pos <= ?2 ORDER BY pos"
+    ))?;
     let mut rows = select.query([to_sql(after_pos), to_sql(MAX_PLAUSIBLE)])?;
-    let mut page = Page { runs: Vec::new(), through: after_pos };
+    let mut page = Page {
+        runs: Vec::new(),
+        through: after_pos,
+    };
     let (mut bytes, mut looked) = (0, 0);
     for _ in 0..MAX_ROWS {
         if looked >= MAX_SCAN_BYTES || bytes >= max_bytes && !page.runs.is_empty() {
@@ -119,8 +130,19 @@ pub(super) fn all(
                 };
                 if filter(&damaged.tenant, damaged.session) {
                     if page.runs.is_empty() {
-                        let DamagedRun { session, first_seq, last_seq, pos, .. } = damaged;
-                        return Err(ReadError::Corrupt { session, first_seq, last_seq, after: pos });
+                        let DamagedRun {
+                            session,
+                            first_seq,
+                            last_seq,
+                            pos,
+                            ..
+                        } = damaged;
+                        return Err(ReadError::Corrupt {
+                            session,
+                            first_seq,
+                            last_seq,
+                            after: pos,
+                        });
                     }
                 } else {
                     // The statement may have ended with the error. The next page continues after the run.
@@ -149,8 +171,7 @@ pub(super) fn damaged_after(
     after_pos: u64,
 ) -> Result<Option<DamagedRun>, ReadError> {
     // These columns precede the frames, on the page of the row itself.
-    let select =
-        "SELECT session, first_seq, last_seq, tenant, pos FROM run WHERE pos > ?1 ORDER BY pos LIMIT 1";
+    let select = "SELECT session, first_seq, last_seq, tenant, pos FROM run WHERE pos > ?1 ORDER BY pos LIMIT 1";
     let row = connection.query_row(select, [to_sql(after_pos)], |row| {
         Ok(DamagedRun {
             session: session_of(row, 0)?,
@@ -163,7 +184,11 @@ pub(super) fn damaged_after(
     match row {
         Ok(damaged) if is_indexed(connection, &damaged)? => return Ok(Some(damaged)),
         Err(rusqlite::Error::QueryReturnedNoRows) => return Ok(None),
-        Err(error) if error.sqlite_error_code().is_some_and(|code| code != ErrorCode::DatabaseCorrupt) => {
+        Err(error)
+            if error
+                .sqlite_error_code()
+                .is_some_and(|code| code != ErrorCode::DatabaseCorrupt) =>
+        {
             return Err(error.into());
         }
         Ok(_) | Err(_) => {}
@@ -171,20 +196,37 @@ pub(super) fn damaged_after(
     let select = "SELECT session, first_seq, pos FROM run INDEXED BY run_session
         WHERE +pos > ?1 ORDER BY +pos LIMIT 1";
     let indexed = connection.query_row(select, [to_sql(after_pos)], |row| {
-        Ok((session_of(row, 0)?, from_sql(row.get(1)?), from_sql(row.get(2)?)))
+        Ok((
+            session_of(row, 0)?,
+            from_sql(row.get(1)?),
+            from_sql(row.get(2)?),
+        ))
     });
-    let Some((session, first_seq, pos)) = indexed.optional()? else { return Ok(None) };
+    let Some((session, first_seq, pos)) = indexed.optional()? else {
+        return Ok(None);
+    };
     // All runs of a session have the same tenant.
     let select = "SELECT tenant FROM run WHERE session = ?1 AND pos <> ?2 LIMIT 1";
-    let tenant = connection.query_row(select, params![session.as_bytes(), to_sql(pos)], |row| row.get(0));
+    let tenant = connection.query_row(select, params![session.as_bytes(), to_sql(pos)], |row| {
+        row.get(0)
+    });
     let tenant = tenant.optional()?.unwrap_or_default();
-    Ok(Some(DamagedRun { session, tenant, first_seq, last_seq: u64::MAX, pos }))
+    Ok(Some(DamagedRun {
+        session,
+        tenant,
+        first_seq,
+        last_seq: u64::MAX,
+        pos,
+    }))
 }
 
 fn is_indexed(connection: &Connection, run: &DamagedRun) -> Result<bool, rusqlite::Error> {
-    let select =
-        "SELECT 1 FROM run INDEXED BY run_session WHERE session = ?1 AND first_seq = ?2 AND +pos = ?3";
-    let run = params![run.session.as_bytes(), to_sql(run.first_seq), to_sql(run.pos)];
+    let select = "SELECT 1 FROM run INDEXED BY run_session WHERE session = ?1 AND first_seq = ?2 AND +pos = ?3";
+    let run = params![
+        run.session.as_bytes(),
+        to_sql(run.first_seq),
+        to_sql(run.pos)
+    ];
     connection.prepare(select)?.exists(run)
 }
 
@@ -217,8 +259,9 @@ pub(super) fn record(
     key: &[u8],
 ) -> Result<Option<Bytes>, rusqlite::Error> {
     let select = "SELECT value FROM record WHERE tbl = ?1 AND key = ?2";
-    let value: Option<Vec<u8>> =
-        connection.query_row(select, params![table as u8, key], |row| row.get(0)).optional()?;
+    let value: Option<Vec<u8>> = connection
+        .query_row(select, params![table as u8, key], |row| row.get(0))
+        .optional()?;
     Ok(value.map(Bytes::from))
 }
 

@@ -14,8 +14,12 @@ const EVENT: usize = 6000;
 const MAX_READ: u64 = 40 * 8192;
 
 fn read_by_this_thread() -> u64 {
-    let io = fs::read_to_string("/proc/thread-self/io").expect("could not read /proc/thread-self/io");
-    let line = io.lines().find_map(|line| line.strip_prefix("rchar: ")).expect("no rchar line");
+    let io =
+        fs::read_to_string("/proc/thread-self/io").expect("could not read /proc/thread-self/io");
+    let line = io
+        .lines()
+        .find_map(|line| line.strip_prefix("rchar: "))
+        .expect("no rchar line");
     line.parse().expect("not a number")
 }
 
@@ -38,9 +42,15 @@ fn filled(path: &Path) -> SqliteStore {
     for first in (1..=RUNS).step_by(100) {
         let mut runs: Vec<Run> = (first..first + 100).map(|seq| long_run(1, seq)).collect();
         runs.push(long_run(2, first / 100 + 1));
-        let puts =
-            (first..first + 100).map(|n| put(Table::Prompt, &format!("{n:06}"), &"v".repeat(EVENT / 4)));
-        store.commit(&Batch { runs, puts: puts.collect(), ..Batch::default() }).unwrap();
+        let puts = (first..first + 100)
+            .map(|n| put(Table::Prompt, &format!("{n:06}"), &"v".repeat(EVENT / 4)));
+        store
+            .commit(&Batch {
+                runs,
+                puts: puts.collect(),
+                ..Batch::default()
+            })
+            .unwrap();
     }
     store
 }
@@ -54,29 +64,52 @@ fn no_call_reads_more_of_a_large_file() {
     let store = SqliteStore::open(&path, Ids::system(), &Limits::default()).unwrap();
     let opened = read_by_this_thread() - before;
     // Opening reads only the runs that follow the stored statistics.
-    assert!(opened < store.total_bytes() * 2 / 3, "opening read {opened} bytes");
+    assert!(
+        opened < store.total_bytes() * 2 / 3,
+        "opening read {opened} bytes"
+    );
     for after in [0, RUNS / 2, RUNS - 2] {
-        let runs = assert_reads_little("a read", || store.read(session(1), after, 10 * EVENT).unwrap());
+        let runs = assert_reads_little("a read", || {
+            store.read(session(1), after, 10 * EVENT).unwrap()
+        });
         assert_eq!(runs[0].first_seq, after + 1);
     }
-    assert_reads_little("a read of the short one", || store.read(session(2), 10, 4 * EVENT).unwrap());
-    assert_reads_little("a read of all", || store.read_all(RUNS / 2, 10 * EVENT, &|_, _| true).unwrap());
-    assert_reads_little("a record", || {
-        store.get(Table::Prompt, b"001234").unwrap().expect("the record exists")
+    assert_reads_little("a read of the short one", || {
+        store.read(session(2), 10, 4 * EVENT).unwrap()
     });
-    let page = assert_reads_little("a scan", || store.scan(Table::Prompt, b"", Some(b"001000"), 20).unwrap());
+    assert_reads_little("a read of all", || {
+        store.read_all(RUNS / 2, 10 * EVENT, &|_, _| true).unwrap()
+    });
+    assert_reads_little("a record", || {
+        store
+            .get(Table::Prompt, b"001234")
+            .unwrap()
+            .expect("the record exists")
+    });
+    let page = assert_reads_little("a scan", || {
+        store.scan(Table::Prompt, b"", Some(b"001000"), 20).unwrap()
+    });
     assert_eq!(page.len(), 20);
     assert_reads_little("an append", || {
-        store.commit(&Batch { runs: vec![long_run(1, RUNS + 1)], ..Batch::default() })
+        store.commit(&Batch {
+            runs: vec![long_run(1, RUNS + 1)],
+            ..Batch::default()
+        })
     })
     .unwrap();
     assert_reads_little("the headers of the oldest runs", || {
         store.run_headers(Some(session(1)), 0, 16).unwrap()
     });
-    let cut = Cut { session: session(1), through: 16 };
+    let cut = Cut {
+        session: session(1),
+        through: 16,
+    };
     let pruned = assert_reads_little("a prune", || store.prune(&[cut], 64).unwrap());
     assert_eq!(pruned.runs, 16);
-    let cut = Cut { session: session(1), through: 16 };
+    let cut = Cut {
+        session: session(1),
+        through: 16,
+    };
     let pruned = assert_reads_little("a repeated prune", || store.prune(&[cut], 64).unwrap());
     assert_eq!(pruned.runs, 0);
 }

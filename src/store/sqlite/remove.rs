@@ -27,9 +27,16 @@ impl Removal {
         let places = select.query_map([session.as_bytes()], |row| row.get(0))?;
         let places: Vec<i64> = places.collect::<Result<_, _>>()?;
         let mut run = select_run(connection)?;
-        let mut removal = Self { session, positions: Vec::new(), damaged: 0 };
+        let mut removal = Self {
+            session,
+            positions: Vec::new(),
+            damaged: 0,
+        };
         for pos in places {
-            removal.add(pos, verified_size(run.query([pos])?.next(), session)?.is_some());
+            removal.add(
+                pos,
+                verified_size(run.query([pos])?.next(), session)?.is_some(),
+            );
         }
         Ok(removal)
     }
@@ -84,16 +91,27 @@ impl PrunedLog {
         let select = format!("SELECT first_seq, pos {from} >= ?2 ORDER BY first_seq LIMIT ?3");
         let mut select = connection.prepare(&select)?;
         // Also read the run after them, which is the new beginning.
-        let oldest = params![cut.session.as_bytes(), to_sql(log.first_seq), to_sql(max_runs as u64 + 1)];
+        let oldest = params![
+            cut.session.as_bytes(),
+            to_sql(log.first_seq),
+            to_sql(max_runs as u64 + 1)
+        ];
         let oldest = select.query_map(oldest, |row| Ok((row.get(0)?, row.get(1)?)))?;
         let oldest: Vec<(i64, i64)> = oldest.collect::<Result<_, _>>()?;
         let mut run = select_run(connection)?;
-        let mut removal = Removal { session: cut.session, positions: Vec::new(), damaged: 0 };
+        let mut removal = Removal {
+            session: cut.session,
+            positions: Vec::new(),
+            damaged: 0,
+        };
         let (mut gone, mut pruned_pos, mut next) = (Pruned::default(), None, None);
         for (first_seq, pos) in oldest {
             let whole = verified_size(run.query([pos])?.next(), cut.session)?;
             let last_seq = whole.map_or(from_sql(first_seq), |(last_seq, _)| last_seq);
-            if last_seq > cut.through || from_sql(pos) >= log.last_pos || gone.runs == max_runs as u64 {
+            if last_seq > cut.through
+                || from_sql(pos) >= log.last_pos
+                || gone.runs == max_runs as u64
+            {
                 let before = last_seq.saturating_sub(from_sql(first_seq));
                 next = Some((from_sql(first_seq), from_sql(pos).saturating_sub(before)));
                 break;
@@ -109,7 +127,18 @@ impl PrunedLog {
         let (first_seq, first_pos) = next.unwrap_or((log.last_seq, log.last_pos));
         let bytes = log.bytes.saturating_sub(gone.bytes);
         let runs = log.runs.saturating_sub(gone.runs);
-        let log = LogUsage { first_seq, first_pos, bytes, runs, ..log.clone() };
-        Ok(pruned_pos.map(|pruned_pos| Self { removal, removed: gone, pruned_pos, log }))
+        let log = LogUsage {
+            first_seq,
+            first_pos,
+            bytes,
+            runs,
+            ..log.clone()
+        };
+        Ok(pruned_pos.map(|pruned_pos| Self {
+            removal,
+            removed: gone,
+            pruned_pos,
+            log,
+        }))
     }
 }

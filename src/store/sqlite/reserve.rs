@@ -28,7 +28,12 @@ impl Reserve {
         if len < bytes && free.saturating_add(len) / 2 < bytes {
             return Ok(false);
         }
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&self.0)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&self.0)?;
         match fill(&file, bytes) {
             Ok(()) => Ok(true),
             Err(error) => {
@@ -36,7 +41,9 @@ impl Reserve {
                 file.set_len(0)?;
                 let full = matches!(
                     error.kind(),
-                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+                    io::ErrorKind::StorageFull
+                        | io::ErrorKind::QuotaExceeded
+                        | io::ErrorKind::FileTooLarge
                 );
                 if full { Ok(false) } else { Err(error) }
             }
@@ -45,10 +52,13 @@ impl Reserve {
 
     /// Frees the space. Returns false if nothing was allocated.
     pub(super) fn release(&self) -> bool {
-        let released = OpenOptions::new().write(true).open(&self.0).and_then(|file| {
-            let held = file.metadata()?.len() > 0;
-            file.set_len(0).map(|()| held)
-        });
+        let released = OpenOptions::new()
+            .write(true)
+            .open(&self.0)
+            .and_then(|file| {
+                let held = file.metadata()?.len() > 0;
+                file.set_len(0).map(|()| held)
+            });
         released.unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
                 tracing::error!(%error, "could not release the disk reserve");
@@ -63,7 +73,9 @@ fn fill(mut file: &File, bytes: u64) -> io::Result<()> {
         return Ok(());
     }
     match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => io::copy(&mut io::repeat(0).take(bytes), &mut file).map(drop),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            io::copy(&mut io::repeat(0).take(bytes), &mut file).map(drop)
+        }
         allocated => Ok(allocated?),
     }
 }

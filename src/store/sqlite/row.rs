@@ -33,7 +33,9 @@ pub(super) fn checksum(session: SessionId, first_seq: u64, last_seq: u64, stored
 
 /// The number, if it can be a stored seq or position.
 pub(super) fn plausible(number: i64) -> Option<u64> {
-    u64::try_from(number).ok().filter(|number| (1..=MAX_PLAUSIBLE).contains(number))
+    u64::try_from(number)
+        .ok()
+        .filter(|number| (1..=MAX_PLAUSIBLE).contains(number))
 }
 
 /// A row of a statement with [`COLUMNS`].
@@ -68,7 +70,9 @@ pub(super) fn is_malformed(error: &rusqlite::Error) -> bool {
 }
 
 /// `None` if SQLite found an invalid page.
-pub(super) fn unless_malformed<T>(result: Result<T, rusqlite::Error>) -> Result<Option<T>, rusqlite::Error> {
+pub(super) fn unless_malformed<T>(
+    result: Result<T, rusqlite::Error>,
+) -> Result<Option<T>, rusqlite::Error> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(error) if is_malformed(&error) => Ok(None),
@@ -96,7 +100,11 @@ type VerifiedRow<'a> = (SessionId, u64, u64, &'a [u8]);
 
 /// Verifies the checksum of a row of [`COLUMNS`]. `None` if it differs.
 fn verify_row<'a>(row: &'a Row<'_>) -> Result<Option<VerifiedRow<'a>>, rusqlite::Error> {
-    let (session, first_seq, last_seq) = (session_of(row, 0)?, from_sql(row.get(1)?), from_sql(row.get(2)?));
+    let (session, first_seq, last_seq) = (
+        session_of(row, 0)?,
+        from_sql(row.get(1)?),
+        from_sql(row.get(2)?),
+    );
     let stored = row.get_ref(7)?.as_blob()?;
     let crc: u32 = row.get(6)?;
     Ok((checksum(session, first_seq, last_seq, stored) == crc)
@@ -108,8 +116,13 @@ pub(super) fn verified_size(
     row: Result<Option<&Row<'_>>, rusqlite::Error>,
     session: SessionId,
 ) -> Result<Option<(u64, u64)>, rusqlite::Error> {
-    let Some(row) = unless_malformed(row)?.flatten() else { return Ok(None) };
-    let whole = verify_row(row).ok().flatten().filter(|(of, ..)| *of == session);
+    let Some(row) = unless_malformed(row)?.flatten() else {
+        return Ok(None);
+    };
+    let whole = verify_row(row)
+        .ok()
+        .flatten()
+        .filter(|(of, ..)| *of == session);
     Ok(whole.map(|(_, _, last_seq, stored)| (last_seq, stored.len() as u64)))
 }
 
@@ -125,16 +138,34 @@ fn decode_run(
     };
     let (tenant, last_pos) = (row.get_ref(4)?.as_str()?, from_sql(row.get(3)?));
     if !filter(tenant, session) {
-        return Ok(StoredRow::Filtered { pos: last_pos, bytes: stored.len() });
+        return Ok(StoredRow::Filtered {
+            pos: last_pos,
+            bytes: stored.len(),
+        });
     }
-    let Some(frames) = compress::decompress(stored) else { return Ok(StoredRow::Damaged) };
-    let run = Run { tenant: Tenant::new(tenant), session, first_seq, last_seq, last_pos, frames };
+    let Some(frames) = compress::decompress(stored) else {
+        return Ok(StoredRow::Damaged);
+    };
+    let run = Run {
+        tenant: Tenant::new(tenant),
+        session,
+        first_seq,
+        last_seq,
+        last_pos,
+        frames,
+    };
     let framed_with = row.get_ref(5)?.as_str()?;
-    Ok(StoredRow::Run(if framed_with == epoch.as_str() { run } else { run.with_epoch(epoch) }))
+    Ok(StoredRow::Run(if framed_with == epoch.as_str() {
+        run
+    } else {
+        run.with_epoch(epoch)
+    }))
 }
 
 pub(super) fn session_of(row: &Row<'_>, column: usize) -> Result<SessionId, rusqlite::Error> {
-    Ok(SessionId::from_uuid(uuid::Uuid::from_bytes(row.get(column)?)))
+    Ok(SessionId::from_uuid(uuid::Uuid::from_bytes(
+        row.get(column)?,
+    )))
 }
 
 /// Decodes a row of session, first seq, last seq, position, bytes and time.

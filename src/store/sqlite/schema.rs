@@ -106,7 +106,10 @@ fn check(application: i32, version: i32) -> Result<(), OpenError> {
     match version {
         _ if application != APPLICATION_ID => Err(OpenError::NotALog),
         VERSION => Ok(()),
-        found => Err(OpenError::OtherVersion { found, known: VERSION }),
+        found => Err(OpenError::OtherVersion {
+            found,
+            known: VERSION,
+        }),
     }
 }
 
@@ -116,7 +119,11 @@ fn create(path: &Path, epoch: &Epoch) -> Result<(), OpenError> {
     for file in files_of(&new) {
         remove_if_exists(&file)?;
     }
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)?;
     let mut connection = Connection::open_with_flags(&new, READ_WRITE)?;
     // One sync before the rename makes the whole file durable. A sync for each step would delay the start.
     connection.pragma_update(None, "synchronous", "OFF")?;

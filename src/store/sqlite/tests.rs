@@ -20,7 +20,9 @@ struct Database {
 
 impl Database {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().expect("could not create a directory") }
+        Self {
+            folder: tempfile::tempdir().expect("could not create a directory"),
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -37,7 +39,9 @@ impl Database {
 
     /// Executes SQL on a separate connection, as an operator would.
     fn sql(&self, sql: &str) {
-        Connection::open(self.path()).and_then(|file| file.execute_batch(sql)).expect("invalid SQL");
+        Connection::open(self.path())
+            .and_then(|file| file.execute_batch(sql))
+            .expect("invalid SQL");
     }
 }
 
@@ -52,46 +56,78 @@ fn reopen_restores_everything() {
     let epoch = store.epoch();
     append(&store, vec![run(1, 1..=3), run(2, 1..=2)]);
     append(&store, vec![run(1, 4..=4)]);
-    let batch =
-        Batch { puts: vec![put(Table::Session, "a", "1")], erase: vec![session(1)], ..Batch::default() };
+    let batch = Batch {
+        puts: vec![put(Table::Session, "a", "1")],
+        erase: vec![session(1)],
+        ..Batch::default()
+    };
     store.commit(&batch).unwrap();
     let (usage, total, tail) = (store.usage(session(2)), store.total_bytes(), store.tail());
     drop(store);
-    assert_eq!(fs::read_dir(database.folder.path()).unwrap().count(), 1, "a clean shutdown leaves one file");
+    assert_eq!(
+        fs::read_dir(database.folder.path()).unwrap().count(),
+        1,
+        "a clean shutdown leaves one file"
+    );
     let store = database.store();
-    assert_eq!((store.epoch(), store.usage(session(2)), store.total_bytes()), (epoch, usage, total));
+    assert_eq!(
+        (store.epoch(), store.usage(session(2)), store.total_bytes()),
+        (epoch, usage, total)
+    );
     assert_eq!((store.usage(session(1)), store.tail()), (None, tail));
     assert_eq!(seqs(&store.read(session(2), 0, 1000).unwrap()), [1, 2]);
     assert_eq!(store.get(Table::Session, b"a").unwrap().unwrap(), "1");
-    assert_eq!(append(&store, vec![run(3, 1..=1)]), [7], "erased positions are not reused");
+    assert_eq!(
+        append(&store, vec![run(3, 1..=1)]),
+        [7],
+        "erased positions are not reused"
+    );
 }
 
 #[test]
 fn new_file_has_permissions_and_pragmas() {
     let database = Database::new();
-    fs::write(database.folder.path().join("events.sqlite.new"), "half-made").unwrap();
+    fs::write(
+        database.folder.path().join("events.sqlite.new"),
+        "half-made",
+    )
+    .unwrap();
     let store = database.store();
-    assert_eq!(fs::metadata(database.path()).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(database.path()).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     append(&store, vec![run(1, 1..=1)]);
     let wal = fs::metadata(database.folder.path().join("events.sqlite-wal")).unwrap();
     assert_eq!(wal.permissions().mode() & 0o777, 0o600);
     let writer = store.writer();
-    for (pragma, value) in [("page_size", 8192), ("auto_vacuum", 2), ("synchronous", 2), ("user_version", 3)]
-    {
-        let found: i64 = writer.pragma_query_value(None, pragma, |row| row.get(0)).unwrap();
+    for (pragma, value) in [
+        ("page_size", 8192),
+        ("auto_vacuum", 2),
+        ("synchronous", 2),
+        ("user_version", 3),
+    ] {
+        let found: i64 = writer
+            .pragma_query_value(None, pragma, |row| row.get(0))
+            .unwrap();
         assert_eq!(found, value, "{pragma}");
     }
     drop(writer);
     drop(store);
     fs::set_permissions(database.path(), fs::Permissions::from_mode(0o644)).unwrap();
     drop(database.store());
-    assert_eq!(fs::metadata(database.path()).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(database.path()).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
 }
 
 /// Returns the first damaged seq and the position to continue after. Panics unless the read found damage.
 fn corrupt_range<T: std::fmt::Debug>(read: Result<T, ReadError>) -> (u64, u64) {
     match read {
-        Err(ReadError::Corrupt { first_seq, after, .. }) => (first_seq, after),
+        Err(ReadError::Corrupt {
+            first_seq, after, ..
+        }) => (first_seq, after),
         other => panic!("{other:?}"),
     }
 }
@@ -99,7 +135,10 @@ fn corrupt_range<T: std::fmt::Debug>(read: Result<T, ReadError>) -> (u64, u64) {
 #[test]
 fn damaged_run_is_reported_and_rest_is_readable() {
     let database = Database::new();
-    append(&database.store(), vec![run(1, 1..=3), run(1, 4..=6), run(2, 1..=1), run(1, 7..=8)]);
+    append(
+        &database.store(),
+        vec![run(1, 1..=3), run(1, 4..=6), run(2, 1..=1), run(1, 7..=8)],
+    );
     database
         .sql("UPDATE run SET frames = CAST(replace(frames, '\"seq\":5', '\"seq\":7') AS BLOB) WHERE pos = 6");
     let store = database.store();
@@ -109,7 +148,10 @@ fn damaged_run_is_reported_and_rest_is_readable() {
         "events before the damage are readable"
     );
     for after in 3..=5 {
-        assert_eq!(corrupt_range(store.read(session(1), after, 10_000)), (after + 1, 6));
+        assert_eq!(
+            corrupt_range(store.read(session(1), after, 10_000)),
+            (after + 1, 6)
+        );
     }
     assert_eq!(seqs(&store.read(session(1), 6, 10_000).unwrap()), [7, 8]);
     assert_eq!(seqs(&store.read(session(2), 0, 10_000).unwrap()), [1]);
@@ -120,9 +162,14 @@ fn damaged_run_is_reported_and_rest_is_readable() {
     assert_eq!(seqs(&all(6).unwrap().runs), [1, 7, 8]);
     let (mut after, mut other) = (0, Vec::new());
     while after < 9 {
-        let page = store.read_all(after, 10_000, &|_, of| of == session(2)).unwrap();
+        let page = store
+            .read_all(after, 10_000, &|_, of| of == session(2))
+            .unwrap();
         other.extend(seqs(&page.runs));
-        assert!(page.through > after, "readers of other sessions make progress");
+        assert!(
+            page.through > after,
+            "readers of other sessions make progress"
+        );
         after = page.through;
     }
     assert_eq!(other, [1]);
@@ -132,15 +179,21 @@ fn damaged_run_is_reported_and_rest_is_readable() {
 fn scan_for_one_session_returns_before_reading_all_others() {
     let database = Database::new();
     let store = database.store();
-    let mut others: Vec<Run> = (0..40).map(|n| noisy(2, n * 1000 + 1..=n * 1000 + 1000, 100)).collect();
+    let mut others: Vec<Run> = (0..40)
+        .map(|n| noisy(2, n * 1000 + 1..=n * 1000 + 1000, 100))
+        .collect();
     others.insert(1, run(1, 1..=1));
     append(&store, others);
-    let page = store.read_all(0, 1 << 20, &|_, of| of == session(1)).unwrap();
+    let page = store
+        .read_all(0, 1 << 20, &|_, of| of == session(1))
+        .unwrap();
     assert_eq!(seqs(&page.runs), [1]);
     assert!(page.through < store.tail().last_pos, "{}", page.through);
     let (mut after, mut pages) = (page.through, 1);
     while after < store.tail().last_pos {
-        let page = store.read_all(after, 1 << 20, &|_, of| of == session(1)).unwrap();
+        let page = store
+            .read_all(after, 1 << 20, &|_, of| of == session(1))
+            .unwrap();
         assert_eq!(page.runs, []);
         (after, pages) = (page.through, pages + 1);
     }
@@ -150,7 +203,10 @@ fn scan_for_one_session_returns_before_reading_all_others() {
 #[test]
 fn run_with_wrong_columns_is_damaged() {
     let database = Database::new();
-    append(&database.store(), vec![run(1, 1..=3), run(2, 1..=1), run(1, 4..=6)]);
+    append(
+        &database.store(),
+        vec![run(1, 1..=3), run(2, 1..=1), run(1, 4..=6)],
+    );
     // The SQL index has the right session, so only readers of that session are reset.
     database.sql(
         "UPDATE run SET first_seq = 2 WHERE pos = 4; PRAGMA writable_schema = ON;
@@ -163,9 +219,28 @@ fn run_with_wrong_columns_is_damaged() {
          SET sql = 'CREATE UNIQUE INDEX run_session ON run (session, first_seq)' WHERE name = 'run_session'",
     );
     let store = database.store();
-    assert_eq!(seqs(&store.read_all(0, 10_000, &|_, of| of == session(1)).unwrap().runs), [1, 2, 3]);
-    assert_eq!(corrupt_range(store.read_all(3, 10_000, &|_, of| of == session(2))).1, 4);
-    assert_eq!(seqs(&store.read_all(4, 10_000, &|_, of| of == session(1)).unwrap().runs), [4, 5, 6]);
+    assert_eq!(
+        seqs(
+            &store
+                .read_all(0, 10_000, &|_, of| of == session(1))
+                .unwrap()
+                .runs
+        ),
+        [1, 2, 3]
+    );
+    assert_eq!(
+        corrupt_range(store.read_all(3, 10_000, &|_, of| of == session(2))).1,
+        4
+    );
+    assert_eq!(
+        seqs(
+            &store
+                .read_all(4, 10_000, &|_, of| of == session(1))
+                .unwrap()
+                .runs
+        ),
+        [4, 5, 6]
+    );
 }
 
 #[test]
@@ -173,14 +248,27 @@ fn run_with_invalid_overflow_page_is_skipped() {
     // Compressed and uncompressed frames.
     for length in [16, 600] {
         let database = Database::new();
-        append(&database.store(), vec![run(1, 1..=3), noisy(1, 4..=1000, length), run(1, 1001..=1003)]);
+        append(
+            &database.store(),
+            vec![
+                run(1, 1..=3),
+                noisy(1, 4..=1000, length),
+                run(1, 1001..=1003),
+            ],
+        );
         let mut bytes = fs::read(database.path()).unwrap();
         // The number of the first overflow page of the row. It is on a leaf page of the table (type 13).
         let pages = || bytes.chunks(8192).enumerate();
         let holds = |page: &[u8], text: &[u8]| memchr::memmem::find(page, text).is_some();
-        let words: Vec<String> = (4..=1000).map(|seq| noise_of(1, seq, 16)[4..12].to_owned()).collect();
+        let words: Vec<String> = (4..=1000)
+            .map(|seq| noise_of(1, seq, 16)[4..12].to_owned())
+            .collect();
         let of_the_run = |page: &[u8]| words.iter().any(|word| holds(page, word.as_bytes()));
-        let goes_on = pages().find(|(_, page)| page[0] != 13 && of_the_run(page)).unwrap().0 + 1;
+        let goes_on = pages()
+            .find(|(_, page)| page[0] != 13 && of_the_run(page))
+            .unwrap()
+            .0
+            + 1;
         let number = u32::try_from(goes_on).unwrap().to_be_bytes();
         let (leaf, at) = pages()
             .filter(|(_, page)| page[0] == 13)
@@ -191,21 +279,43 @@ fn run_with_invalid_overflow_page_is_skipped() {
         let store = database.store();
         assert!(seqs(&store.read(session(1), 0, 1 << 20).unwrap()) == [1, 2, 3]);
         assert_eq!(corrupt_range(store.read(session(1), 3, 1 << 20)), (4, 1000));
-        assert_eq!(corrupt_range(store.read(session(1), 500, 1 << 20)), (501, 1000));
-        assert_eq!(seqs(&store.read(session(1), 1000, 1 << 20).unwrap()), [1001, 1002, 1003]);
-        assert_eq!(corrupt_range(store.read_all(3, 1 << 20, &|_, _| true)), (4, 1000));
-        assert_eq!(seqs(&store.read_all(1000, 1 << 20, &|_, _| true).unwrap().runs), [1001, 1002, 1003]);
+        assert_eq!(
+            corrupt_range(store.read(session(1), 500, 1 << 20)),
+            (501, 1000)
+        );
+        assert_eq!(
+            seqs(&store.read(session(1), 1000, 1 << 20).unwrap()),
+            [1001, 1002, 1003]
+        );
+        assert_eq!(
+            corrupt_range(store.read_all(3, 1 << 20, &|_, _| true)),
+            (4, 1000)
+        );
+        assert_eq!(
+            seqs(&store.read_all(1000, 1 << 20, &|_, _| true).unwrap().runs),
+            [1001, 1002, 1003]
+        );
     }
 }
 
 #[test]
 fn damage_at_end_skips_to_end() {
     let database = Database::new();
-    append(&database.store(), vec![run(1, 1..=3), run(1, 4..=6), run(1, 7..=9)]);
+    append(
+        &database.store(),
+        vec![run(1, 1..=3), run(1, 4..=6), run(1, 7..=9)],
+    );
     database.sql("UPDATE run SET crc = crc + 1 WHERE pos > 3");
     let store = database.store();
-    assert_eq!(corrupt_range(store.read(session(1), 3, 1000)), (4, u64::MAX));
-    assert_eq!((corrupt_range(store.read_all(3, 1000, &|_, _| true)).1), 6, "runs are skipped one by one");
+    assert_eq!(
+        corrupt_range(store.read(session(1), 3, 1000)),
+        (4, u64::MAX)
+    );
+    assert_eq!(
+        (corrupt_range(store.read_all(3, 1000, &|_, _| true)).1),
+        6,
+        "runs are skipped one by one"
+    );
 }
 
 #[test]
@@ -234,9 +344,14 @@ fn other_version_in_wal_is_detected() {
     let database = Database::new();
     drop(database.store());
     let newer = Connection::open(database.path()).unwrap();
-    newer.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 4").unwrap();
+    newer
+        .execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 4")
+        .unwrap();
     let before = fs::read(database.path()).unwrap();
-    assert!(matches!(database.open().unwrap_err(), OpenError::OtherVersion { found: 4, .. }));
+    assert!(matches!(
+        database.open().unwrap_err(),
+        OpenError::OtherVersion { found: 4, .. }
+    ));
     assert!(fs::read(database.path()).unwrap() == before);
 }
 
@@ -247,7 +362,10 @@ fn damaged_schema_does_not_open() {
     let mut bytes = fs::read(database.path()).unwrap();
     bytes[100..200].fill(0xff);
     fs::write(database.path(), bytes).unwrap();
-    assert!(matches!(database.open().unwrap_err(), OpenError::Damaged(_)));
+    assert!(matches!(
+        database.open().unwrap_err(),
+        OpenError::Damaged(_)
+    ));
 }
 
 /// Leaves a write-ahead log behind, as a process does that died.
@@ -279,7 +397,10 @@ fn unclean_shutdown_is_reported_until_checked() {
     leave_unclean(&database);
     let store = database.store();
     let checked = check(&store).unwrap();
-    assert_eq!((checked.runs, checked.damaged, store.unclean_shutdown()), (1, 1, false));
+    assert_eq!(
+        (checked.runs, checked.damaged, store.unclean_shutdown()),
+        (1, 1, false)
+    );
     drop(store);
     assert_eq!(files(&database), 1, "a checked log is closed cleanly");
     assert!(!database.store().unclean_shutdown());
@@ -292,8 +413,9 @@ fn broken_structure_is_detected_and_rejects_commits() {
     // Swap two cells of the table's leaf page (type 13), so that the rows are out of order.
     let mut bytes = fs::read(database.path()).unwrap();
     let text = b"\"seq\":2,";
-    let leaf =
-        bytes.chunks(8192).position(|page| page[0] == 13 && memchr::memmem::find(page, text).is_some());
+    let leaf = bytes
+        .chunks(8192)
+        .position(|page| page[0] == 13 && memchr::memmem::find(page, text).is_some());
     let cells = leaf.unwrap() * 8192 + 8;
     let (first, second) = bytes[cells..].split_at_mut(2);
     first.swap_with_slice(&mut second[..2]);
@@ -302,10 +424,16 @@ fn broken_structure_is_detected_and_rejects_commits() {
     for _ in 0..2 {
         let store = database.store();
         assert!(matches!(check(&store), Err(CheckError::Malformed(_))));
-        let batch = Batch { runs: vec![run(1, 7..=7)], ..Batch::default() };
+        let batch = Batch {
+            runs: vec![run(1, 7..=7)],
+            ..Batch::default()
+        };
         assert!(matches!(store.commit(&batch), Err(CommitError::Failed(_))));
         drop(store);
-        assert!(fs::read(database.path()).unwrap() == bytes, "the file is unchanged");
+        assert!(
+            fs::read(database.path()).unwrap() == bytes,
+            "the file is unchanged"
+        );
     }
 }
 
@@ -315,7 +443,10 @@ fn check_can_be_stopped() {
     append(&database.store(), vec![run(1, 1..=3)]);
     leave_unclean(&database);
     let store = database.store();
-    assert!(matches!(store.check(|stop| stop(), u64::MAX, || {}), Err(CheckError::Stopped)));
+    assert!(matches!(
+        store.check(|stop| stop(), u64::MAX, || {}),
+        Err(CheckError::Stopped)
+    ));
     assert!(store.unclean_shutdown());
 }
 
@@ -338,12 +469,27 @@ fn copy_is_a_consistent_snapshot_and_never_overwrites() {
         assert_eq!(copy(&database.path(), &file).unwrap().damaged, 0);
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    let beside = |suffix: &str| database.folder.path().join(format!("copy{suffix}")).exists();
+    assert_eq!(
+        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let beside = |suffix: &str| {
+        database
+            .folder
+            .path()
+            .join(format!("copy{suffix}"))
+            .exists()
+    };
     assert!(!beside("-wal") && !beside("-shm") && !beside("-journal"));
     let before = fs::read(&file).unwrap();
-    assert!(matches!(copy(&database.path(), &file), Err(OpenError::Io(_))));
-    assert!(fs::read(&file).unwrap() == before, "an existing file is not overwritten");
+    assert!(matches!(
+        copy(&database.path(), &file),
+        Err(OpenError::Io(_))
+    ));
+    assert!(
+        fs::read(&file).unwrap() == before,
+        "an existing file is not overwritten"
+    );
     let copied = SqliteStore::open(&file, Ids::system(), &Limits::default()).unwrap();
     let usage = copied.usage(session(1)).unwrap();
     let all = seqs(&copied.read(session(1), 0, usize::MAX).unwrap());
@@ -362,7 +508,10 @@ fn copy_of_a_closed_log_keeps_it_clean() {
     leave_unclean(&database);
     fs::remove_file(&file).unwrap();
     copy(&database.path(), &file).unwrap();
-    assert!(database.store().unclean_shutdown(), "a copy does not clear an unclean shutdown");
+    assert!(
+        database.store().unclean_shutdown(),
+        "a copy does not clear an unclean shutdown"
+    );
 }
 
 #[test]
@@ -380,10 +529,22 @@ fn restore_renews_epoch_and_keeps_previous_log() {
     assert!(store.epoch() != epoch);
     let runs = store.read(session(1), 0, 1000).unwrap();
     assert_eq!(seqs(&runs), [1, 2, 3]);
-    assert!(runs[0].frames.starts_with(format!("id: {}-1\n", store.epoch()).as_bytes()));
-    let kept = SqliteStore::open(&restored.previous.unwrap(), Ids::system(), &Limits::default()).unwrap();
+    assert!(
+        runs[0]
+            .frames
+            .starts_with(format!("id: {}-1\n", store.epoch()).as_bytes())
+    );
+    let kept = SqliteStore::open(
+        &restored.previous.unwrap(),
+        Ids::system(),
+        &Limits::default(),
+    )
+    .unwrap();
     assert!(!kept.unclean_shutdown());
-    assert_eq!((kept.epoch(), kept.usage(session(1)).unwrap().last_seq), (epoch, 6));
+    assert_eq!(
+        (kept.epoch(), kept.usage(session(1)).unwrap().last_seq),
+        (epoch, 6)
+    );
 }
 
 #[test]
@@ -393,12 +554,27 @@ fn interrupted_restore_is_detected_and_repeatable() {
     let file = database.folder.path().join("copy");
     copy(&database.path(), &file).unwrap();
     // The state between the two renames: the log has its new name, and the copy still has its temporary name.
-    fs::rename(database.path(), database.folder.path().join("events.sqlite.before-1")).unwrap();
+    fs::rename(
+        database.path(),
+        database.folder.path().join("events.sqlite.before-1"),
+    )
+    .unwrap();
     fs::copy(&file, database.folder.path().join("events.sqlite.restored")).unwrap();
-    assert!(matches!(database.open(), Err(OpenError::RestoreInterrupted)));
+    assert!(matches!(
+        database.open(),
+        Err(OpenError::RestoreInterrupted)
+    ));
     assert!(!database.path().exists(), "no empty log is created");
-    assert!(restore(&file, &database.path(), &Ids::system()).unwrap().previous.is_none());
-    assert_eq!(seqs(&database.store().read(session(1), 0, 1000).unwrap()), [1, 2, 3]);
+    assert!(
+        restore(&file, &database.path(), &Ids::system())
+            .unwrap()
+            .previous
+            .is_none()
+    );
+    assert_eq!(
+        seqs(&database.store().read(session(1), 0, 1000).unwrap()),
+        [1, 2, 3]
+    );
 }
 
 #[test]
@@ -408,16 +584,22 @@ fn new_epoch_rewrites_ids_of_old_frames() {
     let old = store.epoch();
     append(&store, vec![run(1, 1..=3)]);
     let before = store.read(session(1), 0, 1000).unwrap();
-    assert!(before[0].frames.starts_with(b"id: e-1\n"), "frames of the same epoch are returned unchanged");
+    assert!(
+        before[0].frames.starts_with(b"id: e-1\n"),
+        "frames of the same epoch are returned unchanged"
+    );
     drop(store);
     database.sql("UPDATE meta SET value = 'other' WHERE key = 'epoch'");
     let store = database.store();
     assert!(store.epoch().as_str() == "other" && old.as_str() != "other");
-    for runs in
-        [store.read(session(1), 1, 1000).unwrap(), store.read_all(1, 1000, &|_, _| true).unwrap().runs]
-    {
+    for runs in [
+        store.read(session(1), 1, 1000).unwrap(),
+        store.read_all(1, 1000, &|_, _| true).unwrap().runs,
+    ] {
         assert!(
-            runs[0].frames.starts_with(b"id: other-2\nevent: test\ndata: {\"id\":\"other-2\",\"seq\":2,")
+            runs[0]
+                .frames
+                .starts_with(b"id: other-2\nevent: test\ndata: {\"id\":\"other-2\",\"seq\":2,")
         );
         assert_eq!(seqs(&runs), [2, 3]);
     }
@@ -435,15 +617,24 @@ fn full_disk_rejects_whole_batches_until_space_returns() {
             .unwrap()
     };
     let pages = limit(1);
-    let batch =
-        Batch { runs: vec![run(1, 3..=2000)], puts: vec![put(Table::Prompt, "p", "1")], ..Batch::default() };
+    let batch = Batch {
+        runs: vec![run(1, 3..=2000)],
+        puts: vec![put(Table::Prompt, "p", "1")],
+        ..Batch::default()
+    };
     assert!(matches!(store.commit(&batch), Err(CommitError::Full)));
     assert!(
         matches!(store.commit(&batch), Err(CommitError::Full)),
         "the rejected transaction was rolled back"
     );
     assert_eq!(seqs(&store.read(session(1), 0, 1 << 20).unwrap()), [1, 2]);
-    assert_eq!((store.tail().last_pos, store.get(Table::Prompt, b"p").unwrap()), (2, None));
+    assert_eq!(
+        (
+            store.tail().last_pos,
+            store.get(Table::Prompt, b"p").unwrap()
+        ),
+        (2, None)
+    );
     limit(pages + 1000);
     assert_eq!(positions(&store.commit(&batch).unwrap()), [2000]);
     assert_eq!(store.read(session(1), 0, 1 << 20).unwrap().len(), 2);
@@ -463,7 +654,15 @@ fn compact_returns_free_pages_to_disk() {
             .expect("could not read the page count")
     };
     let before = size();
-    let pruned = store.prune(&[Cut { session: session(1), through: 9000 }], 100).unwrap();
+    let pruned = store
+        .prune(
+            &[Cut {
+                session: session(1),
+                through: 9000,
+            }],
+            100,
+        )
+        .unwrap();
     assert_eq!(pruned.runs, 18);
     while store.compact().unwrap() {}
     assert!(size() < before / 2, "{before} pages became {}", size());

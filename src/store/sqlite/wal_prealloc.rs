@@ -38,12 +38,16 @@ impl WalPrealloc {
     pub(super) fn new(writer: &mut Connection, path: &Path) -> Result<Self, OpenError> {
         // SQLite resolves symbolic links, so use its path.
         let log = writer.path().map_or(path, Path::new);
-        let file = OpenOptions::new().write(true).open(with_suffix(log, "-wal"))?;
+        let file = OpenOptions::new()
+            .write(true)
+            .open(with_suffix(log, "-wal"))?;
         let written = Arc::new(AtomicU64::new(0));
         let committed = Arc::clone(&written);
         writer.wal_hook(Some(move |_: &mut Wal, pages| {
-            committed
-                .store(HEADER + FRAME_BYTES * u64::try_from(pages).unwrap_or_default(), Ordering::Relaxed);
+            committed.store(
+                HEADER + FRAME_BYTES * u64::try_from(pages).unwrap_or_default(),
+                Ordering::Relaxed,
+            );
             Ok(())
         }))?;
         Ok(Self { file, written })
@@ -79,6 +83,8 @@ impl WalPrealloc {
         }
         let end = needed.clamp(size + MIN_GROWTH, size + MAX_GROWTH);
         let zeros = vec![0; ZEROS];
-        (size..end).step_by(ZEROS).try_for_each(|at| self.file.write_all_at(&zeros, at))
+        (size..end)
+            .step_by(ZEROS)
+            .try_for_each(|at| self.file.write_all_at(&zeros, at))
     }
 }

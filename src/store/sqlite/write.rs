@@ -22,7 +22,11 @@ impl From<rusqlite::Error> for CommitError {
         let full = error.sqlite_error().is_some_and(|error| {
             error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_SHMSIZE
         });
-        if full { Self::Full } else { Self::Failed(error.into()) }
+        if full {
+            Self::Full
+        } else {
+            Self::Failed(error.into())
+        }
     }
 }
 
@@ -80,7 +84,10 @@ pub(super) fn commit(
     time: Timestamp,
     stats: Option<&LogStats>,
 ) -> Result<WriteOutcome, CommitError> {
-    let erased = batch.erase.iter().map(|session| Removal::of(connection, *session));
+    let erased = batch
+        .erase
+        .iter()
+        .map(|session| Removal::of(connection, *session));
     let mut erased = erased.collect::<Result<Vec<_>, _>>()?;
     loop {
         let transaction = Transaction::begin(connection)?;
@@ -103,7 +110,11 @@ pub(super) fn commit(
         let written = wal_bytes(batch, &runs);
         wal_prealloc.reserve(written);
         transaction.commit()?;
-        return Ok(WriteOutcome { runs, erased, written });
+        return Ok(WriteOutcome {
+            runs,
+            erased,
+            written,
+        });
     }
 }
 
@@ -122,14 +133,20 @@ fn remove<'a>(
 
 fn write_records(transaction: &Connection, batch: &Batch) -> Result<(), CommitError> {
     if !batch.puts.is_empty() {
-        let mut put = transaction
-            .prepare_cached("INSERT OR REPLACE INTO record (tbl, key, value) VALUES (?1, ?2, ?3)")?;
+        let mut put = transaction.prepare_cached(
+            "INSERT OR REPLACE INTO record (tbl, key, value) VALUES (?1, ?2, ?3)",
+        )?;
         for record in &batch.puts {
-            put.execute(params![record.table as u8, record.key, record.value.as_ref()])?;
+            put.execute(params![
+                record.table as u8,
+                record.key,
+                record.value.as_ref()
+            ])?;
         }
     }
     if !batch.deletes.is_empty() {
-        let mut delete = transaction.prepare_cached("DELETE FROM record WHERE tbl = ?1 AND key = ?2")?;
+        let mut delete =
+            transaction.prepare_cached("DELETE FROM record WHERE tbl = ?1 AND key = ?2")?;
         for record in &batch.deletes {
             delete.execute(params![record.table as u8, record.key])?;
         }
@@ -192,7 +209,11 @@ fn append(
 fn wal_bytes(batch: &Batch, runs: &[RunHeader]) -> u64 {
     // A row or a record changes a page of its own and a page of an index.
     let runs: u64 = runs.iter().map(|run| run.bytes + PAGE_BYTES).sum();
-    let puts: u64 = batch.puts.iter().map(|put| put.value.len() as u64 + PAGE_BYTES).sum();
+    let puts: u64 = batch
+        .puts
+        .iter()
+        .map(|put| put.value.len() as u64 + PAGE_BYTES)
+        .sum();
     runs + puts + PAGE_BYTES
 }
 
@@ -213,7 +234,12 @@ pub(super) fn prune(
         if !remove(&transaction, pruned.iter_mut().map(|log| &mut log.removal))? {
             continue;
         }
-        if let Some(pos) = pruned.iter().map(|log| log.pruned_pos).max().filter(|pos| *pos > pruned_pos) {
+        if let Some(pos) = pruned
+            .iter()
+            .map(|log| log.pruned_pos)
+            .max()
+            .filter(|pos| *pos > pruned_pos)
+        {
             meta::set_position(&transaction, "pruned_pos", pos)?;
         }
         if !pruned.is_empty() {

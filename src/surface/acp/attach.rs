@@ -82,7 +82,9 @@ impl HistoryPolicy {
 
 /// Whether a client asks for the extension with its `_meta` of `initialize`.
 pub(super) fn asks_for_attach(meta: Option<&RawValue>) -> bool {
-    let own = meta.and_then(RawObject::parse).and_then(|meta| meta.object(META));
+    let own = meta
+        .and_then(RawObject::parse)
+        .and_then(|meta| meta.object(META));
     own.is_some_and(|own| own.get("attach").is_some_and(|value| value.get() == "true"))
 }
 
@@ -91,18 +93,28 @@ impl Caller {
     pub(super) async fn attach(&self, id: &RawValue, params: &RawValue) -> Option<Reply> {
         let view = session_of(params).and_then(|session| self.connection.view(&session));
         let failed = self.try_attach(id, params).await.err()?;
-        Some(Reply { view, ..Reply::from(Err(failed)) })
+        Some(Reply {
+            view,
+            ..Reply::from(Err(failed))
+        })
     }
 
     async fn try_attach(&self, id: &RawValue, params: &RawValue) -> Result<(), Failure> {
         self.require_extension()?;
         let params: AttachParams<'_> = parse_borrowed(params)?;
-        let role = params.role.as_deref().map_or(Some(Role::default()), Role::parse);
-        let role = role.ok_or_else(|| Failure::invalid_params("role: expected controller or observer"))?;
+        let role = params
+            .role
+            .as_deref()
+            .map_or(Some(Role::default()), Role::parse);
+        let role =
+            role.ok_or_else(|| Failure::invalid_params("role: expected controller or observer"))?;
         let policy = HistoryPolicy::parse(params.history_policy.as_deref()).ok_or_else(|| {
-            Failure::invalid_params("historyPolicy: expected full, pending_only, none or after_message")
+            Failure::invalid_params(
+                "historyPolicy: expected full, pending_only, none or after_message",
+            )
         })?;
-        self.require(Scope::Read).map_err(|failure| failure.with_code(NOT_AUTHORISED))?;
+        self.require(Scope::Read)
+            .map_err(|failure| failure.with_code(NOT_AUTHORISED))?;
         let session = self.open(&params.session_id).await.map_err(|failure| {
             if failure.code() == error_code::RESOURCE_NOT_FOUND {
                 not_found(&params.session_id, "Session not found")
@@ -112,7 +124,10 @@ impl Caller {
         })?;
         let mut snapshot = session.snapshot().await?;
         if snapshot.state == SessionState::Closed {
-            return Err(not_found(&params.session_id, "the session is closed: session/load opens it again"));
+            return Err(not_found(
+                &params.session_id,
+                "the session is closed: session/load opens it again",
+            ));
         }
         let view = self.connection.view_for_request(&params.session_id)?;
         // Requests up to the snapshot are sent from it, and later ones from the log. Therefore, no stream of the client may
@@ -123,15 +138,25 @@ impl Caller {
             snapshot = session.snapshot().await?;
         }
         let last = snapshot.last_event_id.seq;
-        let was_controller = former.as_ref().is_some_and(|former| former.role == Role::Controller);
+        let was_controller = former
+            .as_ref()
+            .is_some_and(|former| former.role == Role::Controller);
         let controller_after = match &former {
             Some(former) if was_controller || role == Role::Observer => former.controller_after,
             Some(_) => last,
             None => 0,
         };
         let info = ClientInfo::parse(params.client_info);
-        view.set_participant(Participant { role, info, controller_after });
-        let begin = if policy == HistoryPolicy::Full { Begin::History } else { Begin::Tail };
+        view.set_participant(Participant {
+            role,
+            info,
+            controller_after,
+        });
+        let begin = if policy == HistoryPolicy::Full {
+            Begin::History
+        } else {
+            Begin::Tail
+        };
         let requests = match (policy, role) {
             (HistoryPolicy::None, _) | (_, Role::Observer) => Vec::new(),
             // Its stream continues, and has the open requests.
@@ -139,17 +164,34 @@ impl Caller {
             (_, Role::Controller) => self.open_requests(&snapshot),
         };
         let result = self.attached_result(&snapshot, role, policy);
-        self.follow(id, Restoring { session, view: Arc::clone(&view), last, begin, result, requests });
+        self.follow(
+            id,
+            Restoring {
+                session,
+                view: Arc::clone(&view),
+                last,
+                begin,
+                result,
+                requests,
+            },
+        );
         drop(stopped);
         Ok(())
     }
 
-    fn attached_result(&self, snapshot: &Session, role: Role, policy: HistoryPolicy) -> Box<RawValue> {
+    fn attached_result(
+        &self,
+        snapshot: &Session,
+        role: Role,
+        policy: HistoryPolicy,
+    ) -> Box<RawValue> {
         let mut result = restored(snapshot);
         result.insert("role", raw(&role));
         result.insert("historyPolicy", raw(policy.name()));
         result.insert("clientId", raw(&self.connection.client().name));
-        let clients = self.acp().clients_of(snapshot.session_id, &self.connection, MAX_LISTED_CLIENTS);
+        let clients =
+            self.acp()
+                .clients_of(snapshot.session_id, &self.connection, MAX_LISTED_CLIENTS);
         result.insert("connectedClients", raw(&clients));
         if policy != HistoryPolicy::None {
             result.insert("history", raw(&pending_permissions(snapshot)));
@@ -160,10 +202,14 @@ impl Caller {
     /// Ends the streams of a session on this connection. The session and its turn continue.
     pub(super) fn detach(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
         self.require_extension()?;
-        let session = session_of(params).ok_or_else(|| Failure::invalid_params("expected a sessionId"))?;
-        let followed = self.connection.view(&session).filter(|view| view.is_attached());
-        let view =
-            followed.ok_or_else(|| not_found(&session, "this connection does not follow the session"))?;
+        let session =
+            session_of(params).ok_or_else(|| Failure::invalid_params("expected a sessionId"))?;
+        let followed = self
+            .connection
+            .view(&session)
+            .filter(|view| view.is_attached());
+        let view = followed
+            .ok_or_else(|| not_found(&session, "this connection does not follow the session"))?;
         self.connection.remove_view(&session);
         view.end();
         Ok(raw(&json!({ "sessionId": session, "status": "detached" })))
@@ -232,7 +278,11 @@ mod tests {
             (r#"{"attach":true}"#, false),
             ("[]", false),
         ] {
-            assert_eq!(asks_for_attach(Some(serde_json::from_str(meta).unwrap())), expected, "{meta}");
+            assert_eq!(
+                asks_for_attach(Some(serde_json::from_str(meta).unwrap())),
+                expected,
+                "{meta}"
+            );
         }
         assert!(!asks_for_attach(None));
     }
@@ -247,7 +297,11 @@ mod tests {
             (Some("none"), Some("none")),
             (Some("all"), None),
         ] {
-            assert_eq!(HistoryPolicy::parse(text).map(HistoryPolicy::name), expected, "{text:?}");
+            assert_eq!(
+                HistoryPolicy::parse(text).map(HistoryPolicy::name),
+                expected,
+                "{text:?}"
+            );
         }
     }
 }

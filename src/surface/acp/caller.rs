@@ -42,7 +42,10 @@ pub(super) struct Reply {
 
 impl<E: Into<Failure>> From<Result<Box<RawValue>, E>> for Reply {
     fn from(outcome: Result<Box<RawValue>, E>) -> Self {
-        Self { outcome: outcome.map_err(Into::into), view: None }
+        Self {
+            outcome: outcome.map_err(Into::into),
+            view: None,
+        }
     }
 }
 
@@ -56,11 +59,15 @@ impl Deref for Caller {
 
 impl Caller {
     pub(super) fn principal(&self) -> &Principal {
-        self.admission.principal().expect("a connection has an authenticated client")
+        self.admission
+            .principal()
+            .expect("a connection has an authenticated client")
     }
 
     pub(super) fn author(&self) -> Author {
-        self.admission.author().expect("a connection has an authenticated client")
+        self.admission
+            .author()
+            .expect("a connection has an authenticated client")
     }
 
     pub(super) fn require(&self, scope: Scope) -> Result<(), Failure> {
@@ -73,11 +80,16 @@ impl Caller {
 
     /// The session with this id. An id of another tenant is unknown.
     pub(super) async fn open(&self, id: &str) -> Result<SessionHandle, Failure> {
-        let known = id.parse::<SessionId>().map_err(|_| Failure::no_such_session(id))?;
-        self.sessions.open(self.principal(), known).await.map_err(|error| match error {
-            crate::session::SessionError::NoSuchSession => Failure::no_such_session(id),
-            error => error.into(),
-        })
+        let known = id
+            .parse::<SessionId>()
+            .map_err(|_| Failure::no_such_session(id))?;
+        self.sessions
+            .open(self.principal(), known)
+            .await
+            .map_err(|error| match error {
+                crate::session::SessionError::NoSuchSession => Failure::no_such_session(id),
+                error => error.into(),
+            })
     }
 
     /// Handles one message. Returns when the next message may be handled.
@@ -88,7 +100,8 @@ impl Caller {
                 self.respond(RawValue::NULL, Reply::from(Err(failure)));
             }
             Message::Request { id, method, params } => {
-                self.request(to_one_line(id), &method, to_one_line(params)).await;
+                self.request(to_one_line(id), &method, to_one_line(params))
+                    .await;
             }
             Message::Notification { method, params } => {
                 self.notification(&method, &to_one_line(params)).await;
@@ -99,8 +112,16 @@ impl Caller {
 
     fn respond(&self, id: &RawValue, reply: Reply) {
         let Reply { outcome, view } = reply;
-        outcome.as_ref().err().into_iter().for_each(|failure| self.audit(failure));
-        self.connection.respond(view.as_deref(), Place::default(), message::response(id, outcome.as_deref()));
+        outcome
+            .as_ref()
+            .err()
+            .into_iter()
+            .for_each(|failure| self.audit(failure));
+        self.connection.respond(
+            view.as_deref(),
+            Place::default(),
+            message::response(id, outcome.as_deref()),
+        );
     }
 
     /// Counts a message for the audit log if the key does not permit it.
@@ -113,18 +134,32 @@ impl Caller {
     async fn request(&self, id: Box<RawValue>, method: &str, params: Box<RawValue>) {
         if let Err(failure) = self.check_role(method, &params) {
             let view = session_of(&params).and_then(|session| self.connection.view(&session));
-            return self.respond(&id, Reply { view, ..Reply::from(Err(failure)) });
+            return self.respond(
+                &id,
+                Reply {
+                    view,
+                    ..Reply::from(Err(failure))
+                },
+            );
         }
         if method == method::SESSION_PROMPT {
             if let Err(failure) = self.prompt(&id, &params).await {
                 let view = session_of(&params).and_then(|session| self.connection.view(&session));
-                self.respond(&id, Reply { view, ..Reply::from(Err(failure)) });
+                self.respond(
+                    &id,
+                    Reply {
+                        view,
+                        ..Reply::from(Err(failure))
+                    },
+                );
             }
             return;
         }
         let Ok(permit) = Arc::clone(self.connection.calls()).try_acquire_owned() else {
-            let failure =
-                Failure::new(error_code::INTERNAL, "too many calls of this connection are in progress");
+            let failure = Failure::new(
+                error_code::INTERNAL,
+                "too many calls of this connection are in progress",
+            );
             return self.respond(&id, Reply::from(Err(failure)));
         };
         let (caller, method) = (self.clone(), method.to_owned());
@@ -151,9 +186,13 @@ impl Caller {
             meta: Option<&'a RawValue>,
         }
         self.require(Scope::Prompt)?;
-        let params: Params<'_> = acp::parse(params)
-            .map_err(|_| Failure::invalid_params("expected a sessionId and an array of content blocks"))?;
-        let view = self.connection.view(&params.session_id).filter(|view| view.is_attached());
+        let params: Params<'_> = acp::parse(params).map_err(|_| {
+            Failure::invalid_params("expected a sessionId and an array of content blocks")
+        })?;
+        let view = self
+            .connection
+            .view(&params.session_id)
+            .filter(|view| view.is_attached());
         let session = view.and_then(|view| view.session()).ok_or_else(|| {
             let detail =
                 "this connection does not follow the session: send session/load or session/resume first";
@@ -173,9 +212,14 @@ impl Caller {
             serving: self.connection.serving(self.principal()),
         };
         let turn =
-            NewTurn::begin::<Failure>(&self.gateway, self.principal(), &session, request, false).await?;
+            NewTurn::begin::<Failure>(&self.gateway, self.principal(), &session, request, false)
+                .await?;
         let prompt = turn.admitted.prompt.prompt_id;
-        self.connection.remember_prompt(SentPrompt { id: id.to_owned(), session: session.id(), prompt });
+        self.connection.remember_prompt(SentPrompt {
+            id: id.to_owned(),
+            session: session.id(),
+            prompt,
+        });
         Ok(())
     }
 
@@ -207,18 +251,27 @@ impl Caller {
         if let Err(failure) = handled {
             self.audit(&failure);
             let connection = self.connection.id();
-            tracing::debug!(connection, method, ?failure, "could not handle a notification of an ACP client");
+            tracing::debug!(
+                connection,
+                method,
+                ?failure,
+                "could not handle a notification of an ACP client"
+            );
         }
     }
 
     /// Cancels the running turn, and the queued prompts of this connection.
     async fn cancel(&self, params: &RawValue) -> Result<(), Failure> {
         self.require(Scope::Prompt)?;
-        let id = session_of(params).ok_or_else(|| Failure::invalid_params("expected a sessionId"))?;
+        let id =
+            session_of(params).ok_or_else(|| Failure::invalid_params("expected a sessionId"))?;
         let session = self.open(&id).await?;
         let own = self.connection.prompts_of(session.id());
         let snapshot = session.snapshot().await?;
-        let queued = snapshot.queued.into_iter().filter(|prompt| own.contains(prompt));
+        let queued = snapshot
+            .queued
+            .into_iter()
+            .filter(|prompt| own.contains(prompt));
         // Cancel the queue first, so that none of its prompts starts.
         for prompt in queued.chain(snapshot.prompt_id) {
             session.cancel(Some(prompt), None).await?;
@@ -231,17 +284,25 @@ impl Caller {
         self.require(Scope::Prompt)?;
         let request: acp::CancelRequest<'_> =
             acp::parse(params).map_err(|_| Failure::invalid_params("expected a requestId"))?;
-        if let Some(SentPrompt { session, prompt, .. }) = self.connection.sent_prompt(request.request_id) {
+        if let Some(SentPrompt {
+            session, prompt, ..
+        }) = self.connection.sent_prompt(request.request_id)
+        {
             let session = session.to_string();
             self.check_controller(&session)?;
-            self.open(&session).await?.cancel(Some(prompt), None).await?;
+            self.open(&session)
+                .await?
+                .cancel(Some(prompt), None)
+                .await?;
         }
         Ok(())
     }
 
     /// Answers a request of the agent. A late answer is ignored.
     async fn answer(&self, id: &RawValue, outcome: Result<Box<RawValue>, RpcError>) {
-        let Some((session, request)) = parse_request_id(id) else { return };
+        let Some((session, request)) = parse_request_id(id) else {
+            return;
+        };
         if let Err(failure) = self.answer_request(session, request, outcome).await {
             self.audit(&failure);
             let connection = self.connection.id();
@@ -262,7 +323,9 @@ impl Caller {
         let answer = match outcome {
             Ok(result) => Answer::Result(to_one_line(result)),
             // The client does not know the method. Another client may.
-            Err(error) if error.code == error_code::METHOD_NOT_FOUND && asked.acp_client.is_none() => {
+            Err(error)
+                if error.code == error_code::METHOD_NOT_FOUND && asked.acp_client.is_none() =>
+            {
                 return Ok(());
             }
             Err(error) => Answer::Error(to_one_line(raw(&error))),
@@ -271,14 +334,19 @@ impl Caller {
             view.set_answered(request);
         }
         let client = Some(&*self.connection.client().name);
-        handle.answer(&self.author(), client, request, answer).await?;
+        handle
+            .answer(&self.author(), client, request, answer)
+            .await?;
         Ok(())
     }
 }
 
 /// The `sessionId` of params.
 pub(super) fn session_of(params: &RawValue) -> Option<String> {
-    acp::session_id_of(params).ok().flatten().map(std::borrow::Cow::into_owned)
+    acp::session_id_of(params)
+        .ok()
+        .flatten()
+        .map(std::borrow::Cow::into_owned)
 }
 
 /// The trace context in a client's `_meta`.

@@ -45,11 +45,18 @@ pub(super) struct Client {
 impl Capabilities {
     /// Parses the `clientCapabilities` of `initialize`. A missing member or one of another type is no capability.
     pub(super) fn parse(raw: Option<&RawValue>) -> Self {
-        let Some(object) = raw.and_then(RawObject::parse) else { return Self::default() };
-        let flag = |object: &RawObject<'_>, name| object.get(name).is_some_and(|value| value.get() == "true");
+        let Some(object) = raw.and_then(RawObject::parse) else {
+            return Self::default();
+        };
+        let flag = |object: &RawObject<'_>, name| {
+            object.get(name).is_some_and(|value| value.get() == "true")
+        };
         let files = object.object("fs").unwrap_or_else(RawObject::empty);
         Self {
-            files: FileMethods { read: flag(&files, "readTextFile"), write: flag(&files, "writeTextFile") },
+            files: FileMethods {
+                read: flag(&files, "readTextFile"),
+                write: flag(&files, "writeTextFile"),
+            },
             terminals: flag(&object, "terminal"),
             elicitation: object.object("elicitation").is_some(),
             subagents: object.object("subagents").is_some(),
@@ -64,7 +71,11 @@ impl Client {
             return ServedMethods::default();
         }
         let FileMethods { read, write } = self.capabilities.files;
-        ServedMethods { read, write, terminals: self.capabilities.terminals }
+        ServedMethods {
+            read,
+            write,
+            terminals: self.capabilities.terminals,
+        }
     }
 
     /// Whether the client gets requests of this kind: it supports them, and its key may answer them.
@@ -86,7 +97,9 @@ impl Client {
 /// The scope that a key needs to answer a request.
 pub(super) const fn required_scope(kind: RequestKind) -> Scope {
     match kind {
-        RequestKind::Permission | RequestKind::Elicitation | RequestKind::Extension => Scope::Approve,
+        RequestKind::Permission | RequestKind::Elicitation | RequestKind::Extension => {
+            Scope::Approve
+        }
         _ => Scope::Files,
     }
 }
@@ -113,11 +126,28 @@ mod tests {
         let caps = raw(
             r#"{"fs":{"readTextFile":true,"writeTextFile":"yes"},"terminal":true,"elicitation":{"form":{}}}"#,
         );
-        let files = FileMethods { read: true, write: false };
-        let expected = Capabilities { files, terminals: true, elicitation: true, ..Capabilities::default() };
+        let files = FileMethods {
+            read: true,
+            write: false,
+        };
+        let expected = Capabilities {
+            files,
+            terminals: true,
+            elicitation: true,
+            ..Capabilities::default()
+        };
         assert_eq!(Capabilities::parse(Some(caps)), expected);
-        for none in ["null", "[]", "{}", r#"{"fs":true,"terminal":1,"terminal":2}"#] {
-            assert_eq!(Capabilities::parse(Some(raw(none))), Capabilities::default(), "{none}");
+        for none in [
+            "null",
+            "[]",
+            "{}",
+            r#"{"fs":true,"terminal":1,"terminal":2}"#,
+        ] {
+            assert_eq!(
+                Capabilities::parse(Some(raw(none))),
+                Capabilities::default(),
+                "{none}"
+            );
         }
     }
 
@@ -127,7 +157,10 @@ mod tests {
             name: "c".into(),
             keeps_name: false,
             capabilities: Capabilities {
-                files: FileMethods { read: true, write: false },
+                files: FileMethods {
+                    read: true,
+                    write: false,
+                },
                 ..Capabilities::default()
             },
             scopes: scopes.iter().copied().collect(),
@@ -148,7 +181,10 @@ mod tests {
             let meta = format!(r#"{{"acp-gateway":{{"client":"{name}"}}}}"#);
             chosen_name(Some(raw(&meta)))
         };
-        assert_eq!(name("0193-abcdef-client").as_deref(), Some("0193-abcdef-client"));
+        assert_eq!(
+            name("0193-abcdef-client").as_deref(),
+            Some("0193-abcdef-client")
+        );
         for wrong in ["short", "with a space in it", &"x".repeat(65)] {
             assert_eq!(name(wrong), None, "{wrong}");
         }

@@ -107,7 +107,10 @@ impl Connection {
             principal,
             agent,
             responses: Outbox::default(),
-            sessions: Sessions { views: Mutex::default(), socket },
+            sessions: Sessions {
+                views: Mutex::default(),
+                socket,
+            },
             prompts: Mutex::default(),
             calls: Arc::new(Semaphore::new(MAX_CALLS)),
             usage: Usage {
@@ -152,7 +155,8 @@ impl Connection {
     /// How long no request or stream has used the connection. `None` while a stream is open.
     pub(super) fn idle_for(&self, now: Instant) -> Option<Duration> {
         let is_open = self.usage.streams.load(Ordering::Acquire) > 0;
-        (!is_open).then(|| now.saturating_duration_since(*lock_or_abort(self.usage.last_used.lock())))
+        (!is_open)
+            .then(|| now.saturating_duration_since(*lock_or_abort(self.usage.last_used.lock())))
     }
 
     /// Ends all streams. A client that keeps its name may open another connection.
@@ -188,7 +192,9 @@ impl Connection {
 
     /// The view of a session, if the connection has one.
     pub(super) fn view(&self, session: &str) -> Option<Arc<SessionView>> {
-        lock_or_abort(self.sessions.views.lock()).get(session).cloned()
+        lock_or_abort(self.sessions.views.lock())
+            .get(session)
+            .cloned()
     }
 
     /// The client as an object of `connectedClients`. `None` if it does not follow the session.
@@ -201,31 +207,52 @@ impl Connection {
             info: Option<&'a ClientInfo>,
             role: Role,
         }
-        let Participant { role, info, .. } =
-            self.view(session).filter(|view| view.is_attached())?.participant();
+        let Participant { role, info, .. } = self
+            .view(session)
+            .filter(|view| view.is_attached())?
+            .participant();
         let info = info.as_ref().or(self.client.info.as_ref());
-        serde_json::to_value(Peer { client_id: &self.client.name, info, role }).ok()
+        serde_json::to_value(Peer {
+            client_id: &self.client.name,
+            info,
+            role,
+        })
+        .ok()
     }
 
     /// The view of a session that a request names.
-    pub(super) fn view_for_request(&self, session: &str) -> Result<Arc<SessionView>, TooManySessions> {
+    pub(super) fn view_for_request(
+        &self,
+        session: &str,
+    ) -> Result<Arc<SessionView>, TooManySessions> {
         self.view_or_insert(session, MAX_SESSIONS, TooManySessions::Followed)
     }
 
     /// The view of a session whose stream a client opens. Clients may open it before the request for the session.
-    pub(super) fn view_for_stream(&self, session: &str) -> Result<Arc<SessionView>, TooManySessions> {
+    pub(super) fn view_for_stream(
+        &self,
+        session: &str,
+    ) -> Result<Arc<SessionView>, TooManySessions> {
         let unconfirmed = {
             let views = lock_or_abort(self.sessions.views.lock());
             views.values().filter(|view| !view.is_attached()).count()
         };
-        let room = if unconfirmed < MAX_UNCONFIRMED { MAX_SESSIONS } else { 0 };
+        let room = if unconfirmed < MAX_UNCONFIRMED {
+            MAX_SESSIONS
+        } else {
+            0
+        };
         self.view_or_insert(session, room, TooManySessions::Unconfirmed)
     }
 
     /// Whether the connection can follow another session.
     pub(super) fn check_room(&self) -> Result<(), TooManySessions> {
         let followed = lock_or_abort(self.sessions.views.lock()).len();
-        if followed < MAX_SESSIONS { Ok(()) } else { Err(TooManySessions::Followed) }
+        if followed < MAX_SESSIONS {
+            Ok(())
+        } else {
+            Err(TooManySessions::Followed)
+        }
     }
 
     /// Forgets a session that was deleted.
@@ -236,7 +263,10 @@ impl Connection {
     /// Forgets the session of a stream that has ended, if no request has attached it.
     pub(super) fn release_view(&self, session: &str) {
         let mut views = lock_or_abort(self.sessions.views.lock());
-        if views.get(session).is_some_and(|view| !view.is_attached() && !view.has_stream()) {
+        if views
+            .get(session)
+            .is_some_and(|view| !view.is_attached() && !view.has_stream())
+        {
             views.remove(session);
         }
     }
@@ -288,12 +318,20 @@ impl Connection {
     /// The prompt with this JSON-RPC id that the connection sent last.
     pub(super) fn sent_prompt(&self, id: &RawValue) -> Option<SentPrompt> {
         let prompts = lock_or_abort(self.prompts.lock());
-        prompts.iter().rev().find(|sent| sent.id.get() == id.get()).cloned()
+        prompts
+            .iter()
+            .rev()
+            .find(|sent| sent.id.get() == id.get())
+            .cloned()
     }
 
     /// The prompts that the connection has sent to a session.
     pub(super) fn prompts_of(&self, session: SessionId) -> Vec<PromptId> {
         let prompts = lock_or_abort(self.prompts.lock());
-        prompts.iter().filter(|sent| sent.session == session).map(|sent| sent.prompt).collect()
+        prompts
+            .iter()
+            .filter(|sent| sent.session == session)
+            .map(|sent| sent.prompt)
+            .collect()
     }
 }

@@ -40,8 +40,10 @@ impl Connections {
     pub(super) fn count(&self, principal: &PrincipalKey) -> Option<KeyedGuard<PrincipalKey>> {
         let now = Instant::now();
         self.open().retain(|_, connection| {
-            let is_idle =
-                connection.idle_for(now).is_some_and(|idle| idle >= IDLE_TIMEOUT) || connection.is_closed();
+            let is_idle = connection
+                .idle_for(now)
+                .is_some_and(|idle| idle >= IDLE_TIMEOUT)
+                || connection.is_closed();
             if is_idle {
                 connection.close();
             }
@@ -57,7 +59,10 @@ impl Connections {
         }
         let mut named = lock_or_abort(self.named.lock());
         named.retain(|_, presence| presence.strong_count() > 0);
-        let known = named.get(&client.name).and_then(Weak::upgrade).filter(|known| !known.has_ended());
+        let known = named
+            .get(&client.name)
+            .and_then(Weak::upgrade)
+            .filter(|known| !known.has_ended());
         let presence = known.unwrap_or_else(ClientPresence::new);
         named.insert(client.name.clone(), Arc::downgrade(&presence));
         PresentConnection::new(presence)
@@ -94,8 +99,13 @@ impl Connections {
     ) -> Vec<serde_json::Value> {
         let session = session.to_string();
         let open = self.open();
-        let others = open.values().filter(|other| other.id() != except.id() && !other.is_closed());
-        others.filter_map(|other| other.as_peer(&session)).take(max).collect()
+        let others = open
+            .values()
+            .filter(|other| other.id() != except.id() && !other.is_closed());
+        others
+            .filter_map(|other| other.as_peer(&session))
+            .take(max)
+            .collect()
     }
 
     /// The lock for the first start of an agent.

@@ -99,9 +99,11 @@ impl SessionDelivery {
                     Some((after, skip)) => Start { after, skip },
                     None => self.view.start(&attached),
                 };
-                self.deliver_attached(&attached, &mut cursor, &mut attachments, sink).await;
+                self.deliver_attached(&attached, &mut cursor, &mut attachments, sink)
+                    .await;
             } else {
-                self.deliver_unattached(&mut cursor, &mut attachments, sink).await;
+                self.deliver_unattached(&mut cursor, &mut attachments, sink)
+                    .await;
             }
         }
     }
@@ -193,9 +195,15 @@ impl SessionDelivery {
     ) -> Vec<Bytes> {
         let mut queued: Option<Box<RawValue>> = None;
         if let Some(turn) = Projector::queued_turn(event) {
-            queued = session.query().prompt_blocks(turn).await.unwrap_or_default();
+            queued = session
+                .query()
+                .prompt_blocks(turn)
+                .await
+                .unwrap_or_default();
         }
-        projector.messages(event, queued.as_deref(), |request| self.view.was_answered(request))
+        projector.messages(event, queued.as_deref(), |request| {
+            self.view.was_answered(request)
+        })
     }
 
     /// Adds the responses whose place the delivery has reached.
@@ -203,7 +211,9 @@ impl SessionDelivery {
         if *cursor.responses.borrow() <= cursor.response {
             return;
         }
-        while let Some((number, message)) = self.view.responses().next(cursor.response, cursor.place()) {
+        while let Some((number, message)) =
+            self.view.responses().next(cursor.response, cursor.place())
+        {
             cursor.response = number;
             sink.push(&self.id(cursor), message);
         }
@@ -211,7 +221,10 @@ impl SessionDelivery {
 
     fn id(&self, cursor: &Cursor) -> String {
         let Start { after, skip } = cursor.at;
-        let event = EventId { epoch: self.epoch.clone(), seq: after + 1 };
+        let event = EventId {
+            epoch: self.epoch.clone(),
+            seq: after + 1,
+        };
         let position = Position {
             event,
             part: skip,
@@ -237,13 +250,18 @@ struct Cursor {
 
 impl Cursor {
     fn place(&self) -> Place {
-        Place { attachment: self.attachment, event: self.at.after }
+        Place {
+            attachment: self.attachment,
+            event: self.at.after,
+        }
     }
 }
 
 /// The next item of the log. `None` after an error, which is logged. Waits for ever without a reader.
 async fn next_item(reader: &mut Option<Reader>, session: &SessionHandle) -> Option<Item> {
-    let Some(reader) = reader else { return std::future::pending().await };
+    let Some(reader) = reader else {
+        return std::future::pending().await;
+    };
     let next = reader.next().await;
     next.inspect_err(|error| {
         let session = session.id();

@@ -12,7 +12,11 @@ use crate::event::Payload;
 
 /// An update with the member `type` instead of `sessionUpdate`, as in the draft.
 #[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "type",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
 pub(super) enum DraftUpdate<'a> {
     /// A permission request of the agent has ended.
     PermissionResolved {
@@ -32,7 +36,10 @@ pub(super) enum DraftUpdate<'a> {
         error: Option<Failure>,
     },
     /// The turn of another client begins.
-    PromptReceived { prompt: &'a RawValue, sent_by: Peer<'a> },
+    PromptReceived {
+        prompt: &'a RawValue,
+        sent_by: Peer<'a>,
+    },
 }
 
 /// Another client, as the log knows it.
@@ -57,7 +64,10 @@ impl<'a> DraftUpdate<'a> {
         Some(Self::PermissionResolved {
             tool_call_id: payload.tool_call_id.as_deref(),
             chosen_option_id: payload.result.and_then(selected_option),
-            resolved_by: by.map(|name| Peer { client_id: None, name: Some(name) }),
+            resolved_by: by.map(|name| Peer {
+                client_id: None,
+                name: Some(name),
+            }),
         })
     }
 
@@ -71,6 +81,12 @@ impl<'a> DraftUpdate<'a> {
 
     pub(super) fn prompt_received(payload: &'a Payload<'_>, prompt: &'a RawValue) -> Self {
         let client_id = payload.acp_request.as_ref().map(|request| &*request.client);
-        Self::PromptReceived { prompt, sent_by: Peer { client_id, name: payload.by.as_deref() } }
+        Self::PromptReceived {
+            prompt,
+            sent_by: Peer {
+                client_id,
+                name: payload.by.as_deref(),
+            },
+        }
     }
 }

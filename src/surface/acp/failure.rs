@@ -20,7 +20,12 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None, is_forbidden: false }
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+            is_forbidden: false,
+        }
     }
 
     pub(super) fn is_forbidden(&self) -> bool {
@@ -32,7 +37,10 @@ impl Failure {
     }
 
     pub(super) fn with_data(self, data: Box<RawValue>) -> Self {
-        Self { data: Some(data), ..self }
+        Self {
+            data: Some(data),
+            ..self
+        }
     }
 
     pub(super) fn code(&self) -> i64 {
@@ -52,19 +60,29 @@ impl Failure {
     }
 
     pub(super) fn method_not_found(method: &str) -> Self {
-        let detail = format!("the gateway does not serve the method {}", shortened(method));
+        let detail = format!(
+            "the gateway does not serve the method {}",
+            shortened(method)
+        );
         Self::new(error_code::METHOD_NOT_FOUND, detail)
     }
 
     pub(super) fn no_such_session(id: &str) -> Self {
-        let detail = format!("session {} does not exist, or this key has no access to it", shortened(id));
+        let detail = format!(
+            "session {} does not exist, or this key has no access to it",
+            shortened(id)
+        );
         Self::new(error_code::RESOURCE_NOT_FOUND, detail)
     }
 
     /// The error of a failed turn, from the problem in its event.
     pub(super) fn from_raw_problem(problem: Option<&RawValue>) -> Self {
-        let parsed = problem.and_then(|problem| serde_json::from_str::<Problem>(problem.get()).ok());
-        parsed.map_or_else(|| Self::new(error_code::INTERNAL, "the turn failed"), Self::from)
+        let parsed =
+            problem.and_then(|problem| serde_json::from_str::<Problem>(problem.get()).ok());
+        parsed.map_or_else(
+            || Self::new(error_code::INTERNAL, "the turn failed"),
+            Self::from,
+        )
     }
 }
 
@@ -85,7 +103,12 @@ impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         let is_forbidden = problem.code == ProblemCode::Forbidden;
         match problem.acp {
-            Some(error) => Self { code: error.code, message: error.message, data: error.data, is_forbidden },
+            Some(error) => Self {
+                code: error.code,
+                message: error.message,
+                data: error.data,
+                is_forbidden,
+            },
             None => Self {
                 code: code_of(problem.code),
                 message: problem.detail.clone(),
@@ -126,7 +149,12 @@ impl Serialize for Failure {
             #[serde(skip_serializing_if = "Option::is_none")]
             data: Option<&'a RawValue>,
         }
-        Object { code: self.code, message: &self.message, data: self.data.as_deref() }.serialize(serializer)
+        Object {
+            code: self.code,
+            message: &self.message,
+            data: self.data.as_deref(),
+        }
+        .serialize(serializer)
     }
 }
 
@@ -137,14 +165,28 @@ mod tests {
 
     #[test]
     fn errors_of_agents_keep_their_members_and_problems_become_data() {
-        let acp = RpcError { code: -32001, message: "busy".to_owned(), data: to_raw_value(&7).ok() };
-        let problem = Problem { acp: Some(acp), ..Problem::new(ProblemCode::AgentError, "the agent failed") };
+        let acp = RpcError {
+            code: -32001,
+            message: "busy".to_owned(),
+            data: to_raw_value(&7).ok(),
+        };
+        let problem = Problem {
+            acp: Some(acp),
+            ..Problem::new(ProblemCode::AgentError, "the agent failed")
+        };
         let failure = serde_json::to_value(Failure::from(problem)).unwrap();
-        assert_eq!(failure, serde_json::json!({"code": -32001, "message": "busy", "data": 7}));
+        assert_eq!(
+            failure,
+            serde_json::json!({"code": -32001, "message": "busy", "data": 7})
+        );
 
         let failure =
-            serde_json::to_value(Failure::from(Problem::new(ProblemCode::PoolFull, "busy"))).unwrap();
-        assert_eq!((&failure["code"], &failure["message"]), (&(-32603).into(), &"busy".into()));
+            serde_json::to_value(Failure::from(Problem::new(ProblemCode::PoolFull, "busy")))
+                .unwrap();
+        assert_eq!(
+            (&failure["code"], &failure["message"]),
+            (&(-32603).into(), &"busy".into())
+        );
         assert_eq!(
             (&failure["data"]["code"], &failure["data"]["retryable"]),
             (&"pool_full".into(), &true.into())

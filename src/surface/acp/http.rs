@@ -46,7 +46,13 @@ pub(super) async fn post(
         ));
     }
     let limits = &gateway.limits;
-    let body = read_body(&parts.headers, body, limits.max_prompt_bytes, limits.body_timeout).await?;
+    let body = read_body(
+        &parts.headers,
+        body,
+        limits.max_prompt_bytes,
+        limits.body_timeout,
+    )
+    .await?;
     let message = parse(&body, limits.max_json_depth)?;
     if let Message::Request { id, method, params } = &message
         && **method == *method::INITIALIZE
@@ -64,7 +70,9 @@ fn check_session(head: &Head, message: &Message) -> Result<(), TransportError> {
     let (Message::Request { params, .. } | Message::Notification { params, .. }) = message else {
         return Ok(());
     };
-    let (Some(header), Some(named)) = (head.header(&SESSION_ID)?, session_of(params)) else { return Ok(()) };
+    let (Some(header), Some(named)) = (head.header(&SESSION_ID)?, session_of(params)) else {
+        return Ok(());
+    };
     if header == named {
         return Ok(());
     }
@@ -72,9 +80,14 @@ fn check_session(head: &Head, message: &Message) -> Result<(), TransportError> {
     Err(TransportError::new(StatusCode::BAD_REQUEST, detail))
 }
 
-async fn initialize(head: &Head, id: &RawValue, params: &RawValue) -> Result<Response, TransportError> {
+async fn initialize(
+    head: &Head,
+    id: &RawValue,
+    params: &RawValue,
+) -> Result<Response, TransportError> {
     if head.header(&CONNECTION_ID)?.is_some() {
-        let detail = "this connection is initialized already: omit Acp-Connection-Id to open another one";
+        let detail =
+            "this connection is initialized already: omit Acp-Connection-Id to open another one";
         return Err(TransportError::new(StatusCode::BAD_REQUEST, detail));
     }
     if !is_valid_id(id) {
@@ -83,11 +96,19 @@ async fn initialize(head: &Head, id: &RawValue, params: &RawValue) -> Result<Res
             "the id must be a string, a number or null",
         ));
     }
-    let principal = head.admission.principal().ok_or_else(TransportError::unknown_connection)?;
+    let principal = head
+        .admission
+        .principal()
+        .ok_or_else(TransportError::unknown_connection)?;
     let id_of_connection = head.gateway.ids.uuid().to_string().into();
-    let opened =
-        open_connection(&head.gateway, principal, head.agent.as_deref(), params, (id_of_connection, None))
-            .await;
+    let opened = open_connection(
+        &head.gateway,
+        principal,
+        head.agent.as_deref(),
+        params,
+        (id_of_connection, None),
+    )
+    .await;
     Ok(match opened {
         Ok((connection, result)) => {
             let mut response = json_response(StatusCode::OK, message::response(id, Ok(&result)));
@@ -107,13 +128,19 @@ pub(super) async fn get(
 ) -> Result<Response, TransportError> {
     let (mut parts, _) = request.into_parts();
     let head = Head::of(&gateway, &parts)?;
-    if parts.headers.contains_key(header::UPGRADE) || parts.headers.contains_key(header::SEC_WEBSOCKET_KEY) {
+    if parts.headers.contains_key(header::UPGRADE)
+        || parts.headers.contains_key(header::SEC_WEBSOCKET_KEY)
+    {
         let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &gateway).await;
-        let upgrade = upgrade.map_err(|error| TransportError::new(error.status(), error.body_text()))?;
+        let upgrade =
+            upgrade.map_err(|error| TransportError::new(error.status(), error.body_text()))?;
         return socket::open(head, &parts, upgrade);
     }
     if !accepts_events(&parts.headers) {
-        return Err(TransportError::new(StatusCode::NOT_ACCEPTABLE, "Accept must allow text/event-stream"));
+        return Err(TransportError::new(
+            StatusCode::NOT_ACCEPTABLE,
+            "Accept must allow text/event-stream",
+        ));
     }
     let connection = head.connection()?;
     let session = head.header(&SESSION_ID)?.map(str::to_owned);
@@ -122,9 +149,14 @@ pub(super) async fn get(
 }
 
 fn accepts_events(headers: &HeaderMap) -> bool {
-    let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut accepted = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     accepted.any(|value| {
-        let mut ranges = value.split(',').map(|range| range.split(';').next().unwrap_or_default().trim());
+        let mut ranges = value
+            .split(',')
+            .map(|range| range.split(';').next().unwrap_or_default().trim());
         ranges.any(|range| range.eq_ignore_ascii_case("text/event-stream"))
     })
 }
@@ -136,7 +168,10 @@ fn stream(
     last: Option<String>,
 ) -> Result<Response, TransportError> {
     let gateway = head.gateway.clone();
-    let principal = head.admission.principal().ok_or_else(TransportError::unknown_connection)?;
+    let principal = head
+        .admission
+        .principal()
+        .ok_or_else(TransportError::unknown_connection)?;
     let guard = gateway
         .streams()
         .acquire(principal)
@@ -145,19 +180,37 @@ fn stream(
     let admission = Arc::clone(&head.admission);
     let keep_alive = gateway.limits.keep_alive_interval;
     let view = session
-        .map(|session| connection.view_for_stream(&session).map(|view| (view, session)))
+        .map(|session| {
+            connection
+                .view_for_stream(&session)
+                .map(|view| (view, session))
+        })
         .transpose()
         .map_err(|error| TransportError::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()))?;
     let ended = view.as_ref().map(|(view, _)| Arc::clone(view));
     let body = move |out: ChunkSender| async move {
-        let mut sink = EventSink { out, buffer: BytesMut::new() };
+        let mut sink = EventSink {
+            out,
+            buffer: BytesMut::new(),
+        };
         let deliver = async {
             if let Some((view, session)) = view {
-                let _released = ReleaseView { connection: Arc::clone(&connection), session };
+                let _released = ReleaseView {
+                    connection: Arc::clone(&connection),
+                    session,
+                };
                 let _open = OpenSessionStream::new(&view);
                 let from = last.and_then(|last| last.parse::<Position>().ok());
                 let (connection, epoch) = (Arc::clone(&connection), gateway.epoch());
-                SessionDelivery { connection, view, epoch, from, keep_alive }.run(&mut sink).await
+                SessionDelivery {
+                    connection,
+                    view,
+                    epoch,
+                    from,
+                    keep_alive,
+                }
+                .run(&mut sink)
+                .await
             } else {
                 // An id of an earlier connection is ignored: this stream has only responses of its own connection.
                 let last = last.and_then(|last| {
@@ -176,7 +229,10 @@ fn stream(
         }
         drop((open, guard));
     };
-    Ok(event_response("text/event-stream", Body::new(body_from(body))))
+    Ok(event_response(
+        "text/event-stream",
+        Body::new(body_from(body)),
+    ))
 }
 
 /// Waits until the client detaches from the session. The stream of a connection waits for ever.

@@ -54,10 +54,12 @@ pub(super) async fn open_connection(
     params: &RawValue,
     (id, socket): (Box<str>, Option<mpsc::Sender<Arc<SessionView>>>),
 ) -> Result<(Arc<Connection>, Box<RawValue>), Failure> {
-    let params: Params<'_> =
-        acp::parse(params).map_err(|_| Failure::invalid_params("expected an integer protocolVersion"))?;
+    let params: Params<'_> = acp::parse(params)
+        .map_err(|_| Failure::invalid_params("expected an integer protocolVersion"))?;
     if params.protocol_version == 0 {
-        return Err(Failure::invalid_params("the gateway does not speak version 0 of ACP"));
+        return Err(Failure::invalid_params(
+            "the gateway does not speak version 0 of ACP",
+        ));
     }
     let spec = find_agent(gateway, agent)?;
     let initialized = initialized(gateway, principal, &spec).await?;
@@ -85,9 +87,11 @@ pub(super) async fn open_connection(
     };
     // With the epoch, a client can name the position before the first event of a new session.
     let epoch = gateway.epoch().to_string();
-    let mut meta = serde_json::json!({ META: { "connectionId": id, "agent": spec.name, "epoch": epoch } });
+    let mut meta =
+        serde_json::json!({ META: { "connectionId": id, "agent": spec.name, "epoch": epoch } });
     if client.uses_attach {
-        meta[META]["unstable"] = serde_json::json!([method::SESSION_ATTACH, method::SESSION_DETACH]);
+        meta[META]["unstable"] =
+            serde_json::json!([method::SESSION_ATTACH, method::SESSION_DETACH]);
     }
     let answer = Answer {
         protocol_version: AcpVersion::V1.number(),
@@ -106,32 +110,57 @@ pub(super) async fn open_connection(
     };
     let result = raw(&answer);
     let presence = gateway.acp().present(&client);
-    let connection =
-        Arc::new(Connection::new(id, client, (key, counted), presence, spec.name.clone(), socket));
+    let connection = Arc::new(Connection::new(
+        id,
+        client,
+        (key, counted),
+        presence,
+        spec.name.clone(),
+        socket,
+    ));
     gateway.acp().insert(Arc::clone(&connection));
     Ok((connection, result))
 }
 
 /// Whether the client runs terminal methods with the gateway's socket for sign-ins.
 fn runs_terminal_methods(meta: Option<&RawValue>) -> bool {
-    let own = meta.and_then(RawObject::parse).and_then(|meta| meta.object(META));
-    own.is_some_and(|own| own.get("terminalSignIn").is_some_and(|value| value.get() == "true"))
+    let own = meta
+        .and_then(RawObject::parse)
+        .and_then(|meta| meta.object(META));
+    own.is_some_and(|own| {
+        own.get("terminalSignIn")
+            .is_some_and(|value| value.get() == "true")
+    })
 }
 
 /// The agent of a connection: the named one, or the only one.
 fn find_agent(gateway: &Gateway, name: Option<&str>) -> Result<Arc<AgentSpec>, Failure> {
     let catalogue = gateway.catalogue.load();
-    let names = || catalogue.agents().map(|spec| spec.name.to_string()).collect::<Vec<_>>().join(", ");
+    let names = || {
+        catalogue
+            .agents()
+            .map(|spec| spec.name.to_string())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     if let Some(name) = name {
-        let found = name.parse::<AgentName>().ok().and_then(|name| catalogue.agent(&name).cloned());
+        let found = name
+            .parse::<AgentName>()
+            .ok()
+            .and_then(|name| catalogue.agent(&name).cloned());
         return found.ok_or_else(|| {
-            Failure::invalid_params(format!("there is no such agent; the agents are: {}", names()))
+            Failure::invalid_params(format!(
+                "there is no such agent; the agents are: {}",
+                names()
+            ))
         });
     }
     let mut agents = catalogue.agents();
     match (agents.next(), agents.next()) {
         (Some(only), None) => Ok(Arc::clone(only)),
-        (None, _) => Err(Failure::invalid_params("the gateway has no agent: add one to its configuration")),
+        (None, _) => Err(Failure::invalid_params(
+            "the gateway has no agent: add one to its configuration",
+        )),
         _ => Err(Failure::invalid_params(format!(
             "name an agent in the URL: /acp/{{agent}}; the agents are: {}",
             names()
@@ -157,7 +186,10 @@ async fn initialized(
         if let Some(initialized) = known(&gateway, &principal, &spec) {
             return Ok(initialized);
         }
-        let lease = gateway.pool().short_lease(&spec, &principal, Priority::Reclaim).await?;
+        let lease = gateway
+            .pool()
+            .short_lease(&spec, &principal, Priority::Reclaim)
+            .await?;
         let initialized = Arc::new(lease.initialized().clone());
         lease.release_untouched();
         Ok(initialized)
@@ -165,8 +197,15 @@ async fn initialized(
     started.await.map_err(|_| Failure::internal())?
 }
 
-fn known(gateway: &Gateway, principal: &Principal, spec: &AgentSpec) -> Option<Arc<InitializeResult>> {
-    gateway.pool().agent_stats(&spec.name, &principal.tenant).and_then(|(_, initialized)| initialized)
+fn known(
+    gateway: &Gateway,
+    principal: &Principal,
+    spec: &AgentSpec,
+) -> Option<Arc<InitializeResult>> {
+    gateway
+        .pool()
+        .agent_stats(&spec.name, &principal.tenant)
+        .and_then(|(_, initialized)| initialized)
 }
 
 /// The agent's capabilities, with those that the gateway has for every agent. `mcp`: the client may bring MCP servers.

@@ -26,30 +26,55 @@ struct Envelope<'a> {
     error: Option<&'a Failure>,
 }
 
-const EMPTY: Envelope<'static> =
-    Envelope { jsonrpc: "2.0", id: None, method: None, params: None, result: None, error: None };
+const EMPTY: Envelope<'static> = Envelope {
+    jsonrpc: "2.0",
+    id: None,
+    method: None,
+    params: None,
+    result: None,
+    error: None,
+};
 
 fn encode(envelope: &Envelope<'_>) -> Bytes {
-    serde_json::to_vec(envelope).expect("raw values and strings serialize").into()
+    serde_json::to_vec(envelope)
+        .expect("raw values and strings serialize")
+        .into()
 }
 
 /// The response to a request of the client.
 pub(super) fn response(id: &RawValue, outcome: Result<&RawValue, &Failure>) -> Bytes {
     match outcome {
-        Ok(result) => encode(&Envelope { id: Some(id), result: Some(result), ..EMPTY }),
-        Err(error) => encode(&Envelope { id: Some(id), error: Some(error), ..EMPTY }),
+        Ok(result) => encode(&Envelope {
+            id: Some(id),
+            result: Some(result),
+            ..EMPTY
+        }),
+        Err(error) => encode(&Envelope {
+            id: Some(id),
+            error: Some(error),
+            ..EMPTY
+        }),
     }
 }
 
 /// A request to the client.
 pub(super) fn request(id: &str, method: &str, params: &RawValue) -> Bytes {
     let id = to_raw_value(id).expect("a string serializes");
-    encode(&Envelope { id: Some(&id), method: Some(method), params: Some(params), ..EMPTY })
+    encode(&Envelope {
+        id: Some(&id),
+        method: Some(method),
+        params: Some(params),
+        ..EMPTY
+    })
 }
 
 pub(super) fn notification(method: &str, params: &(impl Serialize + ?Sized)) -> Bytes {
     let params = raw(params);
-    encode(&Envelope { method: Some(method), params: Some(&params), ..EMPTY })
+    encode(&Envelope {
+        method: Some(method),
+        params: Some(&params),
+        ..EMPTY
+    })
 }
 
 /// Encodes one of the gateway's own values.
@@ -60,7 +85,8 @@ pub(super) fn raw(value: &(impl Serialize + ?Sized)) -> Box<RawValue> {
 /// Whether a request may have this id: a string, a number or null (JSON-RPC 2.0, section 4) of limited length.
 pub(super) fn is_valid_id(id: &RawValue) -> bool {
     let first = id.get().as_bytes().first();
-    id.get().len() <= MAX_ID_BYTES && first.is_some_and(|first| !matches!(first, b'{' | b'[' | b't' | b'f'))
+    id.get().len() <= MAX_ID_BYTES
+        && first.is_some_and(|first| !matches!(first, b'{' | b'[' | b't' | b'f'))
 }
 
 /// The message with every character outside of ASCII escaped (RFC 8259, section 7).
@@ -94,15 +120,28 @@ mod tests {
     fn messages_outside_of_ascii_are_escaped_to_the_same_value() {
         let text = r#"{"a":"é☃😀\ud83d","é":1.10}"#;
         let ascii = to_ascii(Bytes::from_static(text.as_bytes()));
-        assert_eq!(ascii, r#"{"a":"\u00e9\u2603\ud83d\ude00\ud83d","\u00e9":1.10}"#);
+        assert_eq!(
+            ascii,
+            r#"{"a":"\u00e9\u2603\ud83d\ude00\ud83d","\u00e9":1.10}"#
+        );
         let plain = Bytes::from_static(b"{\"a\":1}");
         assert_eq!(to_ascii(plain.clone()), plain);
     }
 
     #[test]
     fn ids_are_strings_numbers_or_null() {
-        for (id, valid) in [("1", true), ("\"a\"", true), ("null", true), ("{}", false), ("true", false)] {
-            assert_eq!(is_valid_id(serde_json::from_str(id).unwrap()), valid, "{id}");
+        for (id, valid) in [
+            ("1", true),
+            ("\"a\"", true),
+            ("null", true),
+            ("{}", false),
+            ("true", false),
+        ] {
+            assert_eq!(
+                is_valid_id(serde_json::from_str(id).unwrap()),
+                valid,
+                "{id}"
+            );
         }
         let long = format!("\"{}\"", "x".repeat(2000));
         assert!(!is_valid_id(serde_json::from_str(&long).unwrap()));

@@ -81,7 +81,12 @@ pub(super) struct Restoring {
 
 impl Caller {
     /// Handles a request. `None`: the response is delivered already.
-    pub(super) async fn call(&self, id: &RawValue, method: &str, params: Box<RawValue>) -> Option<Reply> {
+    pub(super) async fn call(
+        &self,
+        id: &RawValue,
+        method: &str,
+        params: Box<RawValue>,
+    ) -> Option<Reply> {
         Some(match method {
             method::SESSION_NEW => self.new_session(id, &params).await.into(),
             method::SESSION_LOAD => return self.restore(id, &params, Begin::History).await,
@@ -93,17 +98,26 @@ impl Caller {
             method::SESSION_CLOSE => self.close(&params).await.into(),
             method::SESSION_DELETE => self.delete(&params).await.into(),
             method::AUTHENTICATE => self.authenticate(&params).await.into(),
-            method::INITIALIZE => {
-                Reply::from(Err(Failure::invalid_request("this connection is initialized already")))
-            }
+            method::INITIALIZE => Reply::from(Err(Failure::invalid_request(
+                "this connection is initialized already",
+            ))),
             _ => self.call_agent(method, params).await,
         })
     }
 
-    async fn new_session(&self, id: &RawValue, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+    async fn new_session(
+        &self,
+        id: &RawValue,
+        params: &RawValue,
+    ) -> Result<Box<RawValue>, Failure> {
         self.require(Scope::Prompt)?;
         let key = self.idempotency_key(id, method::SESSION_NEW, params);
-        let NewSession { cwd, mcp_servers, additional_directories, meta } = parse(params)?;
+        let NewSession {
+            cwd,
+            mcp_servers,
+            additional_directories,
+            meta,
+        } = parse(params)?;
         let trace = trace_of(meta.as_deref());
         let request = CreateSession {
             cwd: Some(cwd).filter(|cwd| !cwd.is_empty()),
@@ -113,7 +127,10 @@ impl Caller {
             ..CreateSession::of(self.connection.agent().clone())
         };
         self.require_room()?;
-        let created = self.sessions.create(self.principal(), request, key, trace).await?;
+        let created = self
+            .sessions
+            .create(self.principal(), request, key, trace)
+            .await?;
         self.follow_new(created.session).await
     }
 
@@ -124,15 +141,25 @@ impl Caller {
         let parent = self.open(&params.session_id).await?;
         self.require_room()?;
         let servers = self.brought_servers(params.mcp_servers)?;
-        let forked =
-            self.sessions.fork(self.principal(), &parent, &servers, key, trace_of(params.meta)).await?;
+        let forked = self
+            .sessions
+            .fork(
+                self.principal(),
+                &parent,
+                &servers,
+                key,
+                trace_of(params.meta),
+            )
+            .await?;
         self.follow_new(forked.session).await
     }
 
     /// The MCP servers that a client brings for an existing session. Without the scope `mcp`, the session keeps its servers.
     fn brought_servers(&self, servers: Option<&RawValue>) -> Result<Vec<McpServer>, Failure> {
         let may_bring = self.principal().scopes.contains(Scope::Mcp);
-        servers.filter(|_| may_bring).map_or_else(|| Ok(Vec::new()), parse)
+        servers
+            .filter(|_| may_bring)
+            .map_or_else(|| Ok(Vec::new()), parse)
     }
 
     /// The client follows a new session at once, so it must be able to read it.
@@ -148,7 +175,13 @@ impl Caller {
         let result = attached_result(&session).await?;
         let view = self.connection.view_for_request(&id)?;
         let (start, number) = (Start::default(), view.next_number());
-        view.attach(Attached { session, start, history: 0, responses_after: 0, number });
+        view.attach(Attached {
+            session,
+            start,
+            history: 0,
+            responses_after: 0,
+            number,
+        });
         Ok(result.unwrap_or_else(|| raw(&json!({ "sessionId": id }))))
     }
 
@@ -156,10 +189,18 @@ impl Caller {
     async fn restore(&self, id: &RawValue, params: &RawValue, begin: Begin) -> Option<Reply> {
         let view = session_of(params).and_then(|session| self.connection.view(&session));
         let failed = self.try_restore(id, params, begin).await.err()?;
-        Some(Reply { view, ..Reply::from(Err(failed)) })
+        Some(Reply {
+            view,
+            ..Reply::from(Err(failed))
+        })
     }
 
-    async fn try_restore(&self, id: &RawValue, params: &RawValue, begin: Begin) -> Result<(), Failure> {
+    async fn try_restore(
+        &self,
+        id: &RawValue,
+        params: &RawValue,
+        begin: Begin,
+    ) -> Result<(), Failure> {
         self.require(Scope::Read)?;
         let params: SessionParams<'_> = parse_borrowed(params)?;
         let session = self.open(&params.session_id).await?;
@@ -178,22 +219,51 @@ impl Caller {
         let result = raw(&restored(&snapshot));
         // A client that follows the session already has the open requests.
         let continues = begin == Begin::Tail && view.is_attached();
-        let requests = if continues { Vec::new() } else { self.open_requests(&snapshot) };
+        let requests = if continues {
+            Vec::new()
+        } else {
+            self.open_requests(&snapshot)
+        };
         let last = snapshot.last_event_id.seq;
-        self.follow(id, Restoring { session, view, last, begin, result, requests });
+        self.follow(
+            id,
+            Restoring {
+                session,
+                view,
+                last,
+                begin,
+                result,
+                requests,
+            },
+        );
         Ok(())
     }
 
     /// Begins to deliver a session, and responds to the request with this id.
     pub(super) fn follow(&self, id: &RawValue, restoring: Restoring) {
-        let Restoring { session, view, last, begin, result, requests } = restoring;
+        let Restoring {
+            session,
+            view,
+            last,
+            begin,
+            result,
+            requests,
+        } = restoring;
         let delivered = view.delivered_event();
         // A client that follows the session already keeps its place: its stream continues.
         let continues = begin == Begin::Tail && delivered.is_some();
         let number = view.next_number();
         // The response and the open requests wait for the attachment. A request that ends meanwhile is withdrawn after it.
-        let follows = if continues { Place::default() } else { Place { attachment: number, event: last } };
-        self.connection.respond(Some(&view), follows, message::response(id, Ok(&result)));
+        let follows = if continues {
+            Place::default()
+        } else {
+            Place {
+                attachment: number,
+                event: last,
+            }
+        };
+        self.connection
+            .respond(Some(&view), follows, message::response(id, Ok(&result)));
         for request in requests {
             // They belong to the session, whose stream may open later.
             if view.responses().push(follows, request).is_err() {
@@ -208,7 +278,13 @@ impl Caller {
             Begin::Tail => (last, 0),
         };
         let responses_after = delivered.map_or(history, |delivered| delivered.min(history));
-        view.attach(Attached { session, start: Start { after, skip: 0 }, history, responses_after, number });
+        view.attach(Attached {
+            session,
+            start: Start { after, skip: 0 },
+            history,
+            responses_after,
+            number,
+        });
     }
 
     /// The open requests of the agent. The client does not receive their events, because the events are before the
@@ -233,7 +309,13 @@ impl Caller {
         self.require(Scope::Read)?;
         let Params { cwd, cursor } = parse(&acp::null_to_empty(params))?;
         let agent = Some(self.connection.agent().clone());
-        let query = ListQuery { agent, cwd, cursor, limit: PAGE_SESSIONS, ..ListQuery::default() };
+        let query = ListQuery {
+            agent,
+            cwd,
+            cursor,
+            limit: PAGE_SESSIONS,
+            ..ListQuery::default()
+        };
         let page = self.sessions.list(self.principal(), &query).await?;
         let sessions: Vec<_> = page
             .sessions
@@ -248,20 +330,28 @@ impl Caller {
                 })
             })
             .collect();
-        Ok(raw(&json!({ "sessions": sessions, "nextCursor": page.next_cursor })))
+        Ok(raw(
+            &json!({ "sessions": sessions, "nextCursor": page.next_cursor }),
+        ))
     }
 
     async fn close(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
         self.require(Scope::Prompt)?;
         let params: SessionParams<'_> = parse_borrowed(params)?;
-        self.open(&params.session_id).await?.close(self.principal(), trace_of(params.meta)).await?;
+        self.open(&params.session_id)
+            .await?
+            .close(self.principal(), trace_of(params.meta))
+            .await?;
         Ok(acp::empty_result())
     }
 
     async fn delete(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
         self.require(Scope::Prompt)?;
         let params: SessionParams<'_> = parse_borrowed(params)?;
-        self.open(&params.session_id).await?.delete(self.principal(), trace_of(params.meta)).await?;
+        self.open(&params.session_id)
+            .await?
+            .delete(self.principal(), trace_of(params.meta))
+            .await?;
         self.connection.remove_view(&params.session_id);
         Ok(acp::empty_result())
     }
@@ -277,17 +367,23 @@ impl Caller {
         self.require(Scope::Admin)?;
         let Params { method_id, meta } = parse(params)?;
         let spec = self.catalogue.agent(self.connection.agent());
-        let spec = spec.ok_or_else(|| Failure::invalid_params("the agent is no longer configured"))?;
+        let spec =
+            spec.ok_or_else(|| Failure::invalid_params("the agent is no longer configured"))?;
         let trace = trace_of(meta.as_deref());
         let meta = meta.and_then(|meta| acp::split_meta(&meta).0);
         if let Some(meta) = &meta {
-            check_meta(&spec.settings, meta).map_err(|denied| InputError::from_policy(&denied, ""))?;
+            check_meta(&spec.settings, meta)
+                .map_err(|denied| InputError::from_policy(&denied, ""))?;
         }
-        let lease = self.pool().short_lease(&spec, self.principal(), Priority::Reclaim).await?;
+        let lease = self
+            .pool()
+            .short_lease(&spec, self.principal(), Priority::Reclaim)
+            .await?;
         match lease.initialized().auth_method(&method_id) {
             Ok(AuthMethod::Agent) => {}
             Ok(AuthMethod::Terminal(_)) => {
-                let detail = "methodId: this method runs in a terminal, see POST /v1/agents/{agent}/auth";
+                let detail =
+                    "methodId: this method runs in a terminal, see POST /v1/agents/{agent}/auth";
                 return Err(Failure::invalid_params(detail));
             }
             Err(error) => return Err(Failure::invalid_params(format!("methodId: {error}"))),
@@ -305,7 +401,10 @@ impl Caller {
         };
         let view = self.connection.view(&id);
         let outcome = self.try_call_agent(&id, method, params).await;
-        Reply { view, ..Reply::from(outcome) }
+        Reply {
+            view,
+            ..Reply::from(outcome)
+        }
     }
 
     async fn try_call_agent(
@@ -331,7 +430,9 @@ impl Caller {
         match method {
             method::SESSION_SET_MODE => {
                 let Mode { mode_id } = parse(&params)?;
-                session.call(self.principal(), ClientCall::Mode(mode_id), trace).await?;
+                session
+                    .call(self.principal(), ClientCall::Mode(mode_id), trace)
+                    .await?;
                 Ok(acp::empty_result())
             }
             method::SESSION_SET_CONFIG_OPTION => {
@@ -339,23 +440,41 @@ impl Caller {
                 acp::parse::<acp::ConfigValue<'_>>(&value).map_err(|_| {
                     Failure::invalid_params("value: expected the id of a choice, true or false")
                 })?;
-                let call = ClientCall::Config { option: config_id, value };
+                let call = ClientCall::Config {
+                    option: config_id,
+                    value,
+                };
                 let options = session.call(self.principal(), call, trace).await?;
                 Ok(raw(&BTreeMap::from([("configOptions", options)])))
             }
             _ => {
-                let call = ClientCall::Rpc { method: method.to_owned(), params, notify: false };
+                let call = ClientCall::Rpc {
+                    method: method.to_owned(),
+                    params,
+                    notify: false,
+                };
                 Ok(session.call(self.principal(), call, trace).await?)
             }
         }
     }
 
     /// Passes a notification to the agent, if the agent's entry lists its method.
-    pub(super) async fn notify_agent(&self, method: &str, params: &RawValue) -> Result<(), Failure> {
+    pub(super) async fn notify_agent(
+        &self,
+        method: &str,
+        params: &RawValue,
+    ) -> Result<(), Failure> {
         self.require(Scope::Approve)?;
         let id = session_of(params).ok_or_else(|| Failure::method_not_found(method))?;
-        let call = ClientCall::Rpc { method: method.to_owned(), params: params.to_owned(), notify: true };
-        self.open(&id).await?.call(self.principal(), call, None).await?;
+        let call = ClientCall::Rpc {
+            method: method.to_owned(),
+            params: params.to_owned(),
+            notify: true,
+        };
+        self.open(&id)
+            .await?
+            .call(self.principal(), call, None)
+            .await?;
         Ok(())
     }
 }
@@ -364,11 +483,17 @@ impl Caller {
 pub(super) fn restored(snapshot: &Session) -> BTreeMap<&'static str, Box<RawValue>> {
     // The Python SDK opens the stream of a session when a result names the session.
     let mut result = BTreeMap::from([("sessionId", raw(&snapshot.session_id))]);
-    for (name, value) in [("modes", &snapshot.modes), ("configOptions", &snapshot.config_options)] {
+    for (name, value) in [
+        ("modes", &snapshot.modes),
+        ("configOptions", &snapshot.config_options),
+    ] {
         result.extend(value.as_ref().map(|value| (name, value.to_owned())));
     }
     let last_event_id = snapshot.last_event_id.to_string();
-    result.insert("_meta", raw(&json!({ META: { "lastEventId": last_event_id } })));
+    result.insert(
+        "_meta",
+        raw(&json!({ META: { "lastEventId": last_event_id } })),
+    );
     result
 }
 
@@ -376,10 +501,16 @@ pub(super) fn restored(snapshot: &Session) -> BTreeMap<&'static str, Box<RawValu
 async fn attached_result(session: &SessionHandle) -> Result<Option<Box<RawValue>>, Failure> {
     /// The size of the part of the log that is read. `session.attached` is one of the first events.
     const READ_BYTES: usize = 64 << 10;
-    let runs = session.log().read(0, READ_BYTES).await.map_err(|_| Failure::internal())?;
+    let runs = session
+        .log()
+        .read(0, READ_BYTES)
+        .await
+        .map_err(|_| Failure::internal())?;
     let attached = |event: &EventRef<'_>| event.kind() == "session.attached";
     let event = runs.iter().find_map(|run| run.events().find(attached));
-    let result = event.and_then(|event| event.payload()?.result).map(ToOwned::to_owned);
+    let result = event
+        .and_then(|event| event.payload()?.result)
+        .map(ToOwned::to_owned);
     Ok(result.filter(|result| acp::has_session_id(result)))
 }
 

@@ -58,7 +58,10 @@ pub(super) fn router(gateway: &Gateway) -> Router<Gateway> {
 }
 
 async fn method_not_allowed() -> TransportError {
-    TransportError::new(StatusCode::METHOD_NOT_ALLOWED, "use POST, GET, DELETE or a WebSocket")
+    TransportError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "use POST, GET, DELETE or a WebSocket",
+    )
 }
 
 /// Admits the request, or responds with the reason why it is not admitted.
@@ -71,10 +74,19 @@ async fn admit(State(gateway): State<Gateway>, request: Request, next: Next) -> 
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the signature is that of the panic layer")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the signature is that of the panic layer"
+)]
 fn panic_response(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
-    let text = panic.downcast_ref::<&str>().copied().unwrap_or("(the panic message is not a literal)");
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .unwrap_or("(the panic message is not a literal)");
     tracing::error!(panic = text, "a handler of /acp panicked");
-    TransportError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error; the gateway log has the details")
-        .into_response()
+    TransportError::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "internal error; the gateway log has the details",
+    )
+    .into_response()
 }

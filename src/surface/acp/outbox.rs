@@ -56,7 +56,10 @@ pub(super) struct OutboxFull;
 
 impl Default for Outbox {
     fn default() -> Self {
-        Self { state: Mutex::default(), last: watch::Sender::new(0) }
+        Self {
+            state: Mutex::default(),
+            last: watch::Sender::new(0),
+        }
     }
 }
 
@@ -70,11 +73,18 @@ impl Outbox {
         let mut state = self.state();
         let number = *self.last.borrow() + 1;
         state.bytes += message.len();
-        state.messages.push_back(Entry { number, follows, message });
+        state.messages.push_back(Entry {
+            number,
+            follows,
+            message,
+        });
         let delivered = state.delivered;
         while state.messages.len() > MAX_MESSAGES || state.bytes > MAX_BYTES {
             // A single message can be larger than the limit.
-            match state.messages.pop_front_if(|entry| entry.number <= delivered) {
+            match state
+                .messages
+                .pop_front_if(|entry| entry.number <= delivered)
+            {
                 Some(entry) => state.bytes -= entry.message.len(),
                 None if state.messages.len() == 1 => break,
                 None => {
@@ -93,7 +103,9 @@ impl Outbox {
     pub(super) fn next(&self, number: u64, reader: Place) -> Option<(u64, Bytes)> {
         let state = self.state();
         let entry = state.messages.iter().find(|entry| entry.number > number)?;
-        reader.has_reached(entry.follows).then(|| (entry.number, entry.message.clone()))
+        reader
+            .has_reached(entry.follows)
+            .then(|| (entry.number, entry.message.clone()))
     }
 
     pub(super) fn set_delivered(&self, number: u64) {
@@ -128,11 +140,23 @@ mod tests {
     fn messages_wait_for_their_event_and_keep_their_order() {
         let outbox = Outbox::default();
         outbox.push(at(1, 5), Bytes::from_static(b"a")).unwrap();
-        outbox.push(Place::default(), Bytes::from_static(b"b")).unwrap();
+        outbox
+            .push(Place::default(), Bytes::from_static(b"b"))
+            .unwrap();
         assert_eq!(outbox.next(0, at(1, 4)), None);
-        assert_eq!(outbox.next(0, at(0, 9)), None, "the session is not attached yet");
-        assert_eq!(outbox.next(0, at(1, 5)), Some((1, Bytes::from_static(b"a"))));
-        assert_eq!(outbox.next(1, at(1, 5)), Some((2, Bytes::from_static(b"b"))));
+        assert_eq!(
+            outbox.next(0, at(0, 9)),
+            None,
+            "the session is not attached yet"
+        );
+        assert_eq!(
+            outbox.next(0, at(1, 5)),
+            Some((1, Bytes::from_static(b"a")))
+        );
+        assert_eq!(
+            outbox.next(1, at(1, 5)),
+            Some((2, Bytes::from_static(b"b")))
+        );
         assert_eq!(outbox.next(2, at(1, 5)), None);
         outbox.set_delivered(2);
         outbox.set_delivered(1);
@@ -153,13 +177,21 @@ mod tests {
         assert_eq!(outbox.push(Place::default(), message(1)), Err(OutboxFull));
         outbox.set_delivered(2);
         outbox.push(Place::default(), message(1)).unwrap();
-        assert_eq!(outbox.next(0, Place::default()).map(|(number, _)| number), Some(2));
+        assert_eq!(
+            outbox.next(0, Place::default()).map(|(number, _)| number),
+            Some(2)
+        );
 
         let outbox = Outbox::default();
-        outbox.push(Place::default(), message(MAX_BYTES + 1)).unwrap();
+        outbox
+            .push(Place::default(), message(MAX_BYTES + 1))
+            .unwrap();
         assert_eq!(outbox.push(Place::default(), message(1)), Err(OutboxFull));
         outbox.set_delivered(1);
         outbox.push(Place::default(), message(1)).unwrap();
-        assert_eq!(outbox.next(0, Place::default()).map(|(number, _)| number), Some(2));
+        assert_eq!(
+            outbox.next(0, Place::default()).map(|(number, _)| number),
+            Some(2)
+        );
     }
 }

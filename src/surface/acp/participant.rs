@@ -42,9 +42,15 @@ impl ClientInfo {
     /// Parses a `clientInfo`. One without a name is none.
     pub(super) fn parse(raw: Option<&RawValue>) -> Option<Self> {
         let object = RawObject::parse(raw?)?;
-        let text =
-            |name| object.text(name).map(|text| text[..text.floor_char_boundary(MAX_TEXT_BYTES)].into());
-        Some(Self { name: text("name")?, version: text("version") })
+        let text = |name| {
+            object
+                .text(name)
+                .map(|text| text[..text.floor_char_boundary(MAX_TEXT_BYTES)].into())
+        };
+        Some(Self {
+            name: text("name")?,
+            version: text("version"),
+        })
     }
 }
 
@@ -62,7 +68,11 @@ pub(super) struct Participant {
 impl Participant {
     /// The role in which the client gets the messages of an event.
     pub(super) fn role_at(&self, event: u64) -> Role {
-        if event > self.controller_after { self.role } else { Role::Observer }
+        if event > self.controller_after {
+            self.role
+        } else {
+            Role::Observer
+        }
     }
 }
 
@@ -77,8 +87,14 @@ mod tests {
             ClientInfo::parse(Some(raw)).map(|info| serde_json::to_string(&info).unwrap())
         };
         for (text, expected) in [
-            (r#"{"name":"a","version":"1"}"#, Some(r#"{"name":"a","version":"1"}"#)),
-            (r#"{"name":"a","version":1,"title":"x"}"#, Some(r#"{"name":"a"}"#)),
+            (
+                r#"{"name":"a","version":"1"}"#,
+                Some(r#"{"name":"a","version":"1"}"#),
+            ),
+            (
+                r#"{"name":"a","version":1,"title":"x"}"#,
+                Some(r#"{"name":"a"}"#),
+            ),
             (r#"{"version":"1"}"#, None),
             ("[]", None),
         ] {

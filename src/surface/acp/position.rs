@@ -21,7 +21,12 @@ pub(super) struct Position {
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { event, part, connection, response } = self;
+        let Self {
+            event,
+            part,
+            connection,
+            response,
+        } = self;
         write!(f, "{event}.{part}/{connection}.{response}")
     }
 }
@@ -66,12 +71,22 @@ mod tests {
     fn positions_round_trip_and_resume_in_the_middle_of_an_event() {
         let position: Position = "k3-42.2/0193.7".parse().unwrap();
         assert_eq!(position.to_string(), "k3-42.2/0193.7");
-        assert_eq!((position.part, position.response, &*position.connection), (2, 7, "0193"));
+        assert_eq!(
+            (position.part, position.response, &*position.connection),
+            (2, 7, "0193")
+        );
         assert_eq!(position.resume(&"k3".parse().unwrap()), Some((41, 2)));
         assert_eq!(position.resume(&"k4".parse().unwrap()), None);
         let begin: Position = "k3-0.0/0193.0".parse().unwrap();
         assert_eq!(begin.resume(&"k3".parse().unwrap()), Some((0, 0)));
-        for wrong in ["", "k3-42", "k3-42/1.2", "k3-42.x/1.2", "k3-42.1/1", "k3-42.1/1.x"] {
+        for wrong in [
+            "",
+            "k3-42",
+            "k3-42/1.2",
+            "k3-42.x/1.2",
+            "k3-42.1/1",
+            "k3-42.1/1.x",
+        ] {
             assert_eq!(wrong.parse::<Position>(), Err(PositionError), "{wrong}");
         }
     }

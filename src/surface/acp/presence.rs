@@ -37,7 +37,10 @@ pub(super) struct PresentConnection {
 impl ClientPresence {
     pub(super) fn new() -> Arc<Self> {
         let state = watch::Sender::new(Presence::Until(Instant::now() + RECONNECT_TIMEOUT));
-        Arc::new(Self { counts: Mutex::default(), state })
+        Arc::new(Self {
+            counts: Mutex::default(),
+            state,
+        })
     }
 
     /// Whether the client no longer counts as connected. It does not return: its next connection has another presence.
@@ -49,7 +52,10 @@ impl ClientPresence {
 impl PresentConnection {
     pub(super) fn new(client: Arc<ClientPresence>) -> Self {
         lock_or_abort(client.counts.lock()).connections += 1;
-        Self { client, has_left: AtomicBool::new(false) }
+        Self {
+            client,
+            has_left: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn state(&self) -> watch::Receiver<Presence> {
@@ -68,7 +74,9 @@ impl PresentConnection {
         let mut counts = lock_or_abort(self.client.counts.lock());
         counts.streams -= 1;
         if counts.streams == 0 && !counts.has_left {
-            self.client.state.send_replace(Presence::Until(Instant::now() + RECONNECT_TIMEOUT));
+            self.client
+                .state
+                .send_replace(Presence::Until(Instant::now() + RECONNECT_TIMEOUT));
         }
     }
 
@@ -81,7 +89,9 @@ impl PresentConnection {
         counts.connections -= 1;
         if counts.connections == 0 && !may_return {
             counts.has_left = true;
-            self.client.state.send_replace(Presence::Until(Instant::now()));
+            self.client
+                .state
+                .send_replace(Presence::Until(Instant::now()));
         }
     }
 }
@@ -102,7 +112,10 @@ mod tests {
             tokio::time::advance(Duration::from_secs(seconds)).await;
             client.has_ended()
         };
-        assert!(!ended_after(9).await, "the client may still open its stream");
+        assert!(
+            !ended_after(9).await,
+            "the client may still open its stream"
+        );
         only.stream_opened();
         only.stream_opened();
         assert!(!ended_after(99).await);

@@ -40,7 +40,11 @@ struct UpdateParams<'a, U> {
 }
 
 #[derive(Serialize)]
-#[serde(tag = "sessionUpdate", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "sessionUpdate",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
 enum OwnUpdate<'a> {
     UserMessageChunk { content: &'a RawValue },
     CurrentModeUpdate { current_mode_id: &'a RawValue },
@@ -66,7 +70,13 @@ impl<'a> Projector<'a> {
         client: &'a Client,
         (history, responses_after): (u64, u64),
     ) -> Self {
-        Self { session, client, history, responses_after, role: Role::default() }
+        Self {
+            session,
+            client,
+            history,
+            responses_after,
+            role: Role::default(),
+        }
     }
 
     /// The same for a client that has this role now.
@@ -91,22 +101,28 @@ impl<'a> Projector<'a> {
     ) -> Vec<Bytes> {
         let is_history = event.seq() <= self.history;
         match event.kind() {
-            "session.update" => {
-                event.payload().and_then(|payload| self.update(&payload)).into_iter().collect()
-            }
-            "prompt.started" => event
+            "session.update" => event
                 .payload()
-                .map_or_else(Vec::new, |payload| self.user_messages(&payload, queued, is_history)),
-            "prompt.completed" | "prompt.failed" => {
-                event.payload().and_then(|payload| self.turn_end(event.seq(), &payload)).into_iter().collect()
-            }
+                .and_then(|payload| self.update(&payload))
+                .into_iter()
+                .collect(),
+            "prompt.started" => event.payload().map_or_else(Vec::new, |payload| {
+                self.user_messages(&payload, queued, is_history)
+            }),
+            "prompt.completed" | "prompt.failed" => event
+                .payload()
+                .and_then(|payload| self.turn_end(event.seq(), &payload))
+                .into_iter()
+                .collect(),
             _ if is_history => Vec::new(),
-            "request.created" => {
-                event.payload().and_then(|payload| self.request(&payload)).into_iter().collect()
-            }
-            "request.resolved" => {
-                event.payload().map_or_else(Vec::new, |payload| self.resolved(&payload, was_answered))
-            }
+            "request.created" => event
+                .payload()
+                .and_then(|payload| self.request(&payload))
+                .into_iter()
+                .collect(),
+            "request.resolved" => event
+                .payload()
+                .map_or_else(Vec::new, |payload| self.resolved(&payload, was_answered)),
             "session.changed" => self.changes(event),
             "elicitation.completed" | "extension" => event
                 .payload()
@@ -125,7 +141,11 @@ impl<'a> Projector<'a> {
             Some(child) => child.to_string(),
             None => self.session.to_string(),
         };
-        let params = raw(&UpdateParams { session_id: &session, update, meta: payload.meta });
+        let params = raw(&UpdateParams {
+            session_id: &session,
+            update,
+            meta: payload.meta,
+        });
         Some(match payload.more {
             Some(more) => message::notification(method::SESSION_UPDATE, &join(&params, more)),
             None => message::notification(method::SESSION_UPDATE, &params),
@@ -134,7 +154,14 @@ impl<'a> Projector<'a> {
 
     fn own_update(&self, update: OwnUpdate<'_>, meta: Option<&RawValue>) -> Bytes {
         let session = self.session.to_string();
-        message::notification(method::SESSION_UPDATE, &UpdateParams { session_id: &session, update, meta })
+        message::notification(
+            method::SESSION_UPDATE,
+            &UpdateParams {
+                session_id: &session,
+                update,
+                meta,
+            },
+        )
     }
 
     /// The content blocks of a prompt. A client does not get back the prompts that it has sent itself.
@@ -144,7 +171,11 @@ impl<'a> Projector<'a> {
         queued: Option<&RawValue>,
         is_history: bool,
     ) -> Vec<Bytes> {
-        let Some(prompt) = payload.prompt.or(queued).filter(|_| is_history || !self.is_own(payload)) else {
+        let Some(prompt) = payload
+            .prompt
+            .or(queued)
+            .filter(|_| is_history || !self.is_own(payload))
+        else {
             return Vec::new();
         };
         if self.client.uses_attach && !is_history {
@@ -161,12 +192,19 @@ impl<'a> Projector<'a> {
 
     /// Whether the client itself has sent the prompt.
     fn is_own(&self, payload: &Payload<'_>) -> bool {
-        payload.acp_request.as_ref().is_some_and(|request| request.client == self.client.name)
+        payload
+            .acp_request
+            .as_ref()
+            .is_some_and(|request| request.client == self.client.name)
     }
 
     fn draft_update(&self, update: &DraftUpdate<'_>) -> Bytes {
         let session = self.session.to_string();
-        let params = UpdateParams { session_id: &session, update, meta: None };
+        let params = UpdateParams {
+            session_id: &session,
+            update,
+            meta: None,
+        };
         message::notification(method::SESSION_UPDATE, &params)
     }
 
@@ -176,20 +214,31 @@ impl<'a> Projector<'a> {
             return (seq > self.responses_after).then(|| self.response(payload))?;
         }
         let is_sent = self.client.uses_attach && seq > self.history;
-        is_sent.then(|| DraftUpdate::turn_complete(payload).map(|update| self.draft_update(&update)))?
+        is_sent
+            .then(|| DraftUpdate::turn_complete(payload).map(|update| self.draft_update(&update)))?
     }
 
     /// The response to the client's own `session/prompt`.
     fn response(&self, payload: &Payload<'_>) -> Option<Bytes> {
-        let request = payload.acp_request.as_ref().filter(|request| request.client == self.client.name)?;
+        let request = payload
+            .acp_request
+            .as_ref()
+            .filter(|request| request.client == self.client.name)?;
         Some(match payload.result {
             Some(result) => message::response(&request.id, Ok(result)),
-            None => message::response(&request.id, Err(&Failure::from_raw_problem(payload.problem))),
+            None => message::response(
+                &request.id,
+                Err(&Failure::from_raw_problem(payload.problem)),
+            ),
         })
     }
 
     fn request(&self, payload: &Payload<'_>) -> Option<Bytes> {
-        let (id, method, params) = (payload.request_id?, payload.method.as_deref()?, payload.params?);
+        let (id, method, params) = (
+            payload.request_id?,
+            payload.method.as_deref()?,
+            payload.params?,
+        );
         self.agent_request((id, payload.acp_client.as_deref()), method, params)
     }
 
@@ -200,7 +249,8 @@ impl<'a> Projector<'a> {
         method: &str,
         params: &RawValue,
     ) -> Option<Bytes> {
-        self.answers(method, only).then(|| message::request(&request_id(self.session, id), method, params))
+        self.answers(method, only)
+            .then(|| message::request(&request_id(self.session, id), method, params))
     }
 
     /// Whether the client gets requests with this method. `only`: the client that alone can answer.
@@ -211,33 +261,55 @@ impl<'a> Projector<'a> {
     }
 
     /// The end of a request that the client has not answered.
-    fn resolved(&self, payload: &Payload<'_>, was_answered: impl Fn(RequestId) -> bool) -> Vec<Bytes> {
+    fn resolved(
+        &self,
+        payload: &Payload<'_>,
+        was_answered: impl Fn(RequestId) -> bool,
+    ) -> Vec<Bytes> {
         if payload.request_id.is_some_and(was_answered) {
             return Vec::new();
         }
-        let draft = self.client.uses_attach.then(|| DraftUpdate::permission_resolved(payload)).flatten();
+        let draft = self
+            .client
+            .uses_attach
+            .then(|| DraftUpdate::permission_resolved(payload))
+            .flatten();
         let draft = draft.map(|update| self.draft_update(&update));
-        draft.into_iter().chain(self.cancellation(payload)).collect()
+        draft
+            .into_iter()
+            .chain(self.cancellation(payload))
+            .collect()
     }
 
     /// `$/cancel_request` for a request that has ended without the client's answer.
     fn cancellation(&self, payload: &Payload<'_>) -> Option<Bytes> {
         let (id, method) = (payload.request_id?, payload.method.as_deref()?);
-        self.answers(method, payload.acp_client.as_deref()).then(|| {
-            let params = serde_json::json!({ "requestId": request_id(self.session, id) });
-            message::notification(method::CANCEL_REQUEST, &params)
-        })
+        self.answers(method, payload.acp_client.as_deref())
+            .then(|| {
+                let params = serde_json::json!({ "requestId": request_id(self.session, id) });
+                message::notification(method::CANCEL_REQUEST, &params)
+            })
     }
 
     /// The changes that any client made to the title, the mode and the options.
     fn changes(&self, event: &EventRef<'_>) -> Vec<Bytes> {
-        let Some(changed) = event.changed_members() else { return Vec::new() };
-        let mode =
-            changed.current_mode_id.map(|current_mode_id| OwnUpdate::CurrentModeUpdate { current_mode_id });
-        let options =
-            changed.config_options.map(|config_options| OwnUpdate::ConfigOptionUpdate { config_options });
-        let title = changed.title.map(|title| OwnUpdate::SessionInfoUpdate { title });
-        mode.into_iter().chain(options).chain(title).map(|update| self.own_update(update, None)).collect()
+        let Some(changed) = event.changed_members() else {
+            return Vec::new();
+        };
+        let mode = changed
+            .current_mode_id
+            .map(|current_mode_id| OwnUpdate::CurrentModeUpdate { current_mode_id });
+        let options = changed
+            .config_options
+            .map(|config_options| OwnUpdate::ConfigOptionUpdate { config_options });
+        let title = changed
+            .title
+            .map(|title| OwnUpdate::SessionInfoUpdate { title });
+        mode.into_iter()
+            .chain(options)
+            .chain(title)
+            .map(|update| self.own_update(update, None))
+            .collect()
     }
 
     fn notification(kind: &str, payload: &Payload<'_>) -> Option<Bytes> {
@@ -245,7 +317,8 @@ impl<'a> Projector<'a> {
             let params = payload.params.unwrap_or(RawValue::NULL);
             return Some(message::notification(payload.method.as_deref()?, params));
         }
-        let params = raw(&serde_json::json!({ "elicitationId": payload.elicitation_id.as_deref()? }));
+        let params =
+            raw(&serde_json::json!({ "elicitationId": payload.elicitation_id.as_deref()? }));
         Some(match payload.more {
             Some(more) => message::notification(method::ELICITATION_COMPLETE, &join(&params, more)),
             None => message::notification(method::ELICITATION_COMPLETE, &params),

@@ -30,15 +30,24 @@ pub(super) struct TransportError {
 
 impl TransportError {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, failure: Failure::invalid_request(detail) }
+        Self {
+            status,
+            failure: Failure::invalid_request(detail),
+        }
     }
 
     fn parse(detail: impl Into<String>) -> Self {
-        Self { status: StatusCode::BAD_REQUEST, failure: Failure::new(error_code::PARSE, detail) }
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            failure: Failure::new(error_code::PARSE, detail),
+        }
     }
 
     pub(super) fn unknown_connection() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "this connection does not exist any more: send initialize again")
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "this connection does not exist any more: send initialize again",
+        )
     }
 }
 
@@ -54,7 +63,9 @@ impl IntoResponse for TransportError {
         let mut response = json_response(self.status, self.message());
         if self.status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer realm=\"acp-gateway\"");
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, scheme);
         }
         response
     }
@@ -63,16 +74,20 @@ impl IntoResponse for TransportError {
 impl From<AdmitError> for TransportError {
     fn from(error: AdmitError) -> Self {
         let status = match &error {
-            AdmitError::Rejected(AdmissionError::MisdirectedRequest) => StatusCode::MISDIRECTED_REQUEST,
-            AdmitError::Rejected(AdmissionError::OriginForbidden) => StatusCode::FORBIDDEN,
-            AdmitError::Rejected(AdmissionError::TooManyInvalidKeys { .. }) | AdmitError::RateLimited(_) => {
-                StatusCode::TOO_MANY_REQUESTS
+            AdmitError::Rejected(AdmissionError::MisdirectedRequest) => {
+                StatusCode::MISDIRECTED_REQUEST
             }
+            AdmitError::Rejected(AdmissionError::OriginForbidden) => StatusCode::FORBIDDEN,
+            AdmitError::Rejected(AdmissionError::TooManyInvalidKeys { .. })
+            | AdmitError::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
             AdmitError::Rejected(_) => StatusCode::UNAUTHORIZED,
         };
         match error {
             AdmitError::Rejected(error) => Self::new(status, error.to_string()),
-            AdmitError::RateLimited(limit) => Self { status, failure: limit.into() },
+            AdmitError::RateLimited(limit) => Self {
+                status,
+                failure: limit.into(),
+            },
         }
     }
 }
@@ -89,7 +104,15 @@ impl From<BodyError> for TransportError {
 }
 
 pub(super) fn json_response(status: StatusCode, body: Bytes) -> Response {
-    (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+    (
+        status,
+        [(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        )],
+        body,
+    )
+        .into_response()
 }
 
 /// The head of a request: its principal, and the agent that the URL names.
@@ -106,7 +129,10 @@ impl Head {
             .map_err(|error| TransportError::new(StatusCode::UNAUTHORIZED, error.to_string()))?;
         let named = parts.uri.path().strip_prefix("/acp/").map(str::to_owned);
         let query = parts.uri.query().unwrap_or_default();
-        let parameter = query.split('&').find_map(|pair| pair.strip_prefix("agent=")).map(str::to_owned);
+        let parameter = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("agent="))
+            .map(str::to_owned);
         Ok(Self {
             gateway: gateway.clone(),
             admission: Arc::clone(by.admission()),
@@ -119,25 +145,41 @@ impl Head {
     pub(super) fn connection(&self) -> Result<Arc<Connection>, TransportError> {
         let id = self.header(&CONNECTION_ID)?;
         let id = id.ok_or_else(|| {
-            TransportError::new(StatusCode::BAD_REQUEST, "the header Acp-Connection-Id is missing")
+            TransportError::new(
+                StatusCode::BAD_REQUEST,
+                "the header Acp-Connection-Id is missing",
+            )
         })?;
-        let principal = self.admission.principal().ok_or_else(TransportError::unknown_connection)?;
-        self.gateway.acp().find(id, &principal.key()).ok_or_else(TransportError::unknown_connection)
+        let principal = self
+            .admission
+            .principal()
+            .ok_or_else(TransportError::unknown_connection)?;
+        self.gateway
+            .acp()
+            .find(id, &principal.key())
+            .ok_or_else(TransportError::unknown_connection)
     }
 
     pub(super) fn header(&self, name: &HeaderName) -> Result<Option<&str>, TransportError> {
         let mut values = self.headers.get_all(name).iter();
-        let value = values.next().map(|value| value.to_str().unwrap_or_default());
+        let value = values
+            .next()
+            .map(|value| value.to_str().unwrap_or_default());
         match values.next() {
             None => Ok(value),
-            Some(_) => {
-                Err(TransportError::new(StatusCode::BAD_REQUEST, format!("the header {name} is repeated")))
-            }
+            Some(_) => Err(TransportError::new(
+                StatusCode::BAD_REQUEST,
+                format!("the header {name} is repeated"),
+            )),
         }
     }
 
     pub(super) fn caller(&self, connection: Arc<Connection>) -> Caller {
-        Caller { gateway: self.gateway.clone(), connection, admission: Arc::clone(&self.admission) }
+        Caller {
+            gateway: self.gateway.clone(),
+            connection,
+            admission: Arc::clone(&self.admission),
+        }
     }
 }
 

@@ -130,7 +130,10 @@ impl SessionView {
 
     /// The number of the next attachment.
     pub(super) fn next_number(&self) -> u64 {
-        self.attached.borrow().as_ref().map_or(1, |attached| attached.number + 1)
+        self.attached
+            .borrow()
+            .as_ref()
+            .map_or(1, |attached| attached.number + 1)
     }
 
     /// The last event whose messages have all been delivered in the current attachment. `None` if the session is not
@@ -150,7 +153,10 @@ impl SessionView {
     }
 
     pub(super) fn session(&self) -> Option<SessionHandle> {
-        self.attached.borrow().as_ref().map(|attached| attached.session.clone())
+        self.attached
+            .borrow()
+            .as_ref()
+            .map(|attached| attached.session.clone())
     }
 
     pub(super) fn responses(&self) -> &Outbox {
@@ -212,22 +218,40 @@ mod tests {
     fn events_wait_for_a_change_of_the_role_and_have_the_role_of_their_place() {
         let view = SessionView::new(false);
         let set = |role, controller_after| {
-            view.set_participant(Participant { role, info: None, controller_after });
+            view.set_participant(Participant {
+                role,
+                info: None,
+                controller_after,
+            });
         };
         set(Role::Observer, 0);
-        assert_eq!(poll(&mut pin!(view.role_at(5))), Poll::Ready(Role::Observer));
+        assert_eq!(
+            poll(&mut pin!(view.role_at(5))),
+            Poll::Ready(Role::Observer)
+        );
         let Poll::Ready(stopped) = poll(&mut pin!(view.stop_deliveries())) else {
             panic!("nothing is delivered")
         };
         // The events 6 and 7 are created before and after the snapshot, whose last event is 6.
         let (mut before, mut after) = (pin!(view.role_at(6)), pin!(view.role_at(7)));
         for _ in 0..2 {
-            assert_eq!((poll(&mut before), poll(&mut after)), (Poll::Pending, Poll::Pending));
+            assert_eq!(
+                (poll(&mut before), poll(&mut after)),
+                (Poll::Pending, Poll::Pending)
+            );
             set(Role::Controller, 6);
         }
         drop(stopped);
-        assert_eq!(poll(&mut before), Poll::Ready(Role::Observer), "the snapshot has its request");
-        assert_eq!(poll(&mut after), Poll::Ready(Role::Controller), "the snapshot does not have its request");
+        assert_eq!(
+            poll(&mut before),
+            Poll::Ready(Role::Observer),
+            "the snapshot has its request"
+        );
+        assert_eq!(
+            poll(&mut after),
+            Poll::Ready(Role::Controller),
+            "the snapshot does not have its request"
+        );
         assert_eq!(view.role(), Role::Controller);
     }
 }

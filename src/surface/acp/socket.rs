@@ -37,26 +37,37 @@ const OVER_RATE_DELAY: Duration = Duration::from_secs(1);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Accepts the upgrade. The connection gets its id with the response, as the transport requires.
-pub(super) fn open(head: Head, parts: &Parts, upgrade: WebSocketUpgrade) -> Result<Response, TransportError> {
+pub(super) fn open(
+    head: Head,
+    parts: &Parts,
+    upgrade: WebSocketUpgrade,
+) -> Result<Response, TransportError> {
     let principal = head.admission.principal();
-    let principal =
-        principal.ok_or_else(|| TransportError::new(StatusCode::UNAUTHORIZED, "a key is required"))?;
-    let guard = head
-        .gateway
-        .streams()
-        .acquire(principal)
-        .map_err(|limit| TransportError::new(StatusCode::TOO_MANY_REQUESTS, limit.to_string()))?;
+    let principal = principal
+        .ok_or_else(|| TransportError::new(StatusCode::UNAUTHORIZED, "a key is required"))?;
+    let guard =
+        head.gateway.streams().acquire(principal).map_err(|limit| {
+            TransportError::new(StatusCode::TOO_MANY_REQUESTS, limit.to_string())
+        })?;
     let permit = parts.extensions.get::<ConnectionPermit>().cloned();
     let id = head.gateway.ids.uuid().to_string();
     let value = HeaderValue::try_from(&id).expect("a UUID is plain ASCII");
     let shutdown = head.gateway.shutdown.clone();
     let bytes = head.gateway.limits.max_prompt_bytes;
-    let socket = AcpSocket { head, id, _guard: guard, _permit: permit };
+    let socket = AcpSocket {
+        head,
+        id,
+        _guard: guard,
+        _permit: permit,
+    };
     // The server may only select a subprotocol that the client has offered.
-    let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes).protocols([SUBPROTOCOL]);
+    let upgrade = upgrade
+        .max_message_size(bytes)
+        .max_frame_size(bytes)
+        .protocols([SUBPROTOCOL]);
     // The upgrade runs in an untracked task. Only the tracked task makes a stop wait for the socket.
-    let mut response =
-        upgrade.on_upgrade(move |stream| async move { drop(shutdown.spawn_client(socket.run(stream))) });
+    let mut response = upgrade
+        .on_upgrade(move |stream| async move { drop(shutdown.spawn_client(socket.run(stream))) });
     response.headers_mut().insert(CONNECTION_ID, value);
     Ok(response)
 }
@@ -85,7 +96,8 @@ impl Incoming<'_> {
     async fn line(&mut self) -> Option<Bytes> {
         loop {
             while !self.frame.is_empty() {
-                let end = memchr::memchr(b'\n', &self.frame).map_or(self.frame.len(), |end| end + 1);
+                let end =
+                    memchr::memchr(b'\n', &self.frame).map_or(self.frame.len(), |end| end + 1);
                 let line = self.frame.split_to(end);
                 if !line.trim_ascii().is_empty() {
                     return Some(line);
@@ -102,17 +114,25 @@ impl Incoming<'_> {
 
     async fn send(&mut self, message: Bytes) -> Result<(), End> {
         // Invalid UTF-8 is impossible: messages are JSON of the gateway and lines of agents that were checked.
-        let text = message.try_into().map_err(|_| Some((close_code::ERROR, "internal error")))?;
+        let text = message
+            .try_into()
+            .map_err(|_| Some((close_code::ERROR, "internal error")))?;
         self.socket.send(Frame::Text(text)).await.map_err(|_| None)
     }
 }
 
 impl AcpSocket {
     async fn run(self, mut socket: WebSocket) {
-        let mut incoming = Incoming { socket: &mut socket, frame: Bytes::new() };
+        let mut incoming = Incoming {
+            socket: &mut socket,
+            frame: Bytes::new(),
+        };
         let Err(end) = self.serve(&mut incoming).await;
         if let Some((code, reason)) = end {
-            let close = socket.send(Frame::Close(Some(CloseFrame { code, reason: reason.into() })));
+            let close = socket.send(Frame::Close(Some(CloseFrame {
+                code,
+                reason: reason.into(),
+            })));
             // A client that does not accept the frame in time counts as disconnected.
             drop(tokio::time::timeout(CLOSE_TIMEOUT, close).await);
         }
@@ -121,7 +141,10 @@ impl AcpSocket {
     async fn serve(&self, incoming: &mut Incoming<'_>) -> Result<std::convert::Infallible, End> {
         let (new_views, mut views) = mpsc::channel(MAX_SESSIONS);
         let connection = self.initialize(incoming, new_views).await?;
-        let _removed = RemoveOnDrop { head: &self.head, connection: Arc::clone(&connection) };
+        let _removed = RemoveOnDrop {
+            head: &self.head,
+            connection: Arc::clone(&connection),
+        };
         let _open = OpenStream::new(&connection);
         let (outgoing, mut messages) = mpsc::channel(QUEUED_MESSAGES);
         self.spawn_responses(&connection, outgoing.clone());
@@ -158,7 +181,8 @@ impl AcpSocket {
         let deadline = Instant::now() + INITIALIZE_TIMEOUT;
         loop {
             let line = tokio::time::timeout_at(deadline, incoming.line()).await;
-            let line = line.map_err(|_| Some((close_code::PROTOCOL, "initialize did not arrive in time")))?;
+            let line = line
+                .map_err(|_| Some((close_code::PROTOCOL, "initialize did not arrive in time")))?;
             let line = line.ok_or(None)?;
             let (id, params) = match parse(&line, gateway.limits.max_json_depth) {
                 Ok(Message::Request { id, method, params })
@@ -168,7 +192,12 @@ impl AcpSocket {
                 }
                 // Some clients send a ping at any time.
                 Ok(Message::Notification { method, .. }) if method.starts_with("$/") => continue,
-                _ => return Err(Some((close_code::PROTOCOL, "the first message must be initialize"))),
+                _ => {
+                    return Err(Some((
+                        close_code::PROTOCOL,
+                        "the first message must be initialize",
+                    )));
+                }
             };
             let principal = self.head.admission.principal().ok_or(None)?;
             let agent = self.head.agent.as_deref();
@@ -215,8 +244,14 @@ impl AcpSocket {
     }
 
     fn spawn_responses(&self, connection: &Arc<Connection>, outgoing: mpsc::Sender<Bytes>) {
-        let (connection, keep_alive) = (Arc::clone(connection), self.head.gateway.limits.keep_alive_interval);
-        let mut sink = SocketSink { outgoing, pending: Vec::new() };
+        let (connection, keep_alive) = (
+            Arc::clone(connection),
+            self.head.gateway.limits.keep_alive_interval,
+        );
+        let mut sink = SocketSink {
+            outgoing,
+            pending: Vec::new(),
+        };
         drop(self.head.gateway.shutdown.spawn_client(async move {
             tokio::select! {
                 never = deliver_responses(&connection, None, keep_alive, &mut sink) => match never {},
@@ -234,10 +269,19 @@ impl AcpSocket {
         let gateway = &self.head.gateway;
         let (connection, epoch) = (Arc::clone(connection), gateway.epoch());
         let keep_alive = gateway.limits.keep_alive_interval;
-        let mut sink = SocketSink { outgoing, pending: Vec::new() };
+        let mut sink = SocketSink {
+            outgoing,
+            pending: Vec::new(),
+        };
         drop(gateway.shutdown.spawn_client(async move {
             let (closed, ended) = (Arc::clone(&connection), Arc::clone(&view));
-            let delivery = SessionDelivery { connection, view, epoch, from: None, keep_alive };
+            let delivery = SessionDelivery {
+                connection,
+                view,
+                epoch,
+                from: None,
+                keep_alive,
+            };
             tokio::select! {
                 never = delivery.run(&mut sink) => match never {},
                 () = closed.wait_closed() => {}

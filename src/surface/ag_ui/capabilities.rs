@@ -15,10 +15,18 @@ pub(super) async fn get(
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     let by = Authorized::<CanRead>::from_parts(&request.into_parts().0)?;
-    gateway.catalogue.agent(&agent).ok_or_else(ApiError::not_found)?;
+    gateway
+        .catalogue
+        .agent(&agent)
+        .ok_or_else(ApiError::not_found)?;
     // An agent reports its capabilities at its first start.
-    let initialized = gateway.pool().agent_stats(&agent, &by.tenant).and_then(|(_, initialized)| initialized);
-    let prompt = initialized.as_ref().map(|initialized| &initialized.capabilities.prompt);
+    let initialized = gateway
+        .pool()
+        .agent_stats(&agent, &by.tenant)
+        .and_then(|(_, initialized)| initialized);
+    let prompt = initialized
+        .as_ref()
+        .map(|initialized| &initialized.capabilities.prompt);
     Ok(Json(json!({
         "identity": { "name": agent, "type": "acp" },
         "transport": { "streaming": true, "websocket": false, "httpBinary": false, "resumable": true },

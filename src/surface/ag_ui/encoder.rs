@@ -7,13 +7,15 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::frame::{Frame, activity, custom, reasoning_end, reasoning_start, state_delta, usage_of};
+use super::frame::{
+    Frame, activity, custom, reasoning_end, reasoning_start, state_delta, usage_of,
+};
 use crate::acp::{RawObject, stop_reason, to_raw};
 use crate::conversation::Notice;
 use crate::event::write_json;
 use crate::projection::{
-    Asked, Block, CallStatus, End, Request, Role, Step, TerminalTails, ToolCall, TurnProjector, failure_text,
-    output_text,
+    Asked, Block, CallStatus, End, Request, Role, Step, TerminalTails, ToolCall, TurnProjector,
+    failure_text, output_text,
 };
 use crate::surface::chat::{Interrupted, TurnWriter};
 use crate::types::{PromptId, RequestId, SessionId};
@@ -69,7 +71,12 @@ impl TurnWriter for RunWriter {
             Step::Text(block, text) if block.subagent.is_none() => self.text(out, block, text),
             Step::BlockEnded(block) if block.subagent.is_none() => self.end_block(out, block),
             Step::Content { content, .. } => {
-                activity(out, &format!("{}-content", self.run.prompt), "CONTENT", content);
+                activity(
+                    out,
+                    &format!("{}-content", self.run.prompt),
+                    "CONTENT",
+                    content,
+                );
             }
             Step::CallBegun(call) => self.begin_call(out, call),
             Step::CallDescribed(call) | Step::CallProgressed(call) => {
@@ -117,8 +124,16 @@ impl TurnWriter for RunWriter {
 
 impl RunWriter {
     pub(super) fn new(run: Run) -> Self {
-        let (open_arguments, terminals, interrupts) = (HashSet::new(), TerminalTails::default(), Vec::new());
-        Self { run, open_arguments, terminals, interrupts, message: String::new(), complete: false }
+        let (open_arguments, terminals, interrupts) =
+            (HashSet::new(), TerminalTails::default(), Vec::new());
+        Self {
+            run,
+            open_arguments,
+            terminals,
+            interrupts,
+            message: String::new(),
+            complete: false,
+        }
     }
 
     fn follow_requests(&mut self, step: &Step<'_>) {
@@ -134,12 +149,26 @@ impl RunWriter {
     }
 
     fn start(&mut self, out: &mut BytesMut) {
-        let Run { thread, id, session, prompt, notice, history, .. } = &self.run;
-        write_json(out, &json!({ "type": "RUN_STARTED", "threadId": thread, "runId": id }));
+        let Run {
+            thread,
+            id,
+            session,
+            prompt,
+            notice,
+            history,
+            ..
+        } = &self.run;
+        write_json(
+            out,
+            &json!({ "type": "RUN_STARTED", "threadId": thread, "runId": id }),
+        );
         let state = json!({ "sessionId": session, "promptId": prompt });
         write_json(out, &json!({ "type": "STATE_SNAPSHOT", "snapshot": state }));
         if !history.is_empty() {
-            write_json(out, &json!({ "type": "MESSAGES_SNAPSHOT", "messages": history }));
+            write_json(
+                out,
+                &json!({ "type": "MESSAGES_SNAPSHOT", "messages": history }),
+            );
         }
         if let Some(notice) = notice {
             let value = json!({ "code": notice.as_str(), "text": notice.text() });
@@ -164,7 +193,15 @@ impl RunWriter {
         match block.role {
             Role::Message => {
                 let (kind, message_id) = ("TEXT_MESSAGE_START", Some(&*self.message));
-                write_json(out, &Frame { kind, message_id, role: Some("assistant"), ..Frame::default() });
+                write_json(
+                    out,
+                    &Frame {
+                        kind,
+                        message_id,
+                        role: Some("assistant"),
+                        ..Frame::default()
+                    },
+                );
             }
             Role::Thought => reasoning_start(out, &self.message),
         }
@@ -177,7 +214,12 @@ impl RunWriter {
         };
         write_json(
             out,
-            &Frame { kind, message_id: Some(&self.message), delta: Some(text), ..Frame::default() },
+            &Frame {
+                kind,
+                message_id: Some(&self.message),
+                delta: Some(text),
+                ..Frame::default()
+            },
         );
     }
 
@@ -185,7 +227,14 @@ impl RunWriter {
         match block.role {
             Role::Message => {
                 let (kind, message_id) = ("TEXT_MESSAGE_END", Some(&*self.message));
-                write_json(out, &Frame { kind, message_id, ..Frame::default() });
+                write_json(
+                    out,
+                    &Frame {
+                        kind,
+                        message_id,
+                        ..Frame::default()
+                    },
+                );
             }
             Role::Thought => reasoning_end(out, &self.message),
         }
@@ -193,8 +242,17 @@ impl RunWriter {
 
     fn begin_call(&mut self, out: &mut BytesMut, call: &ToolCall) {
         let id = call_id(self.run.prompt, call);
-        let (kind, tool_call_id, tool_call_name) = ("TOOL_CALL_START", Some(&*id), Some(&*call.kind));
-        write_json(out, &Frame { kind, tool_call_id, tool_call_name, ..Frame::default() });
+        let (kind, tool_call_id, tool_call_name) =
+            ("TOOL_CALL_START", Some(&*id), Some(&*call.kind));
+        write_json(
+            out,
+            &Frame {
+                kind,
+                tool_call_id,
+                tool_call_name,
+                ..Frame::default()
+            },
+        );
         self.open_arguments.insert(id);
         self.arguments(out, call);
         self.call_activity(out, call);
@@ -216,13 +274,27 @@ impl RunWriter {
                     ..Frame::default()
                 },
             );
-            write_json(out, &Frame { kind: "TOOL_CALL_END", tool_call_id: Some(&id), ..Frame::default() });
+            write_json(
+                out,
+                &Frame {
+                    kind: "TOOL_CALL_END",
+                    tool_call_id: Some(&id),
+                    ..Frame::default()
+                },
+            );
         }
     }
 
     fn end_arguments(&mut self, out: &mut BytesMut, id: &str) {
         if self.open_arguments.remove(id) {
-            write_json(out, &Frame { kind: "TOOL_CALL_END", tool_call_id: Some(id), ..Frame::default() });
+            write_json(
+                out,
+                &Frame {
+                    kind: "TOOL_CALL_END",
+                    tool_call_id: Some(id),
+                    ..Frame::default()
+                },
+            );
         }
     }
 
@@ -260,8 +332,14 @@ impl RunWriter {
         for diff in call.content.iter().filter(|item| {
             RawObject::parse(item).is_some_and(|item| item.text("type").as_deref() == Some("diff"))
         }) {
-            let path = RawObject::parse(diff).and_then(|diff| diff.text("path").map(Into::<String>::into));
-            activity(out, &format!("{id}:{}", path.unwrap_or_default()), "DIFF", diff);
+            let path =
+                RawObject::parse(diff).and_then(|diff| diff.text("path").map(Into::<String>::into));
+            activity(
+                out,
+                &format!("{id}:{}", path.unwrap_or_default()),
+                "DIFF",
+                diff,
+            );
         }
         let text = match call.status {
             CallStatus::Completed => output_text(call),
@@ -308,9 +386,11 @@ impl RunWriter {
                 })
             }
             (Asked::Elicitation, _) => {
-                let value = |key: &str| member(key).and_then(|raw| serde_json::from_str(raw.get()).ok());
+                let value =
+                    |key: &str| member(key).and_then(|raw| serde_json::from_str(raw.get()).ok());
                 let schema: Value = value("requestedSchema")?;
-                let message: Value = value("message").unwrap_or_else(|| "The agent asks a question.".into());
+                let message: Value =
+                    value("message").unwrap_or_else(|| "The agent asks a question.".into());
                 json!({ "id": id, "reason": "input_required", "message": message, "responseSchema": schema })
             }
             _ => return None,
@@ -337,8 +417,15 @@ impl RunWriter {
             interrupts: Vec<&'a RawValue>,
         }
         self.close_arguments(out);
-        let interrupts = self.interrupts.iter().map(|(_, interrupt)| &**interrupt).collect();
-        let outcome = to_raw(&Outcome { kind: "interrupt", interrupts });
+        let interrupts = self
+            .interrupts
+            .iter()
+            .map(|(_, interrupt)| &**interrupt)
+            .collect();
+        let outcome = to_raw(&Outcome {
+            kind: "interrupt",
+            interrupts,
+        });
         self.finish(out, Some(&outcome), None, None);
     }
 
@@ -366,7 +453,14 @@ impl RunWriter {
         let Run { thread, id, .. } = &self.run;
         write_json(
             out,
-            &Finished { kind: "RUN_FINISHED", thread_id: thread, run_id: id, outcome, result, usage },
+            &Finished {
+                kind: "RUN_FINISHED",
+                thread_id: thread,
+                run_id: id,
+                outcome,
+                result,
+                usage,
+            },
         );
         self.complete = true;
     }
@@ -395,7 +489,10 @@ impl RunWriter {
     }
 
     fn fail(&mut self, out: &mut BytesMut, code: &str, message: &str) {
-        write_json(out, &json!({ "type": "RUN_ERROR", "message": message, "code": code }));
+        write_json(
+            out,
+            &json!({ "type": "RUN_ERROR", "message": message, "code": code }),
+        );
         self.complete = true;
     }
 }

@@ -33,14 +33,43 @@ pub(super) struct Frame<'a> {
 }
 
 pub(super) fn reasoning_start(out: &mut BytesMut, id: &str) {
-    write_json(out, &Frame { kind: "REASONING_START", message_id: Some(id), ..Frame::default() });
+    write_json(
+        out,
+        &Frame {
+            kind: "REASONING_START",
+            message_id: Some(id),
+            ..Frame::default()
+        },
+    );
     let (kind, role) = ("REASONING_MESSAGE_START", Some("reasoning"));
-    write_json(out, &Frame { kind, message_id: Some(id), role, ..Frame::default() });
+    write_json(
+        out,
+        &Frame {
+            kind,
+            message_id: Some(id),
+            role,
+            ..Frame::default()
+        },
+    );
 }
 
 pub(super) fn reasoning_end(out: &mut BytesMut, id: &str) {
-    write_json(out, &Frame { kind: "REASONING_MESSAGE_END", message_id: Some(id), ..Frame::default() });
-    write_json(out, &Frame { kind: "REASONING_END", message_id: Some(id), ..Frame::default() });
+    write_json(
+        out,
+        &Frame {
+            kind: "REASONING_MESSAGE_END",
+            message_id: Some(id),
+            ..Frame::default()
+        },
+    );
+    write_json(
+        out,
+        &Frame {
+            kind: "REASONING_END",
+            message_id: Some(id),
+            ..Frame::default()
+        },
+    );
 }
 
 /// An activity. One with the same id replaces it.
@@ -65,7 +94,14 @@ pub(super) fn custom(out: &mut BytesMut, name: &str, value: &RawValue) {
         name: &'a str,
         value: &'a RawValue,
     }
-    write_json(out, &Custom { kind: "CUSTOM", name, value });
+    write_json(
+        out,
+        &Custom {
+            kind: "CUSTOM",
+            name,
+            value,
+        },
+    );
 }
 
 /// A change of the state: a JSON Patch.
@@ -89,7 +125,17 @@ pub(super) fn state_delta(out: &mut BytesMut, kind: &str, update: &RawValue) {
         _ => ("/commands", "availableCommands"),
     };
     if let Some(value) = RawObject::parse(update).and_then(|update| update.get(member)) {
-        write_json(out, &Delta { kind: "STATE_DELTA", delta: [Change { op: "add", path, value }] });
+        write_json(
+            out,
+            &Delta {
+                kind: "STATE_DELTA",
+                delta: [Change {
+                    op: "add",
+                    path,
+                    value,
+                }],
+            },
+        );
     }
 }
 
@@ -98,5 +144,7 @@ pub(super) fn usage_of(raw: &RawValue) -> Option<Box<RawValue>> {
     let usage = RawObject::parse(raw)?;
     let tokens = |key| usage.get(key).and_then(|raw| raw.get().parse::<u64>().ok());
     let (input, output) = (tokens("inputTokens")?, tokens("outputTokens")?);
-    Some(to_raw(&json!([{ "inputTokens": input, "outputTokens": output }])))
+    Some(to_raw(
+        &json!([{ "inputTokens": input, "outputTokens": output }]),
+    ))
 }

@@ -18,11 +18,15 @@ const MAX_BYTES: usize = 4 << 20;
 pub(super) async fn messages(turns: &[PastTurn<'_>]) -> Result<Vec<Value>, ApiError> {
     let (mut newest_first, mut bytes) = (Vec::new(), 0);
     for (at, turn) in turns.iter().enumerate().rev() {
-        let mut messages = vec![json!({ "id": turn.message_id(), "role": "user", "content": turn.text })];
+        let mut messages =
+            vec![json!({ "id": turn.message_id(), "role": "user", "content": turn.text })];
         if at + 1 < turns.len() {
             messages.extend(answers(turn).await?);
         }
-        bytes += messages.iter().map(|message| message.to_string().len()).sum::<usize>();
+        bytes += messages
+            .iter()
+            .map(|message| message.to_string().len())
+            .sum::<usize>();
         if bytes > MAX_BYTES {
             break;
         }
@@ -34,8 +38,16 @@ pub(super) async fn messages(turns: &[PastTurn<'_>]) -> Result<Vec<Value>, ApiEr
 /// The messages of the agent in a turn, with the ids that its events had.
 async fn answers(turn: &PastTurn<'_>) -> Result<Vec<Value>, ApiError> {
     let (session, prompt) = (turn.session.id(), turn.prompt);
-    let mut messages = Messages { session, prompt, all: Vec::new(), text: String::new() };
-    steps_of(turn.session, (prompt, turn.range), |step| messages.step(&step)).await?;
+    let mut messages = Messages {
+        session,
+        prompt,
+        all: Vec::new(),
+        text: String::new(),
+    };
+    steps_of(turn.session, (prompt, turn.range), |step| {
+        messages.step(&step)
+    })
+    .await?;
     Ok(messages.all)
 }
 
@@ -61,7 +73,8 @@ impl Messages {
                     Role::Thought => "reasoning",
                 };
                 let id = message_id(self.session, self.prompt, block.number);
-                self.all.push(json!({ "id": id, "role": role, "content": text }));
+                self.all
+                    .push(json!({ "id": id, "role": role, "content": text }));
             }
             Step::CallEnded(call) => self.call(call),
             _ => {}
@@ -72,8 +85,15 @@ impl Messages {
         let id = call_id(self.prompt, call);
         let function = json!({ "name": call.kind, "arguments": input_text(call) });
         let calls = json!([{ "id": id, "type": "function", "function": function }]);
-        self.all.push(json!({ "id": id, "role": "assistant", "toolCalls": calls }));
-        let text = if call.status == CallStatus::Completed { output_text(call) } else { failure_text(call) };
-        self.all.push(json!({ "id": result_id(&id), "role": "tool", "toolCallId": id, "content": text }));
+        self.all
+            .push(json!({ "id": id, "role": "assistant", "toolCalls": calls }));
+        let text = if call.status == CallStatus::Completed {
+            output_text(call)
+        } else {
+            failure_text(call)
+        };
+        self.all.push(
+            json!({ "id": result_id(&id), "role": "tool", "toolCallId": id, "content": text }),
+        );
     }
 }

@@ -54,24 +54,36 @@ impl RunInput {
 impl InputMessage {
     fn message(&self) -> Message {
         let blocks = content_blocks(self.content.as_ref(), block);
-        Message { id: self.id.clone(), ..Message::new(self.role.clone(), blocks) }
+        Message {
+            id: self.id.clone(),
+            ..Message::new(self.role.clone(), blocks)
+        }
     }
 }
 
 fn block(part: &Value) -> Option<Value> {
     match part["type"].as_str()? {
-        "text" => part["text"].as_str().filter(|text| !text.is_empty()).map(text_block),
+        "text" => part["text"]
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(text_block),
         "image" | "audio" | "video" | "document" => {
             let source = &part["source"];
             let value = source["value"].as_str()?;
             match source["type"].as_str()? {
-                "data" => media_block(value, source["mimeType"].as_str(), part["filename"].as_str()),
+                "data" => media_block(
+                    value,
+                    source["mimeType"].as_str(),
+                    part["filename"].as_str(),
+                ),
                 "url" => Some(resource_link(value, None)),
                 _ => None,
             }
         }
         "binary" => match (part["data"].as_str(), part["url"].as_str()) {
-            (Some(data), _) => media_block(data, part["mimeType"].as_str(), part["filename"].as_str()),
+            (Some(data), _) => {
+                media_block(data, part["mimeType"].as_str(), part["filename"].as_str())
+            }
             (None, Some(url)) => Some(resource_link(url, part["filename"].as_str())),
             (None, None) => None,
         },

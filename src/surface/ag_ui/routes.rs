@@ -15,8 +15,8 @@ use crate::api::ProblemCode;
 use crate::session::{Answer, AnswerError, SessionHandle};
 use crate::surface::authorized::{Authorized, CanPrompt};
 use crate::surface::chat::{
-    Approval, ChatRequest, ChatTurn, ErrorFormat, LatestTurn, Message, TurnEncoder, answer, read_json,
-    respond, with_layers,
+    Approval, ChatRequest, ChatTurn, ErrorFormat, LatestTurn, Message, TurnEncoder, answer,
+    read_json, respond, with_layers,
 };
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
@@ -37,17 +37,22 @@ async fn run(
     Path(agent): Path<AgentName>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    gateway.catalogue.agent(&agent).ok_or_else(ApiError::not_found)?;
+    gateway
+        .catalogue
+        .agent(&agent)
+        .ok_or_else(ApiError::not_found)?;
     let (parts, body) = request.into_parts();
     let by = Authorized::<CanPrompt>::from_parts(&parts)?;
-    let (headers, input) = read_json::<RunInput>(&gateway, Request::from_parts(parts, body)).await?;
+    let (headers, input) =
+        read_json::<RunInput>(&gateway, Request::from_parts(parts, body)).await?;
     if let Some(resume) = input.resume.as_deref().filter(|resume| !resume.is_empty()) {
         return continue_turn(&gateway, &by, &agent, &input, resume).await;
     }
     let messages = input.messages();
     // A run without a message shows the newest turn of the thread.
     if !messages.iter().any(Message::is_user)
-        && let Some(turn) = LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &input.thread_id)).await?
+        && let Some(turn) =
+            LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &input.thread_id)).await?
     {
         // The events would be added to the messages that the client has.
         let history = if messages.is_empty() {
@@ -56,7 +61,16 @@ async fn run(
             Vec::new()
         };
         let turn = turn.attach(&gateway, &by).await?;
-        return Ok(respond_to(&gateway, &by, turn, &input, Begin { history, ..Begin::default() }));
+        return Ok(respond_to(
+            &gateway,
+            &by,
+            turn,
+            &input,
+            Begin {
+                history,
+                ..Begin::default()
+            },
+        ));
     }
     let chat = ChatRequest {
         conversation: Some(input.thread_id.clone()),
@@ -76,9 +90,16 @@ async fn continue_turn(
     resume: &[Resume],
 ) -> Result<Response, ApiError> {
     let turn = LatestTurn::find(gateway, by, (agent, PROTOCOL, &input.thread_id)).await?;
-    let turn = turn.ok_or_else(ApiError::not_found)?.attach(gateway, by).await?;
-    let ids: Result<Vec<RequestId>, _> = resume.iter().map(|answer| answer.interrupt_id.parse()).collect();
-    let ids = ids.map_err(|_| ApiError::invalid("/resume", "an interruptId is not one of this thread"))?;
+    let turn = turn
+        .ok_or_else(ApiError::not_found)?
+        .attach(gateway, by)
+        .await?;
+    let ids: Result<Vec<RequestId>, _> = resume
+        .iter()
+        .map(|answer| answer.interrupt_id.parse())
+        .collect();
+    let ids =
+        ids.map_err(|_| ApiError::invalid("/resume", "an interruptId is not one of this thread"))?;
     for (id, resume) in ids.iter().zip(resume) {
         answer_interrupt(by, &turn.session, *id, resume).await?;
     }
@@ -87,7 +108,10 @@ async fn continue_turn(
         by,
         turn,
         input,
-        Begin { received_until: ids.into_iter().max(), ..Begin::default() },
+        Begin {
+            received_until: ids.into_iter().max(),
+            ..Begin::default()
+        },
     ))
 }
 
@@ -106,20 +130,40 @@ async fn answer_interrupt(
     let cancelled = resume.status == "cancelled";
     if pending.method == method::SESSION_REQUEST_PERMISSION && !cancelled {
         let option = payload["optionId"].as_str();
-        let Some(approved) = payload["approved"].as_bool().or_else(|| option.map(|_| true)) else {
-            return Err(ApiError::invalid("/resume", "expected a payload with approved or optionId"));
+        let Some(approved) = payload["approved"]
+            .as_bool()
+            .or_else(|| option.map(|_| true))
+        else {
+            return Err(ApiError::invalid(
+                "/resume",
+                "expected a payload with approved or optionId",
+            ));
         };
-        let reason = option.or_else(|| payload["reason"].as_str()).map(ToOwned::to_owned);
-        return answer(by, session, &Approval { request, approved, reason }).await;
+        let reason = option
+            .or_else(|| payload["reason"].as_str())
+            .map(ToOwned::to_owned);
+        return answer(
+            by,
+            session,
+            &Approval {
+                request,
+                approved,
+                reason,
+            },
+        )
+        .await;
     }
     if !by.scopes.contains(Scope::Approve) {
-        return Err(ApiError::new(ProblemCode::Forbidden, "this key does not have the scope approve"));
+        return Err(ApiError::new(
+            ProblemCode::Forbidden,
+            "this key does not have the scope approve",
+        ));
     }
     let answer = match (pending.method.as_str(), cancelled) {
         (method::SESSION_REQUEST_PERMISSION, _) => Answer::Cancelled,
-        (_, true) => {
-            Answer::Elicitation(to_raw_value(&json!({ "action": "cancel" })).map_err(ApiError::internal)?)
-        }
+        (_, true) => Answer::Elicitation(
+            to_raw_value(&json!({ "action": "cancel" })).map_err(ApiError::internal)?,
+        ),
         (_, false) => {
             let result = json!({ "action": "accept", "content": payload });
             Answer::Elicitation(to_raw_value(&result).map_err(ApiError::internal)?)
@@ -145,7 +189,10 @@ fn respond_to(
     by: &Authorized<CanPrompt>,
     turn: ChatTurn,
     input: &RunInput,
-    Begin { history, received_until }: Begin,
+    Begin {
+        history,
+        received_until,
+    }: Begin,
 ) -> Response {
     let run = Run {
         thread: input.thread_id.clone(),
@@ -158,6 +205,8 @@ fn respond_to(
     };
     let connected = turn.cancel_on_disconnect(gateway);
     let encoder = TurnEncoder::new(RunWriter::new(run));
-    let encoder = encoder.after(received_until).cancels_on_disconnect(Some(connected));
+    let encoder = encoder
+        .after(received_until)
+        .cancels_on_disconnect(Some(connected));
     respond(gateway, by, turn, encoder, true)
 }

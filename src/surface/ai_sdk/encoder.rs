@@ -12,8 +12,8 @@ use crate::acp::{RawObject, stop_reason, to_raw, update};
 use crate::conversation::Notice;
 use crate::event::write_json;
 use crate::projection::{
-    Asked, Block, CallStatus, End, Request, Role, Step, TerminalTails, ToolCall, TurnProjector, failure_text,
-    input_text,
+    Asked, Block, CallStatus, End, Request, Role, Step, TerminalTails, ToolCall, TurnProjector,
+    failure_text, input_text,
 };
 use crate::surface::chat::{Interrupted, TurnWriter, done};
 use crate::types::{PromptId, SessionId};
@@ -54,18 +54,36 @@ impl TurnWriter for UiMessageWriter {
             Step::Begun { .. } => self.start(out),
             Step::BlockBegun(block) => {
                 self.enter_step(out);
-                block_frame(out, block, by_role(block, "text-start", "reasoning-start"), None);
+                block_frame(
+                    out,
+                    block,
+                    by_role(block, "text-start", "reasoning-start"),
+                    None,
+                );
             }
             Step::Text(block, text) => {
-                block_frame(out, block, by_role(block, "text-delta", "reasoning-delta"), Some(text));
+                block_frame(
+                    out,
+                    block,
+                    by_role(block, "text-delta", "reasoning-delta"),
+                    Some(text),
+                );
             }
             Step::BlockEnded(block) => {
-                block_frame(out, block, by_role(block, "text-end", "reasoning-end"), None);
+                block_frame(
+                    out,
+                    block,
+                    by_role(block, "text-end", "reasoning-end"),
+                    None,
+                );
             }
             Step::Content { content, .. } => self.content(out, content),
             Step::CallBegun(call) => {
                 self.enter_step(out);
-                tool(out, "tool-input-start", call, |chunk| Chunk { title: call.title.as_deref(), ..chunk });
+                tool(out, "tool-input-start", call, |chunk| Chunk {
+                    title: call.title.as_deref(),
+                    ..chunk
+                });
                 input(out, call);
             }
             // In a later step, this would be another part.
@@ -89,7 +107,13 @@ impl TurnWriter for UiMessageWriter {
             }
             Step::Subagent(subagent) => {
                 let id = RawObject::parse(subagent).and_then(|update| update.text("sessionId"));
-                part(out, "data-subagent", id.as_deref().unwrap_or("subagent"), subagent, None);
+                part(
+                    out,
+                    "data-subagent",
+                    id.as_deref().unwrap_or("subagent"),
+                    subagent,
+                    None,
+                );
             }
             Step::TerminalOutput { terminal, data } => {
                 let output = self.terminals.append(*terminal, data);
@@ -97,11 +121,21 @@ impl TurnWriter for UiMessageWriter {
                 own_part(out, "data-terminal", &terminal.to_string(), &value);
             }
             Step::Requested(request) => self.requested(out, request),
-            Step::Resolved { id, asked, resolution, allowed, .. } => {
+            Step::Resolved {
+                id,
+                asked,
+                resolution,
+                allowed,
+                ..
+            } => {
                 if *asked == Asked::Elicitation || self.approvals == Approvals::Data {
-                    let name =
-                        if *asked == Asked::Elicitation { "data-elicitation" } else { "data-permission" };
-                    let resolved = json!({ "requestId": id, "resolution": resolution, "allowed": allowed });
+                    let name = if *asked == Asked::Elicitation {
+                        "data-elicitation"
+                    } else {
+                        "data-permission"
+                    };
+                    let resolved =
+                        json!({ "requestId": id, "resolution": resolution, "allowed": allowed });
                     own_part(out, name, &id.to_string(), &resolved);
                 }
             }
@@ -135,12 +169,23 @@ impl TurnWriter for UiMessageWriter {
 impl UiMessageWriter {
     pub(super) fn new(message: Message, approvals: Approvals) -> Self {
         let (in_step, step_has_approval, complete) = (false, false, false);
-        Self { message, approvals, in_step, step_has_approval, terminals: TerminalTails::default(), complete }
+        Self {
+            message,
+            approvals,
+            in_step,
+            step_has_approval,
+            terminals: TerminalTails::default(),
+            complete,
+        }
     }
 
     /// The first frame. In a later response, it names the same message.
     fn start(&mut self, out: &mut BytesMut) {
-        let Message { session, prompt, notice } = self.message;
+        let Message {
+            session,
+            prompt,
+            notice,
+        } = self.message;
         let id = super::request::message_id(session, prompt);
         let meta = to_raw(&json!({ "sessionId": session, "promptId": prompt }));
         write_json(
@@ -165,31 +210,60 @@ impl UiMessageWriter {
 
     fn enter_step(&mut self, out: &mut BytesMut) {
         if self.in_step && self.step_has_approval {
-            write_json(out, &Chunk { kind: "finish-step", ..Chunk::default() });
+            write_json(
+                out,
+                &Chunk {
+                    kind: "finish-step",
+                    ..Chunk::default()
+                },
+            );
             self.in_step = false;
         }
         if !self.in_step {
-            write_json(out, &Chunk { kind: "start-step", ..Chunk::default() });
+            write_json(
+                out,
+                &Chunk {
+                    kind: "start-step",
+                    ..Chunk::default()
+                },
+            );
             (self.in_step, self.step_has_approval) = (true, false);
         }
     }
 
     fn finish(&mut self, out: &mut BytesMut, reason: &str) {
         if self.in_step {
-            write_json(out, &Chunk { kind: "finish-step", ..Chunk::default() });
+            write_json(
+                out,
+                &Chunk {
+                    kind: "finish-step",
+                    ..Chunk::default()
+                },
+            );
         }
-        write_json(out, &Chunk { kind: "finish", finish_reason: Some(reason), ..Chunk::default() });
+        write_json(
+            out,
+            &Chunk {
+                kind: "finish",
+                finish_reason: Some(reason),
+                ..Chunk::default()
+            },
+        );
         done(out);
         self.complete = true;
     }
 
     /// An image or audio as a file, and a link as a source.
     fn content(&mut self, out: &mut BytesMut, content: &RawValue) {
-        let Some(block) = RawObject::parse(content) else { return };
+        let Some(block) = RawObject::parse(content) else {
+            return;
+        };
         let (kind, text) = (block.text("type"), |key| block.text(key));
         match kind.as_deref() {
             Some("image" | "audio") => {
-                let (Some(media_type), Some(base64)) = (text("mimeType"), text("data")) else { return };
+                let (Some(media_type), Some(base64)) = (text("mimeType"), text("data")) else {
+                    return;
+                };
                 self.enter_step(out);
                 let url = format!("data:{media_type};base64,{base64}");
                 write_json(
@@ -205,8 +279,10 @@ impl UiMessageWriter {
             Some("resource_link") => {
                 let Some(uri) = text("uri") else { return };
                 self.enter_step(out);
-                let title =
-                    block.get("title").or_else(|| block.get("name")).filter(|raw| raw.get() != "null");
+                let title = block
+                    .get("title")
+                    .or_else(|| block.get("name"))
+                    .filter(|raw| raw.get() != "null");
                 let chunk = Chunk {
                     kind: "source-url",
                     source_id: Some(&uri),
@@ -223,24 +299,38 @@ impl UiMessageWriter {
     fn end_call(out: &mut BytesMut, call: &ToolCall) {
         if call.status == CallStatus::Completed {
             output(out, call, call.status.as_str(), None);
-            for diff in call.content.iter().filter_map(|item| RawObject::parse(item)) {
+            for diff in call
+                .content
+                .iter()
+                .filter_map(|item| RawObject::parse(item))
+            {
                 if diff.text("type").as_deref() == Some("diff")
                     && let Some(path) = diff.text("path")
                 {
-                    part(out, "data-diff", &format!("{}:{path}", call.id), &to_raw(&DiffPart(&diff)), None);
+                    part(
+                        out,
+                        "data-diff",
+                        &format!("{}:{path}", call.id),
+                        &to_raw(&DiffPart(&diff)),
+                        None,
+                    );
                 }
             }
             return;
         }
         let text = failure_text(call);
-        tool(out, "tool-output-error", call, |chunk| Chunk { error_text: Some(&text), ..chunk });
+        tool(out, "tool-output-error", call, |chunk| Chunk {
+            error_text: Some(&text),
+            ..chunk
+        });
     }
 
     fn requested(&mut self, out: &mut BytesMut, request: &Request<'_>) {
         let id = request.id.to_string();
         match (request.asked, request.call) {
             (Asked::Permission, Some(call)) if self.approvals == Approvals::Parts => {
-                let options = RawObject::parse(request.params).and_then(|params| params.get("options"));
+                let options =
+                    RawObject::parse(request.params).and_then(|params| params.get("options"));
                 let deadline = request.deadline.map(|at| at.to_string());
                 let chunk = Chunk {
                     kind: "tool-approval-request",
@@ -257,7 +347,10 @@ impl UiMessageWriter {
                     out,
                     "data-permission",
                     &id,
-                    &to_raw(&RequestPart { request_id: &id, params: request.params }),
+                    &to_raw(&RequestPart {
+                        request_id: &id,
+                        params: request.params,
+                    }),
                     None,
                 );
             }
@@ -266,7 +359,10 @@ impl UiMessageWriter {
                     out,
                     "data-elicitation",
                     &id,
-                    &to_raw(&RequestPart { request_id: &id, params: request.params }),
+                    &to_raw(&RequestPart {
+                        request_id: &id,
+                        params: request.params,
+                    }),
                     None,
                 );
             }
@@ -284,7 +380,11 @@ impl UiMessageWriter {
                     stop_reason::CANCELLED => {
                         write_json(
                             out,
-                            &Chunk { kind: "abort", reason: Some("cancelled"), ..Chunk::default() },
+                            &Chunk {
+                                kind: "abort",
+                                reason: Some("cancelled"),
+                                ..Chunk::default()
+                            },
                         );
                         done(out);
                         self.complete = true;
@@ -299,7 +399,14 @@ impl UiMessageWriter {
     }
 
     fn fail(&mut self, out: &mut BytesMut, text: &str) {
-        write_json(out, &Chunk { kind: "error", error_text: Some(text), ..Chunk::default() });
+        write_json(
+            out,
+            &Chunk {
+                kind: "error",
+                error_text: Some(text),
+                ..Chunk::default()
+            },
+        );
         done(out);
         self.complete = true;
     }
@@ -318,7 +425,15 @@ fn block_frame(out: &mut BytesMut, block: &Block<'_>, kind: &str, delta: Option<
         Some(child) => format!("{child}:{}", block.number),
         None => block.number.to_string(),
     };
-    write_json(out, &Chunk { kind, id: Some(&id), delta, ..Chunk::default() });
+    write_json(
+        out,
+        &Chunk {
+            kind,
+            id: Some(&id),
+            delta,
+            ..Chunk::default()
+        },
+    );
 }
 
 fn tool<'a>(
@@ -328,17 +443,39 @@ fn tool<'a>(
     with: impl FnOnce(Chunk<'a>) -> Chunk<'a>,
 ) {
     let (dynamic, provider_executed) = (Some(true), Some(true));
-    let chunk = Chunk { kind, tool_call_id: Some(&call.id), dynamic, provider_executed, ..Chunk::default() };
+    let chunk = Chunk {
+        kind,
+        tool_call_id: Some(&call.id),
+        dynamic,
+        provider_executed,
+        ..Chunk::default()
+    };
     let named = kind.starts_with("tool-input");
-    let chunk = if named { Chunk { tool_name: Some(&call.kind), ..chunk } } else { chunk };
+    let chunk = if named {
+        Chunk {
+            tool_name: Some(&call.kind),
+            ..chunk
+        }
+    } else {
+        chunk
+    };
     write_json(out, &with(chunk));
 }
 
 /// The output of a call so far, or its result.
 fn output(out: &mut BytesMut, call: &ToolCall, status: &str, preliminary: Option<bool>) {
     let (raw, locations) = (call.output.as_deref(), call.locations.as_deref());
-    let output = Output { status, content: &call.content, raw, locations };
-    tool(out, "tool-output-available", call, |chunk| Chunk { output: Some(output), preliminary, ..chunk });
+    let output = Output {
+        status,
+        content: &call.content,
+        raw,
+        locations,
+    };
+    tool(out, "tool-output-available", call, |chunk| Chunk {
+        output: Some(output),
+        preliminary,
+        ..chunk
+    });
 }
 
 fn input(out: &mut BytesMut, call: &ToolCall) {
@@ -360,7 +497,16 @@ fn input(out: &mut BytesMut, call: &ToolCall) {
 
 /// A data part. A part with the same id replaces it.
 fn part(out: &mut BytesMut, kind: &str, id: &str, value: &RawValue, transient: Option<bool>) {
-    write_json(out, &Chunk { kind, id: Some(id), data: Some(value), transient, ..Chunk::default() });
+    write_json(
+        out,
+        &Chunk {
+            kind,
+            id: Some(id),
+            data: Some(value),
+            transient,
+            ..Chunk::default()
+        },
+    );
 }
 
 fn own_part(out: &mut BytesMut, kind: &str, id: &str, value: &impl Serialize) {
@@ -368,7 +514,14 @@ fn own_part(out: &mut BytesMut, kind: &str, id: &str, value: &impl Serialize) {
 }
 
 fn metadata(out: &mut BytesMut, value: &RawValue) {
-    write_json(out, &Chunk { kind: "message-metadata", message_metadata: Some(value), ..Chunk::default() });
+    write_json(
+        out,
+        &Chunk {
+            kind: "message-metadata",
+            message_metadata: Some(value),
+            ..Chunk::default()
+        },
+    );
 }
 
 #[derive(Serialize)]

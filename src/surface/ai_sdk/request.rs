@@ -49,7 +49,10 @@ impl UiMessage {
         if blocks.is_empty() {
             blocks = content_blocks(self.content.as_ref(), block);
         }
-        Message { id: self.id.clone(), ..Message::new(self.role.clone(), blocks) }
+        Message {
+            id: self.id.clone(),
+            ..Message::new(self.role.clone(), blocks)
+        }
     }
 }
 
@@ -66,18 +69,32 @@ fn block(part: &Value) -> Option<Value> {
 impl ChatBody {
     /// The answers, if the last message is that of the assistant.
     pub(super) fn answers(&self) -> Option<Answers> {
-        let last = self.messages.last().filter(|message| message.role == "assistant")?;
+        let last = self
+            .messages
+            .last()
+            .filter(|message| message.role == "assistant")?;
         let (session, prompt) = parse_message_id(last.id.as_deref()?)?;
-        let responded = last.parts.iter().filter(|part| part["state"] == "approval-responded");
+        let responded = last
+            .parts
+            .iter()
+            .filter(|part| part["state"] == "approval-responded");
         let approvals = responded
             .filter_map(|part| {
                 let approval = &part["approval"];
                 let request: RequestId = approval["id"].as_str()?.parse().ok()?;
                 let reason = approval["reason"].as_str().map(ToOwned::to_owned);
-                Some(Approval { request, approved: approval["approved"].as_bool()?, reason })
+                Some(Approval {
+                    request,
+                    approved: approval["approved"].as_bool()?,
+                    reason,
+                })
             })
             .collect();
-        Some(Answers { session, prompt, approvals })
+        Some(Answers {
+            session,
+            prompt,
+            approvals,
+        })
     }
 }
 
@@ -101,8 +118,16 @@ mod tests {
         );
         let body: ChatBody = serde_json::from_str(&body).expect("a body");
         let answers = body.answers().expect("answers");
-        assert_eq!((answers.session.to_string().as_str(), answers.prompt), (session, PromptId::new(3)));
-        let [approval] = &answers.approvals[..] else { panic!("{answers:?}") };
-        assert_eq!((approval.request, approval.approved), (RequestId::new(2), true));
+        assert_eq!(
+            (answers.session.to_string().as_str(), answers.prompt),
+            (session, PromptId::new(3))
+        );
+        let [approval] = &answers.approvals[..] else {
+            panic!("{answers:?}")
+        };
+        assert_eq!(
+            (approval.request, approval.approved),
+            (RequestId::new(2), true)
+        );
     }
 }

@@ -11,7 +11,8 @@ use super::encoder::{Approvals, Message, UiMessageWriter};
 use super::request::{Answers, ChatBody};
 use crate::surface::authorized::{Authorized, CanPrompt, CanRead, RequiredScope};
 use crate::surface::chat::{
-    ChatRequest, ChatTurn, ErrorFormat, LatestTurn, TurnEncoder, answer, read_json, respond, with_layers,
+    ChatRequest, ChatTurn, ErrorFormat, LatestTurn, TurnEncoder, answer, read_json, respond,
+    with_layers,
 };
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
@@ -38,7 +39,10 @@ fn authorized<S: RequiredScope>(parts: &Parts) -> Result<Authorized<S>, ApiError
 /// Whether permission requests are data parts: `?approvals=data`, for version 5 of the AI SDK.
 fn approvals(parts: &Parts) -> Result<Approvals, ApiError> {
     let query = parts.uri.query().unwrap_or_default();
-    match query.split('&').find_map(|pair| pair.strip_prefix("approvals=")) {
+    match query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("approvals="))
+    {
         None | Some("parts") => Ok(Approvals::Parts),
         Some("data") => Ok(Approvals::Data),
         Some(_) => Err(ApiError::invalid("", "approvals must be parts or data")),
@@ -46,7 +50,11 @@ fn approvals(parts: &Parts) -> Result<Approvals, ApiError> {
 }
 
 fn known_agent(gateway: &Gateway, agent: &AgentName) -> Result<(), ApiError> {
-    gateway.catalogue.agent(agent).map(drop).ok_or_else(ApiError::not_found)
+    gateway
+        .catalogue
+        .agent(agent)
+        .map(drop)
+        .ok_or_else(ApiError::not_found)
 }
 
 /// Sends a message or the answers to permission requests. The response is the message of the turn.
@@ -62,7 +70,11 @@ async fn send(
     if let Some(answers) = body.answers() {
         return continue_turn(&gateway, &by, answers, approvals).await;
     }
-    let messages = body.messages.iter().map(super::request::UiMessage::message).collect();
+    let messages = body
+        .messages
+        .iter()
+        .map(super::request::UiMessage::message)
+        .collect();
     let chat = ChatRequest {
         conversation: body.id.clone(),
         regenerates: body.trigger.as_deref() == Some("regenerate-message"),
@@ -80,7 +92,11 @@ async fn continue_turn(
     approvals: Approvals,
 ) -> Result<Response, ApiError> {
     let session = gateway.sessions.open(by, answers.session).await?;
-    let newest = answers.approvals.iter().map(|approval| approval.request).max();
+    let newest = answers
+        .approvals
+        .iter()
+        .map(|approval| approval.request)
+        .max();
     let Some(newest) = newest else {
         return Err(ApiError::invalid(
             "/messages",
@@ -105,7 +121,12 @@ async fn resume(
     let Some(turn) = LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &chat)).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    let ended = turn.session.query().prompt_state(turn.prompt).await?.and_then(|turn| turn.ended_at);
+    let ended = turn
+        .session
+        .query()
+        .prompt_state(turn.prompt)
+        .await?
+        .and_then(|turn| turn.ended_at);
     if ended.is_some_and(|at| gateway.ids.now().as_millis() - at.as_millis() > RESUMABLE_MS) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
@@ -134,9 +155,15 @@ fn respond_with<S>(
     approvals: Approvals,
     received_until: Option<RequestId>,
 ) -> Response {
-    let message = Message { session: turn.session.id(), prompt: turn.prompt, notice: turn.notice };
+    let message = Message {
+        session: turn.session.id(),
+        prompt: turn.prompt,
+        notice: turn.notice,
+    };
     let encoder = TurnEncoder::new(UiMessageWriter::new(message, approvals)).after(received_until);
     let mut response = respond(gateway, by, turn, encoder, true);
-    response.headers_mut().insert(STREAM_VERSION, HeaderValue::from_static("v1"));
+    response
+        .headers_mut()
+        .insert(STREAM_VERSION, HeaderValue::from_static("v1"));
     response
 }

@@ -33,7 +33,14 @@ impl CancelOnDisconnect {
     ) -> Self {
         let watched = watchers.acquire((session.id(), prompt), usize::MAX);
         let (shutdown, watchers) = (shutdown.clone(), watchers.clone());
-        Self { session, prompt, shutdown, watchers, watched, complete: AtomicBool::new(!is_own) }
+        Self {
+            session,
+            prompt,
+            shutdown,
+            watchers,
+            watched,
+            complete: AtomicBool::new(!is_own),
+        }
     }
 
     /// The client has received the end of the turn.
@@ -48,7 +55,8 @@ impl Drop for CancelOnDisconnect {
         if self.complete.load(Ordering::Relaxed) || self.shutdown.is_draining() {
             return;
         }
-        let (session, prompt, watchers) = (self.session.clone(), self.prompt, self.watchers.clone());
+        let (session, prompt, watchers) =
+            (self.session.clone(), self.prompt, self.watchers.clone());
         let drained = self.shutdown.clone();
         self.shutdown.spawn(async move {
             tokio::select! {
@@ -58,7 +66,10 @@ impl Drop for CancelOnDisconnect {
             if watchers.count(&(session.id(), prompt)) > 0 {
                 return;
             }
-            let waits = session.snapshot().await.is_ok_and(|now| !now.requests.is_empty());
+            let waits = session
+                .snapshot()
+                .await
+                .is_ok_and(|now| !now.requests.is_empty());
             if !waits && let Err(error) = session.cancel(Some(prompt), None).await {
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,

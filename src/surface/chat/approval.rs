@@ -25,7 +25,10 @@ pub(crate) async fn answer(
     approval: &Approval,
 ) -> Result<(), ApiError> {
     if !by.scopes.contains(Scope::Approve) {
-        return Err(ApiError::new(ProblemCode::Forbidden, "this key does not have the scope approve"));
+        return Err(ApiError::new(
+            ProblemCode::Forbidden,
+            "this key does not have the scope approve",
+        ));
     }
     let pending = match session.pending(approval.request).await {
         Ok(pending) => pending,
@@ -34,7 +37,10 @@ pub(crate) async fn answer(
     };
     let view = crate::acp::parse_permission(&pending.params)
         .map_err(|_| ApiError::invalid("", "the request is not a permission request"))?;
-    let named = approval.reason.as_deref().and_then(|reason| view.option(reason));
+    let named = approval
+        .reason
+        .as_deref()
+        .and_then(|reason| view.option(reason));
     let named = named.filter(|option| approval.approved || !option.kind.starts_with("allow"));
     let of_kind = |kind: &str| view.options.iter().find(|option| option.kind == kind);
     let option = match (named, approval.approved) {
@@ -48,13 +54,22 @@ pub(crate) async fn answer(
         (Some(option), _) => Answer::Option(option),
         (None, false) => Answer::Cancelled,
         (None, true) => {
-            let ids: Vec<&str> = view.options.iter().map(|option| &*option.option_id).collect();
-            let detail =
-                format!("the agent offers no single approval; name one of these options: {}", ids.join(", "));
+            let ids: Vec<&str> = view
+                .options
+                .iter()
+                .map(|option| &*option.option_id)
+                .collect();
+            let detail = format!(
+                "the agent offers no single approval; name one of these options: {}",
+                ids.join(", ")
+            );
             return Err(ApiError::invalid("", detail));
         }
     };
-    match session.answer(&by.author(), None, approval.request, answer).await {
+    match session
+        .answer(&by.author(), None, approval.request, answer)
+        .await
+    {
         Ok(()) | Err(AnswerError::Resolved(_) | AnswerError::NotFound(_)) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -21,9 +21,18 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
 ) -> Result<(HeaderMap, T), ApiError> {
     let (parts, body) = request.into_parts();
     if !has_media_type(&parts.headers, &["application/json"]) {
-        return Err(ApiError::new(ProblemCode::UnsupportedMediaType, "the body must be application/json"));
+        return Err(ApiError::new(
+            ProblemCode::UnsupportedMediaType,
+            "the body must be application/json",
+        ));
     }
-    let bytes: Bytes = read_body(&parts.headers, body, MAX_BODY_BYTES, gateway.limits.body_timeout).await?;
+    let bytes: Bytes = read_body(
+        &parts.headers,
+        body,
+        MAX_BODY_BYTES,
+        gateway.limits.body_timeout,
+    )
+    .await?;
     jsonrpc::check_depth(&bytes, gateway.limits.max_json_depth)
         .map_err(|deep| ApiError::invalid("", deep.to_string()))?;
     let mut json = serde_json::Deserializer::from_slice(&bytes);
@@ -31,9 +40,15 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
         let at = error.path().to_string();
         let inner = error.into_inner();
         if inner.is_data() {
-            ApiError::invalid(format!("/{}", at.replace(['.', '['], "/").replace(']', "")), inner.to_string())
+            ApiError::invalid(
+                format!("/{}", at.replace(['.', '['], "/").replace(']', "")),
+                inner.to_string(),
+            )
         } else {
-            ApiError::new(ProblemCode::Malformed, format!("the body is not JSON: {inner}"))
+            ApiError::new(
+                ProblemCode::Malformed,
+                format!("the body is not JSON: {inner}"),
+            )
         }
     })?;
     Ok((parts.headers, value))

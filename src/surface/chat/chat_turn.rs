@@ -33,8 +33,14 @@ impl ChatTurn {
     /// The events of the turn, from its first one.
     pub(super) fn feed(&self, gateway: &Gateway) -> Feed {
         let reader = self.session.log().reader(Start::After(self.first_seq - 1));
-        let turn = TurnFilter { prompt: self.prompt, last_seq: self.last_seq };
-        Feed { turn: Some(turn), ..gateway.feed(Source::session(reader, self.session.clone())) }
+        let turn = TurnFilter {
+            prompt: self.prompt,
+            last_seq: self.last_seq,
+        };
+        Feed {
+            turn: Some(turn),
+            ..gateway.feed(Source::session(reader, self.session.clone()))
+        }
     }
 
     /// Cancels the turn if its client disconnects.
@@ -51,10 +57,22 @@ impl ChatTurn {
         prompt: PromptId,
         notice: Option<Notice>,
     ) -> Result<Self, ApiError> {
-        let range = session.query().prompt_range(prompt).await?.ok_or_else(ApiError::not_found)?;
+        let range = session
+            .query()
+            .prompt_range(prompt)
+            .await?
+            .ok_or_else(ApiError::not_found)?;
         let guard = gateway.streams().acquire(by)?;
         let (first_seq, last_seq) = (range.first_seq, range.last_seq);
-        Ok(Self { session, prompt, first_seq, last_seq, notice, is_own: true, guard })
+        Ok(Self {
+            session,
+            prompt,
+            first_seq,
+            last_seq,
+            notice,
+            is_own: true,
+            guard,
+        })
     }
 }
 
@@ -74,8 +92,14 @@ pub(super) async fn named_session(
     by: &Principal,
     id: &str,
 ) -> Result<Option<SessionId>, ApiError> {
-    let Ok(session) = id.parse::<SessionId>() else { return Ok(None) };
-    Ok(gateway.sessions.has_session(by, session).await?.then_some(session))
+    let Ok(session) = id.parse::<SessionId>() else {
+        return Ok(None);
+    };
+    Ok(gateway
+        .sessions
+        .has_session(by, session)
+        .await?
+        .then_some(session))
 }
 
 /// The newest turn of a conversation.
@@ -98,7 +122,13 @@ impl LatestTurn {
     ) -> Result<Option<Self>, ApiError> {
         if let Some(session) = named_session(gateway, by, id).await? {
             let session = gateway.sessions.open(by, session).await?;
-            let newest = session.query().prompts(None, 1).await?.prompts.first().map(|turn| turn.prompt_id);
+            let newest = session
+                .query()
+                .prompts(None, 1)
+                .await?
+                .prompts
+                .first()
+                .map(|turn| turn.prompt_id);
             return Ok(newest.map(|prompt| Self {
                 session,
                 prompt,
@@ -108,13 +138,26 @@ impl LatestTurn {
             }));
         }
         let key = conversation_key(by, agent, protocol, id);
-        let conversation = gateway.conversations().get(&key).await.map_err(ApiError::internal)?;
-        let Some(Conversation { session, turns, .. }) = conversation else { return Ok(None) };
-        let Some((prompt, notice)) = turns.last().map(|turn| (turn.prompt_id(), turn.notice)) else {
+        let conversation = gateway
+            .conversations()
+            .get(&key)
+            .await
+            .map_err(ApiError::internal)?;
+        let Some(Conversation { session, turns, .. }) = conversation else {
+            return Ok(None);
+        };
+        let Some((prompt, notice)) = turns.last().map(|turn| (turn.prompt_id(), turn.notice))
+        else {
             return Ok(None);
         };
         match gateway.sessions.open(by, session).await {
-            Ok(session) => Ok(Some(Self { session, prompt, notice, is_own: true, turns })),
+            Ok(session) => Ok(Some(Self {
+                session,
+                prompt,
+                notice,
+                is_own: true,
+                turns,
+            })),
             Err(SessionError::NoSuchSession) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -122,12 +165,23 @@ impl LatestTurn {
 
     /// The newest turns of the conversation, at most `max`, for a client that has no messages.
     pub(crate) async fn history(&self, max: usize) -> Result<Vec<PastTurn<'_>>, ApiError> {
-        turns_of(&self.session, &self.turns[self.turns.len().saturating_sub(max)..]).await
+        turns_of(
+            &self.session,
+            &self.turns[self.turns.len().saturating_sub(max)..],
+        )
+        .await
     }
 
-    pub(crate) async fn attach(self, gateway: &Gateway, by: &Principal) -> Result<ChatTurn, ApiError> {
+    pub(crate) async fn attach(
+        self,
+        gateway: &Gateway,
+        by: &Principal,
+    ) -> Result<ChatTurn, ApiError> {
         let turn = ChatTurn::existing(gateway, by, self.session, self.prompt, self.notice).await?;
-        Ok(ChatTurn { is_own: self.is_own, ..turn })
+        Ok(ChatTurn {
+            is_own: self.is_own,
+            ..turn
+        })
     }
 }
 
@@ -138,7 +192,13 @@ pub(crate) async fn create_session(
     (agent, metadata): (AgentName, Option<Map<String, Value>>),
     trace: Option<TraceContext>,
 ) -> Result<SessionHandle, ApiError> {
-    let request = CreateSession { metadata, ..CreateSession::of(agent) };
+    let request = CreateSession {
+        metadata,
+        ..CreateSession::of(agent)
+    };
     let created = gateway.sessions.create(by, request, None, trace).await?;
-    Ok(gateway.sessions.open(by, created.session.session_id).await?)
+    Ok(gateway
+        .sessions
+        .open(by, created.session.session_id)
+        .await?)
 }

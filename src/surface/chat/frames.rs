@@ -44,9 +44,13 @@ impl Interruption {
             }
             "shutdown" => (
                 ProblemCode::Draining,
-                "the gateway is shutting down; the turn continues, so send the request again".into(),
+                "the gateway is shutting down; the turn continues, so send the request again"
+                    .into(),
             ),
-            "reset" => (ProblemCode::NotFound, "the log no longer has all events of this turn".into()),
+            "reset" => (
+                ProblemCode::NotFound,
+                "the log no longer has all events of this turn".into(),
+            ),
             "end" => {
                 let frame: Option<Ended> = serde_json::from_slice(&frame.json()).ok();
                 if frame.is_some_and(|frame| frame.reason == EndReason::CaughtUp) {
@@ -56,6 +60,9 @@ impl Interruption {
             }
             _ => return None,
         };
-        Some(Self::Error(Interrupted { code: code.as_str().to_owned(), message }))
+        Some(Self::Error(Interrupted {
+            code: code.as_str().to_owned(),
+            message,
+        }))
     }
 }

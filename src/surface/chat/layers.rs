@@ -48,7 +48,11 @@ async fn respond(
     let mut response = admit(&gateway, request, next).await;
     if let Some(FailedResponse(error)) = response.extensions_mut().remove::<FailedResponse>() {
         error.log();
-        write_error(&mut response, &error.problem().below(public.as_ref()), format);
+        write_error(
+            &mut response,
+            &error.problem().below(public.as_ref()),
+            format,
+        );
     }
     response
 }
@@ -77,7 +81,6 @@ fn error_body(problem: &Problem) -> serde_json::Value {
         500.. => "server_error",
         _ => "invalid_request_error",
     };
-    body["error"] =
-        json!({ "message": problem.detail, "type": kind, "code": problem.code.as_str(), "param": null });
+    body["error"] = json!({ "message": problem.detail, "type": kind, "code": problem.code.as_str(), "param": null });
     body
 }

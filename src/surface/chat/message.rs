@@ -25,7 +25,12 @@ impl Message {
     pub(crate) fn new(role: impl Into<String>, blocks: Vec<Value>) -> Self {
         let texts = blocks.iter().filter_map(|block| block["text"].as_str());
         let text = texts.collect::<Vec<_>>().join("\n");
-        Self { role: role.into(), id: None, text, blocks }
+        Self {
+            role: role.into(),
+            id: None,
+            text,
+            blocks,
+        }
     }
 
     pub(crate) fn is_user(&self) -> bool {
@@ -43,7 +48,10 @@ pub(crate) fn text_block(text: &str) -> Value {
 }
 
 /// The content blocks of a message: of a text, or of parts. A part without a block is not for the agent.
-pub(crate) fn content_blocks(content: Option<&Value>, block: fn(&Value) -> Option<Value>) -> Vec<Value> {
+pub(crate) fn content_blocks(
+    content: Option<&Value>,
+    block: fn(&Value) -> Option<Value>,
+) -> Vec<Value> {
     match content {
         Some(Value::String(text)) if !text.is_empty() => vec![text_block(text)],
         Some(Value::Array(parts)) => parts.iter().filter_map(block).collect(),
@@ -53,17 +61,28 @@ pub(crate) fn content_blocks(content: Option<&Value>, block: fn(&Value) -> Optio
 
 /// A file by its URL: the data of a `data:` URL, or a link.
 pub(crate) fn file_block(url: &str, media_type: Option<&str>, name: Option<&str>) -> Option<Value> {
-    if url.starts_with("data:") { media_block(url, media_type, name) } else { Some(resource_link(url, name)) }
+    if url.starts_with("data:") {
+        media_block(url, media_type, name)
+    } else {
+        Some(resource_link(url, name))
+    }
 }
 
 pub(crate) fn resource_link(url: &str, name: Option<&str>) -> Value {
-    let last = url.split(['?', '#']).next().and_then(|path| path.rsplit('/').find(|part| !part.is_empty()));
+    let last = url
+        .split(['?', '#'])
+        .next()
+        .and_then(|path| path.rsplit('/').find(|part| !part.is_empty()));
     json!({ "type": "resource_link", "uri": url, "name": name.or(last).unwrap_or(url) })
 }
 
 /// A file in a `data:` URL or in base64. Images and audio have their own blocks. A text becomes a resource. `None` if the
 /// data is not base64, or if its text is not UTF-8.
-pub(crate) fn media_block(data: &str, media_type: Option<&str>, name: Option<&str>) -> Option<Value> {
+pub(crate) fn media_block(
+    data: &str,
+    media_type: Option<&str>,
+    name: Option<&str>,
+) -> Option<Value> {
     let (declared, data) = match data.strip_prefix("data:") {
         Some(rest) => {
             let (head, data) = rest.split_once(',')?;
@@ -71,8 +90,10 @@ pub(crate) fn media_block(data: &str, media_type: Option<&str>, name: Option<&st
         }
         None => (None, data),
     };
-    let media_type =
-        media_type.or(declared).filter(|text| !text.is_empty()).unwrap_or("application/octet-stream");
+    let media_type = media_type
+        .or(declared)
+        .filter(|text| !text.is_empty())
+        .unwrap_or("application/octet-stream");
     let bytes = STANDARD.decode(data).ok()?;
     if media_type.starts_with("image/") {
         return Some(json!({ "type": "image", "mimeType": media_type, "data": data }));
@@ -96,19 +117,39 @@ pub(super) fn prompt_blocks(
     earlier: &[Message],
     new: &[&Message],
 ) -> Result<Box<RawValue>, serde_json::Error> {
-    let system = system.filter(|text| !text.trim().is_empty()).map(text_block);
+    let system = system
+        .filter(|text| !text.trim().is_empty())
+        .map(text_block);
     let earlier = transcript(earlier).map(|text| text_block(&text));
-    let new = new.iter().flat_map(|message| message.blocks.iter().cloned());
-    to_raw_value(&system.into_iter().chain(earlier).chain(new).collect::<Vec<Value>>())
+    let new = new
+        .iter()
+        .flat_map(|message| message.blocks.iter().cloned());
+    to_raw_value(
+        &system
+            .into_iter()
+            .chain(earlier)
+            .chain(new)
+            .collect::<Vec<Value>>(),
+    )
 }
 
 /// The messages as text for an agent. `None` without messages.
 fn transcript(messages: &[Message]) -> Option<String> {
-    let spoken = messages.iter().filter(|message| matches!(&*message.role, "user" | "assistant"));
+    let spoken = messages
+        .iter()
+        .filter(|message| matches!(&*message.role, "user" | "assistant"));
     let parts: Vec<String> = spoken
         .filter(|message| !message.text.trim().is_empty())
         .map(|message| {
-            format!("{}: {}", if message.is_user() { "User" } else { "Assistant" }, message.text.trim())
+            format!(
+                "{}: {}",
+                if message.is_user() {
+                    "User"
+                } else {
+                    "Assistant"
+                },
+                message.text.trim()
+            )
         })
         .collect();
     if parts.is_empty() {
@@ -116,7 +157,10 @@ fn transcript(messages: &[Message]) -> Option<String> {
     }
     let text = parts.join("\n\n");
     let start = text.ceil_char_boundary(text.len().saturating_sub(MAX_TRANSCRIPT_BYTES));
-    Some(format!("The conversation so far:\n\n{}\n\nThe next message:", &text[start..]))
+    Some(format!(
+        "The conversation so far:\n\n{}\n\nThe next message:",
+        &text[start..]
+    ))
 }
 
 #[cfg(test)]
@@ -130,16 +174,25 @@ mod tests {
             kind("data:image/png;base64,AAAA", None),
             Some(json!({ "type": "image", "mimeType": "image/png", "data": "AAAA" }))
         );
-        assert_eq!(kind("AAAA", Some("audio/wav")).expect("audio")["type"], "audio");
+        assert_eq!(
+            kind("AAAA", Some("audio/wav")).expect("audio")["type"],
+            "audio"
+        );
         let text = kind("data:text/plain;charset=utf-8;base64,aGk=", None).expect("a text");
         assert_eq!(
             text["resource"],
             json!({ "uri": "attachment:///a.x", "mimeType": "text/plain", "text": "hi" })
         );
-        assert_eq!(kind("aGk=", Some("application/pdf")).expect("a blob")["resource"]["blob"], "aGk=");
-        for wrong in
-            ["data:text/plain,hi", "data:image/png;base64,!", "http://x", "data:text/plain;base64,/w=="]
-        {
+        assert_eq!(
+            kind("aGk=", Some("application/pdf")).expect("a blob")["resource"]["blob"],
+            "aGk="
+        );
+        for wrong in [
+            "data:text/plain,hi",
+            "data:image/png;base64,!",
+            "http://x",
+            "data:text/plain;base64,/w==",
+        ] {
             assert_eq!(kind(wrong, None), None, "{wrong}");
         }
         assert_eq!(resource_link("https://x/a/b.txt?c", None)["name"], "b.txt");
@@ -148,7 +201,11 @@ mod tests {
     #[test]
     fn earlier_messages_are_text_before_the_new_one() {
         let message = |role: &str, text: &str| Message::new(role, vec![text_block(text)]);
-        let earlier = [message("user", "a"), message("assistant", "b"), message("tool", "c")];
+        let earlier = [
+            message("user", "a"),
+            message("assistant", "b"),
+            message("tool", "c"),
+        ];
         let new = message("user", "d");
         let blocks = prompt_blocks(Some("be brief"), &earlier, &[&new]).expect("JSON");
         let expected = json!([
@@ -156,7 +213,10 @@ mod tests {
             text_block("The conversation so far:\n\nUser: a\n\nAssistant: b\n\nThe next message:"),
             text_block("d")
         ]);
-        assert_eq!(serde_json::from_str::<Value>(blocks.get()).expect("JSON"), expected);
+        assert_eq!(
+            serde_json::from_str::<Value>(blocks.get()).expect("JSON"),
+            expected
+        );
         assert_eq!(
             prompt_blocks(Some(" "), &[], &[&new]).expect("JSON").get(),
             json!([text_block("d")]).to_string()

@@ -30,7 +30,9 @@ pub(super) use body::read_json;
 pub(super) use chat_turn::{ChatTurn, LatestTurn, create_session};
 pub(super) use frames::{Interrupted, done};
 pub(super) use layers::{ErrorFormat, with_layers};
-pub(super) use message::{Message, content_blocks, file_block, media_block, resource_link, text_block};
+pub(super) use message::{
+    Message, content_blocks, file_block, media_block, resource_link, text_block,
+};
 pub(super) use model_option::ModelOption;
 pub(super) use past_turn::{PastTurn, steps_of};
 pub(super) use respond::{SESSION_ID, respond};

@@ -22,7 +22,9 @@ pub(crate) async fn steps_of(
     loop {
         match reader.next().await? {
             Item::Run(run) => {
-                let events = run.events().filter(|event| event.seq() <= last && event.is_of(prompt));
+                let events = run
+                    .events()
+                    .filter(|event| event.seq() <= last && event.is_of(prompt));
                 events.for_each(|event| projector.event(&event, &mut each));
                 if run.last_seq >= last {
                     return Ok(());
@@ -59,9 +61,10 @@ pub(super) async fn turns_of<'a>(
     for turn in turns {
         let prompt = turn.prompt_id();
         // The client sends its own text again, also if another client edited it in the queue.
-        let (Some(range), Some(blocks)) =
-            (session.query().prompt_range(prompt).await?, session.query().first_blocks(prompt).await?)
-        else {
+        let (Some(range), Some(blocks)) = (
+            session.query().prompt_range(prompt).await?,
+            session.query().first_blocks(prompt).await?,
+        ) else {
             return Ok(Vec::new());
         };
         let mut blocks: Vec<Value> = serde_json::from_str(blocks.get()).unwrap_or_default();
@@ -70,10 +73,17 @@ pub(super) async fn turns_of<'a>(
             blocks.remove(0);
         }
         let message = Message::new("user", blocks);
-        if message.digest() != turn.message || message.blocks.iter().any(|block| block["type"] != "text") {
+        if message.digest() != turn.message
+            || message.blocks.iter().any(|block| block["type"] != "text")
+        {
             return Ok(Vec::new());
         }
-        past.push(PastTurn { session, prompt, range, text: message.text });
+        past.push(PastTurn {
+            session,
+            prompt,
+            range,
+            text: message.text,
+        });
     }
     Ok(past)
 }

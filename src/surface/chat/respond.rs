@@ -22,8 +22,14 @@ pub(crate) fn respond<S, W: TurnWriter + 'static>(
     follow: bool,
 ) -> Response {
     let feed = turn.feed(gateway);
-    let ChatTurn { session, notice, guard, .. } = turn;
-    let mut response = gateway.stream_response(by.admission(), guard, feed, Box::new(encoder), follow);
+    let ChatTurn {
+        session,
+        notice,
+        guard,
+        ..
+    } = turn;
+    let mut response =
+        gateway.stream_response(by.admission(), guard, feed, Box::new(encoder), follow);
     let headers = response.headers_mut();
     let id = HeaderValue::try_from(session.id().to_string()).expect("an id is plain ASCII");
     headers.insert(SESSION_ID, id);

@@ -12,7 +12,9 @@ use super::model_option::ModelOption;
 use super::respond::HISTORY;
 use crate::acp::TraceContext;
 use crate::api::{Problem, ProblemCode};
-use crate::conversation::{Conversation, ConversationKey, Digest, Finding, Locked, Notice, Turn, compare};
+use crate::conversation::{
+    Conversation, ConversationKey, Digest, Finding, Locked, Notice, Turn, compare,
+};
 use crate::session::{ClientCall, IdempotencyKey, PromptRequest, SessionError, SessionHandle};
 use crate::surface::authorized::{Authorized, CanPrompt};
 use crate::surface::rest::{ApiError, trace_context};
@@ -41,7 +43,10 @@ impl HistoryPolicy {
             None | Some(b"new") => Ok(Self::New),
             Some(b"append") => Ok(Self::Append),
             Some(b"reject") => Ok(Self::Reject),
-            Some(_) => Err(ApiError::invalid("", "the header X-Acp-History must be new, append or reject")),
+            Some(_) => Err(ApiError::invalid(
+                "",
+                "the header X-Acp-History must be new, append or reject",
+            )),
         }
     }
 }
@@ -102,13 +107,23 @@ impl ChatRequest {
         if let (None, Some(id)) = (self.session, &self.conversation) {
             self.session = named_session(gateway, by, id).await?;
         }
-        let users: Vec<&Message> = self.messages.iter().filter(|message| message.is_user()).collect();
+        let users: Vec<&Message> = self
+            .messages
+            .iter()
+            .filter(|message| message.is_user())
+            .collect();
         if users.is_empty() || users.iter().any(|message| message.blocks.is_empty()) {
             let detail = "expected at least one message of the user, each with text or a file";
             return Err(ApiError::invalid("/messages", detail));
         }
         let digests: Vec<Digest> = users.iter().map(|message| message.digest()).collect();
-        let turn = Begin { gateway, by, request: &self, users: &users, digests: &digests };
+        let turn = Begin {
+            gateway,
+            by,
+            request: &self,
+            users: &users,
+            digests: &digests,
+        };
         turn.run().await
     }
 }
@@ -118,7 +133,10 @@ enum Named {
     /// With an id of the client, or of a session.
     ById(ConversationKey),
     /// With the history alone: the keys of all its messages, and of all but the last one.
-    ByHistory { whole: ConversationKey, before: Option<ConversationKey> },
+    ByHistory {
+        whole: ConversationKey,
+        before: Option<ConversationKey>,
+    },
 }
 
 struct Begin<'a> {
@@ -152,34 +170,63 @@ impl<'a> Begin<'a> {
         };
         let locked = self.gateway.conversations().lock(key).await;
         let known = self.known(&locked, &named).await?;
-        let Some(known) = known else { return self.prompt(&locked, self.first()).await };
-        let (last, finding) = (self.users.len() - 1, compare(&known.conversation.messages(), self.digests));
+        let Some(known) = known else {
+            return self.prompt(&locked, self.first()).await;
+        };
+        let (last, finding) = (
+            self.users.len() - 1,
+            compare(&known.conversation.messages(), self.digests),
+        );
         let mut finding = finding;
         if finding == Finding::Repeated {
-            let turn = *known.conversation.turns.last().expect("a repeated message has a turn");
+            let turn = *known
+                .conversation
+                .turns
+                .last()
+                .expect("a repeated message has a turn");
             if self.is_another_message(&known, &turn).await? {
                 finding = Finding::Next { first_new: last };
             } else if self.attaches(&known.session, &turn).await? {
                 let Known { session, .. } = known;
-                return ChatTurn::existing(self.gateway, self.by, session, turn.prompt_id(), turn.notice)
-                    .await;
+                return ChatTurn::existing(
+                    self.gateway,
+                    self.by,
+                    session,
+                    turn.prompt_id(),
+                    turn.notice,
+                )
+                .await;
             }
         }
         let prompt = match finding {
             Finding::Next { first_new } if self.is_newest(&known, &named).await? => {
                 let notice = (first_new < last).then_some(Notice::Joined);
-                NewPrompt { known: Some(known), earlier: &[], first_new, notice }
+                NewPrompt {
+                    known: Some(known),
+                    earlier: &[],
+                    first_new,
+                    notice,
+                }
             }
-            _ if self.request.session.is_some() => {
-                NewPrompt { known: Some(known), earlier: &[], first_new: last, notice: None }
-            }
+            _ if self.request.session.is_some() => NewPrompt {
+                known: Some(known),
+                earlier: &[],
+                first_new: last,
+                notice: None,
+            },
             _ => self.changed(known)?,
         };
         self.prompt(&locked, prompt).await
     }
 
     fn named(&self) -> Named {
-        let ChatRequest { agent, protocol, conversation, session, .. } = self.request;
+        let ChatRequest {
+            agent,
+            protocol,
+            conversation,
+            session,
+            ..
+        } = self.request;
         let key = |id: &str| ConversationKey::new(self.by, agent, protocol, id);
         if let Some(session) = session {
             return Named::ById(key(&format!("session:{session}")));
@@ -194,10 +241,17 @@ impl<'a> Begin<'a> {
             for digest in digests {
                 hash.update(digest.bytes());
             }
-            key(&format!("history:{}", URL_SAFE_NO_PAD.encode(hash.finalize())))
+            key(&format!(
+                "history:{}",
+                URL_SAFE_NO_PAD.encode(hash.finalize())
+            ))
         };
-        let before = (self.digests.len() > 1).then(|| chain(&self.digests[..self.digests.len() - 1]));
-        Named::ByHistory { whole: chain(self.digests), before }
+        let before =
+            (self.digests.len() > 1).then(|| chain(&self.digests[..self.digests.len() - 1]));
+        Named::ByHistory {
+            whole: chain(self.digests),
+            before,
+        }
     }
 
     /// The conversation with its session, if both exist.
@@ -215,9 +269,19 @@ impl<'a> Begin<'a> {
         if let Some(session) = self.request.session {
             conversation = Some(conversation.unwrap_or(Conversation::new(session)));
         }
-        let Some(conversation) = conversation else { return Ok(None) };
-        match self.gateway.sessions.open(self.by, conversation.session).await {
-            Ok(session) => Ok(Some(Known { conversation, session })),
+        let Some(conversation) = conversation else {
+            return Ok(None);
+        };
+        match self
+            .gateway
+            .sessions
+            .open(self.by, conversation.session)
+            .await
+        {
+            Ok(session) => Ok(Some(Known {
+                conversation,
+                session,
+            })),
             Err(SessionError::NoSuchSession) if self.request.session.is_none() => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -228,7 +292,12 @@ impl<'a> Begin<'a> {
         let (Named::ByHistory { .. }, Some(turn)) = (named, known.conversation.turns.last()) else {
             return Ok(true);
         };
-        Ok(known.session.query().prompt_range(turn.prompt_id().next()).await?.is_none())
+        Ok(known
+            .session
+            .query()
+            .prompt_range(turn.prompt_id().next())
+            .await?
+            .is_none())
     }
 
     /// Whether a repeated message gets the turn that it has: while the turn runs, and shortly afterwards.
@@ -237,14 +306,20 @@ impl<'a> Begin<'a> {
         if self.is_same_run(turn) {
             return Ok(true);
         }
-        let Some(range) = session.query().prompt_range(prompt).await? else { return Ok(false) };
+        let Some(range) = session.query().prompt_range(prompt).await? else {
+            return Ok(false);
+        };
         if range.last_seq.is_none() {
             return Ok(true);
         }
         if self.request.regenerates {
             return Ok(false);
         }
-        let ended = session.query().prompt_state(prompt).await?.and_then(|turn| turn.ended_at);
+        let ended = session
+            .query()
+            .prompt_state(prompt)
+            .await?
+            .and_then(|turn| turn.ended_at);
         let age = ended.map(|at| self.gateway.ids.now().as_millis() - at.as_millis());
         Ok(self.request.is_retry || age.is_some_and(|age| age < REPEAT_WITHIN_MS))
     }
@@ -262,7 +337,8 @@ impl<'a> Begin<'a> {
         let is_alone = self.digests.len() == 1 && known.conversation.turns.len() > 1;
         if self.request.session.is_some() || is_alone {
             let range = known.session.query().prompt_range(turn.prompt_id()).await?;
-            return Ok(self.request.session.is_some() || range.is_none_or(|range| range.last_seq.is_some()));
+            return Ok(self.request.session.is_some()
+                || range.is_none_or(|range| range.last_seq.is_some()));
         }
         Ok(false)
     }
@@ -278,7 +354,12 @@ impl<'a> Begin<'a> {
 
     /// The messages before the last one of the user.
     fn before_last(&self) -> &'a [Message] {
-        let at = self.request.messages.iter().rposition(Message::is_user).unwrap_or_default();
+        let at = self
+            .request
+            .messages
+            .iter()
+            .rposition(Message::is_user)
+            .unwrap_or_default();
         &self.request.messages[..at]
     }
 
@@ -286,13 +367,21 @@ impl<'a> Begin<'a> {
     fn first(&self) -> NewPrompt<'a> {
         let last = self.users.len() - 1;
         let earlier = if last > 0 { self.before_last() } else { &[] };
-        NewPrompt { known: None, earlier, first_new: last, notice: (last > 0).then_some(Notice::Seeded) }
+        NewPrompt {
+            known: None,
+            earlier,
+            first_new: last,
+            notice: (last > 0).then_some(Notice::Seeded),
+        }
     }
 
     fn changed(&self, mut known: Known) -> Result<NewPrompt<'a>, ApiError> {
         let last = self.users.len() - 1;
         match self.request.policy {
-            HistoryPolicy::New => Ok(NewPrompt { notice: Some(Notice::Branched), ..self.first() }),
+            HistoryPolicy::New => Ok(NewPrompt {
+                notice: Some(Notice::Branched),
+                ..self.first()
+            }),
             HistoryPolicy::Append => {
                 // From now on, the turns are those of the client's history.
                 known.conversation.turns.truncate(last);
@@ -304,10 +393,11 @@ impl<'a> Begin<'a> {
                 })
             }
             HistoryPolicy::Reject => {
-                let detail =
-                    "the history differs from the session; an agent cannot return to an earlier state";
-                let problem =
-                    Problem { retryable: false, ..Problem::new(ProblemCode::HistoryDiverged, detail) };
+                let detail = "the history differs from the session; an agent cannot return to an earlier state";
+                let problem = Problem {
+                    retryable: false,
+                    ..Problem::new(ProblemCode::HistoryDiverged, detail)
+                };
                 Err(problem.into())
             }
         }
@@ -315,22 +405,38 @@ impl<'a> Begin<'a> {
 
     /// Sends the prompt and stores the turn.
     async fn prompt(&self, locked: &Locked, new: NewPrompt<'_>) -> Result<ChatTurn, ApiError> {
-        let NewPrompt { known, earlier, first_new, mut notice } = new;
-        let has_turns = known.as_ref().is_some_and(|known| !known.conversation.turns.is_empty());
+        let NewPrompt {
+            known,
+            earlier,
+            first_new,
+            mut notice,
+        } = new;
+        let has_turns = known
+            .as_ref()
+            .is_some_and(|known| !known.conversation.turns.is_empty());
         let is_first = !has_turns && self.request.session.is_none();
         let system = self.request.system.as_deref().filter(|_| is_first);
-        let blocks = prompt_blocks(system, earlier, &self.users[first_new..]).map_err(ApiError::internal)?;
+        let blocks =
+            prompt_blocks(system, earlier, &self.users[first_new..]).map_err(ApiError::internal)?;
         if blocks.get().len() > self.gateway.limits.max_prompt_bytes {
-            let detail = format!("the new message exceeds {} bytes", self.gateway.limits.max_prompt_bytes);
+            let detail = format!(
+                "the new message exceeds {} bytes",
+                self.gateway.limits.max_prompt_bytes
+            );
             return Err(ApiError::new(ProblemCode::TooLarge, detail));
         }
-        let (session, mut conversation) = if let Some(Known { conversation, session }) = known {
+        let (session, mut conversation) = if let Some(Known {
+            conversation,
+            session,
+        }) = known
+        {
             self.end_open_question(&session, &conversation).await?;
             self.select_model(&session).await?;
             (session, conversation)
         } else {
             let ChatRequest { agent, trace, .. } = self.request;
-            let session = create_session(self.gateway, self.by, (agent.clone(), None), trace.clone()).await?;
+            let session =
+                create_session(self.gateway, self.by, (agent.clone(), None), trace.clone()).await?;
             if let Err(error) = self.select_model(&session).await {
                 // Nothing of a rejected request remains.
                 drop(session.delete(self.by, None).await);
@@ -338,7 +444,11 @@ impl<'a> Begin<'a> {
             }
             (session.clone(), Conversation::new(session.id()))
         };
-        let system = self.request.system.as_deref().map(|text| Digest::of(text, []));
+        let system = self
+            .request
+            .system
+            .as_deref()
+            .map(|text| Digest::of(text, []));
         if !is_first && system.is_some() && system != conversation.system {
             notice = notice.or(Some(Notice::Instructions));
         }
@@ -356,24 +466,46 @@ impl<'a> Begin<'a> {
             broadcast: None,
             serving: None,
         };
-        let turn = NewTurn::begin::<ApiError>(self.gateway, self.by, &session, prompt, true).await?;
+        let turn =
+            NewTurn::begin::<ApiError>(self.gateway, self.by, &session, prompt, true).await?;
         let (admitted, guard) = (turn.admitted, turn.guard.expect("a held turn has a guard"));
         let prompt = admitted.prompt.prompt_id;
         let id = |message: &Message| message.id.as_deref().map(|id| Digest::of(id, []));
         let number = prompt.number();
         for (at, (digest, message)) in self.digests.iter().zip(self.users).enumerate() {
-            let turn = Turn { message: *digest, prompt: number, notice: None, id: id(message), run: None };
+            let turn = Turn {
+                message: *digest,
+                prompt: number,
+                notice: None,
+                id: id(message),
+                run: None,
+            };
             if at >= first_new {
-                conversation.push(Turn { notice, run: self.run_digest(), ..turn });
+                conversation.push(Turn {
+                    notice,
+                    run: self.run_digest(),
+                    ..turn
+                });
             } else if !has_turns {
                 // The session received this message as text.
                 conversation.push(turn);
             }
         }
         // The client can find the turn again, also if it receives a single byte and the gateway is killed.
-        locked.put(&conversation).await.map_err(|_| ApiError::draining())?;
+        locked
+            .put(&conversation)
+            .await
+            .map_err(|_| ApiError::draining())?;
         let (first_seq, last_seq) = (admitted.first_seq, admitted.last_seq);
-        Ok(ChatTurn { session, prompt, first_seq, last_seq, notice, is_own: true, guard })
+        Ok(ChatTurn {
+            session,
+            prompt,
+            first_seq,
+            last_seq,
+            notice,
+            is_own: true,
+            guard,
+        })
     }
 
     /// The key by which a repeated request finds the turn if the gateway was killed before it stored the conversation.
@@ -392,7 +524,11 @@ impl<'a> Begin<'a> {
         body_hash[..16].copy_from_slice(message.bytes());
         let text = URL_SAFE_NO_PAD.encode(message.bytes());
         let key = format!("{}-{text}", conversation.turn_key(session, before));
-        Some(IdempotencyKey { key, route: "chat".to_owned(), body_hash })
+        Some(IdempotencyKey {
+            key,
+            route: "chat".to_owned(),
+            body_hash,
+        })
     }
 
     /// Cancels the last turn if the agent waits for an answer in it: the person has sent a new message instead. A client of
@@ -402,9 +538,15 @@ impl<'a> Begin<'a> {
         session: &SessionHandle,
         conversation: &Conversation,
     ) -> Result<(), ApiError> {
-        let Some(turn) = conversation.turns.last() else { return Ok(()) };
-        let waits =
-            session.snapshot().await?.requests.iter().any(|open| open.prompt_id == Some(turn.prompt_id()));
+        let Some(turn) = conversation.turns.last() else {
+            return Ok(());
+        };
+        let waits = session
+            .snapshot()
+            .await?
+            .requests
+            .iter()
+            .any(|open| open.prompt_id == Some(turn.prompt_id()));
         if waits && self.request.run.is_some() {
             let detail = "the agent waits for an answer to its interrupts; send them in `resume`";
             return Err(ApiError::new(ProblemCode::TurnRunning, detail));
@@ -417,19 +559,36 @@ impl<'a> Begin<'a> {
 
     /// Sets the option of the agent for its model, if the client named another one.
     async fn select_model(&self, session: &SessionHandle) -> Result<(), ApiError> {
-        let Some(model) = &self.request.model else { return Ok(()) };
+        let Some(model) = &self.request.model else {
+            return Ok(());
+        };
         let options = session.snapshot().await?.config_options;
         let Some(option) = ModelOption::of(options.as_deref()) else {
-            return Err(ApiError::new(ProblemCode::NotFound, "this agent has no option for its model"));
+            return Err(ApiError::new(
+                ProblemCode::NotFound,
+                "this agent has no option for its model",
+            ));
         };
         if option.current.as_ref() == Some(model) {
             return Ok(());
         }
         if !option.values.contains(model) {
-            return Err(ApiError::new(ProblemCode::NotFound, "the agent does not offer this model"));
+            return Err(ApiError::new(
+                ProblemCode::NotFound,
+                "the agent does not offer this model",
+            ));
         }
         let value = to_raw_value(model).map_err(ApiError::internal)?;
-        session.call(self.by, ClientCall::Config { option: option.id, value }, None).await?;
+        session
+            .call(
+                self.by,
+                ClientCall::Config {
+                    option: option.id,
+                    value,
+                },
+                None,
+            )
+            .await?;
         Ok(())
     }
 }

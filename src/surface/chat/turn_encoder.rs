@@ -59,13 +59,22 @@ pub(crate) struct TurnEncoder<W> {
 impl<W: TurnWriter> TurnEncoder<W> {
     pub(crate) fn new(writer: W) -> Self {
         let (projector, received_until, connected) = (TurnProjector::default(), None, None);
-        Self { projector, writer, replays: true, received_until, connected }
+        Self {
+            projector,
+            writer,
+            replays: true,
+            received_until,
+            connected,
+        }
     }
 
     /// Begins after this request of the agent, which the client has answered.
     #[must_use]
     pub(crate) fn after(self, received_until: Option<RequestId>) -> Self {
-        Self { received_until, ..self }
+        Self {
+            received_until,
+            ..self
+        }
     }
 
     /// Cancels the turn if the client disconnects before the end of its response.
@@ -81,7 +90,11 @@ impl<W: TurnWriter> TurnEncoder<W> {
     }
 
     fn acknowledge(&self) {
-        if let Some(connected) = self.connected.as_ref().filter(|_| self.writer.is_complete()) {
+        if let Some(connected) = self
+            .connected
+            .as_ref()
+            .filter(|_| self.writer.is_complete())
+        {
             connected.completed();
         }
     }
@@ -97,7 +110,12 @@ impl<W: TurnWriter> Encoder for TurnEncoder<W> {
     }
 
     fn event(&mut self, out: &mut BytesMut, _: &dyn Fn() -> String, event: &EventRef<'_>) {
-        let Self { projector, received_until, writer, .. } = self;
+        let Self {
+            projector,
+            received_until,
+            writer,
+            ..
+        } = self;
         projector.event(event, &mut |step| {
             let Some(until) = *received_until else {
                 if !writer.is_complete() {

@@ -14,10 +14,14 @@ use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
 use crate::types::SessionId;
 
-pub(super) async fn create(State(gateway): State<Gateway>, request: Request) -> Result<Response, ApiError> {
+pub(super) async fn create(
+    State(gateway): State<Gateway>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let by = Authorized::<CanPrompt>::from_parts(&parts)?;
-    let (headers, body) = read_json::<CompletionBody>(&gateway, Request::from_parts(parts, body)).await?;
+    let (headers, body) =
+        read_json::<CompletionBody>(&gateway, Request::from_parts(parts, body)).await?;
     body.check()?;
     let (agent, model) = models::select(&gateway, &body.model)?;
     if body.is_side_job(&headers) {
@@ -42,13 +46,20 @@ pub(super) async fn create(State(gateway): State<Gateway>, request: Request) -> 
         notice: turn.notice,
     };
     let connected = turn.cancel_on_disconnect(&gateway);
-    let encoder = TurnEncoder::new(CompletionWriter::new(options)).cancels_on_disconnect(Some(connected));
+    let encoder =
+        TurnEncoder::new(CompletionWriter::new(options)).cancels_on_disconnect(Some(connected));
     Ok(respond(&gateway, &by, turn, encoder, true))
 }
 
 /// The session on the chat page.
 fn session_link(gateway: &Gateway, headers: &HeaderMap, session: SessionId) -> String {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let url = gateway.policy.public_url().map_or_else(|| format!("http://{host}"), ToString::to_string);
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok())
+        .unwrap_or_default();
+    let url = gateway
+        .policy
+        .public_url()
+        .map_or_else(|| format!("http://{host}"), ToString::to_string);
     format!("{url}/#/s/{session}")
 }

@@ -4,7 +4,9 @@ use bytes::BytesMut;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::completion::{Field, Head, Usage, body, delta, error, own_delta, text_delta, usage_frame};
+use super::completion::{
+    Field, Head, Usage, body, delta, error, own_delta, text_delta, usage_frame,
+};
 use crate::acp::RawObject;
 use crate::conversation::Notice;
 use crate::projection::{Asked, End, Request, Role, Step, ToolCall};
@@ -42,7 +44,11 @@ pub(super) struct CompletionWriter {
 
 impl TurnWriter for CompletionWriter {
     fn media_type(&self) -> &'static str {
-        if self.options.streamed { "text/event-stream" } else { "application/json" }
+        if self.options.streamed {
+            "text/event-stream"
+        } else {
+            "application/json"
+        }
     }
 
     /// A comment, or white space before the JSON. It keeps clients from a time-out, after which they repeat the request.
@@ -55,7 +61,12 @@ impl TurnWriter for CompletionWriter {
             Step::Begun { at } => {
                 self.head.created = at.as_millis() / 1000;
                 if self.options.streamed {
-                    delta(out, &self.head, &json!({ "role": "assistant", "content": "" }), None);
+                    delta(
+                        out,
+                        &self.head,
+                        &json!({ "role": "assistant", "content": "" }),
+                        None,
+                    );
                 }
                 if let Some(notice) = self.options.notice {
                     self.line(out, notice.text());
@@ -71,8 +82,13 @@ impl TurnWriter for CompletionWriter {
                     self.own(out, field(block.role), "\n\n");
                 }
             }
-            Step::Text(block, text) if block.subagent.is_none() => self.text(out, field(block.role), text),
-            Step::Content { role: Role::Message, content } => self.content(out, content),
+            Step::Text(block, text) if block.subagent.is_none() => {
+                self.text(out, field(block.role), text)
+            }
+            Step::Content {
+                role: Role::Message,
+                content,
+            } => self.content(out, content),
             Step::Requested(request) => self.requested(out, request),
             Step::Ended(end) => self.end(out, end),
             _ => {}
@@ -91,10 +107,23 @@ impl TurnWriter for CompletionWriter {
 impl CompletionWriter {
     pub(super) fn new(options: Options) -> Self {
         let (id, model) = (options.id.clone(), options.model.clone());
-        let head = Head { id, object: "chat.completion.chunk", created: 0, model };
+        let head = Head {
+            id,
+            object: "chat.completion.chunk",
+            created: 0,
+            model,
+        };
         let (content, reasoning) = (String::new(), String::new());
         let (has_content, has_reasoning, complete) = (false, false, false);
-        Self { head, options, content, reasoning, has_content, has_reasoning, complete }
+        Self {
+            head,
+            options,
+            content,
+            reasoning,
+            has_content,
+            has_reasoning,
+            complete,
+        }
     }
 
     fn text(&mut self, out: &mut BytesMut, field: Field, text: &RawValue) {
@@ -125,22 +154,35 @@ impl CompletionWriter {
 
     /// A line of reasoning that the gateway adds.
     fn line(&mut self, out: &mut BytesMut, text: &str) {
-        let before = if std::mem::replace(&mut self.has_reasoning, true) { "\n\n" } else { "" };
+        let before = if std::mem::replace(&mut self.has_reasoning, true) {
+            "\n\n"
+        } else {
+            ""
+        };
         self.own(out, Field::Reasoning, &format!("{before}{text}"));
     }
 
     /// Content that is not text: a link.
     fn content(&mut self, out: &mut BytesMut, content: &RawValue) {
-        let Some(block) = RawObject::parse(content) else { return };
+        let Some(block) = RawObject::parse(content) else {
+            return;
+        };
         let text = match block.text("type").as_deref() {
             Some("resource_link") => {
                 let Some(uri) = block.text("uri") else { return };
-                format!("[{}]({uri})", block.text("name").unwrap_or_else(|| uri.clone()))
+                format!(
+                    "[{}]({uri})",
+                    block.text("name").unwrap_or_else(|| uri.clone())
+                )
             }
             Some(kind @ ("image" | "audio")) => format!("[{kind}]({})", self.options.link),
             _ => return,
         };
-        let before = if std::mem::replace(&mut self.has_content, true) { "\n\n" } else { "" };
+        let before = if std::mem::replace(&mut self.has_content, true) {
+            "\n\n"
+        } else {
+            ""
+        };
         self.own(out, Field::Content, &format!("{before}{text}"));
     }
 
@@ -171,7 +213,13 @@ impl CompletionWriter {
                 let usage = usage.and_then(Usage::of);
                 self.complete = true;
                 if !self.options.streamed {
-                    return body(out, &self.head, (&self.content, &self.reasoning), reason, usage);
+                    return body(
+                        out,
+                        &self.head,
+                        (&self.content, &self.reasoning),
+                        reason,
+                        usage,
+                    );
                 }
                 delta(out, &self.head, &json!({}), Some(reason));
                 if let Some(usage) = usage.filter(|_| self.options.includes_usage) {

@@ -5,7 +5,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::client_request::reject_forced_tool;
-use crate::surface::chat::{Message, SESSION_ID, content_blocks, file_block, media_block, text_block};
+use crate::surface::chat::{
+    Message, SESSION_ID, content_blocks, file_block, media_block, text_block,
+};
 use crate::surface::rest::ApiError;
 use crate::types::SessionId;
 
@@ -55,36 +57,56 @@ impl CompletionBody {
     }
 
     pub(super) fn includes_usage(&self) -> bool {
-        self.stream_options.as_ref().and_then(|options| options.include_usage).unwrap_or(false)
+        self.stream_options
+            .as_ref()
+            .and_then(|options| options.include_usage)
+            .unwrap_or(false)
     }
 
     pub(super) fn messages(&self) -> Vec<Message> {
         self.messages
             .iter()
             .map(|message| {
-                Message::new(message.role.clone(), content_blocks(message.content.as_ref(), block))
+                Message::new(
+                    message.role.clone(),
+                    content_blocks(message.content.as_ref(), block),
+                )
             })
             .collect()
     }
 
     /// The first system message.
     pub(super) fn system(&self) -> Option<String> {
-        let system = self.messages.iter().find(|message| matches!(&*message.role, "system" | "developer"))?;
+        let system = self
+            .messages
+            .iter()
+            .find(|message| matches!(&*message.role, "system" | "developer"))?;
         Some(Message::new("system", content_blocks(system.content.as_ref(), block)).text)
     }
 
     /// The session that the client names.
     pub(super) fn session(&self, headers: &HeaderMap) -> Result<Option<SessionId>, ApiError> {
-        let header = headers.get(SESSION_ID).and_then(|value| value.to_str().ok());
-        let metadata = self.metadata.as_ref().and_then(|metadata| metadata["session_id"].as_str());
+        let header = headers
+            .get(SESSION_ID)
+            .and_then(|value| value.to_str().ok());
+        let metadata = self
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata["session_id"].as_str());
         let named = header.or(metadata);
-        named.map(|id| id.parse().map_err(|_| ApiError::not_found())).transpose()
+        named
+            .map(|id| id.parse().map_err(|_| ApiError::not_found()))
+            .transpose()
     }
 
     /// The client's id of the conversation.
     pub(super) fn conversation(&self, headers: &HeaderMap) -> Option<String> {
-        let header =
-            |name: &&str| headers.get(*name).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
+        let header = |name: &&str| {
+            headers
+                .get(*name)
+                .and_then(|value| value.to_str().ok())
+                .map(ToOwned::to_owned)
+        };
         let given = CONVERSATION_HEADERS.iter().find_map(header);
         given.or_else(|| self.user.as_ref().map(|user| format!("user:{user}")))
     }
@@ -95,7 +117,9 @@ impl CompletionBody {
         if named.is_some_and(|task| !task.trim().is_empty() && !task.contains("{{")) {
             return true;
         }
-        let [message] = &self.messages[..] else { return false };
+        let [message] = &self.messages[..] else {
+            return false;
+        };
         let text = Message::new("user", content_blocks(message.content.as_ref(), block)).text;
         message.role == "user" && self.stream != Some(true) && text.starts_with("### Task:")
     }
@@ -103,14 +127,23 @@ impl CompletionBody {
 
 fn block(part: &Value) -> Option<Value> {
     match part["type"].as_str()? {
-        "text" | "input_text" => part["text"].as_str().filter(|text| !text.is_empty()).map(text_block),
+        "text" | "input_text" => part["text"]
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(text_block),
         "image_url" => {
-            let url = part["image_url"]["url"].as_str().or_else(|| part["image_url"].as_str())?;
+            let url = part["image_url"]["url"]
+                .as_str()
+                .or_else(|| part["image_url"].as_str())?;
             file_block(url, None, None)
         }
         "input_audio" => {
             let format = part["input_audio"]["format"].as_str().unwrap_or("wav");
-            media_block(part["input_audio"]["data"].as_str()?, Some(&format!("audio/{format}")), None)
+            media_block(
+                part["input_audio"]["data"].as_str()?,
+                Some(&format!("audio/{format}")),
+                None,
+            )
         }
         "file" => {
             let file = &part["file"];
@@ -137,9 +170,15 @@ mod tests {
         );
         assert_eq!(body.system().as_deref(), Some("be brief"));
         let messages = body.messages();
-        let kinds: Vec<_> =
-            messages[1].blocks.iter().map(|block| block["type"].as_str().unwrap_or("")).collect();
-        assert_eq!((kinds, messages[1].text.as_str()), (vec!["text", "image", "resource_link"], "look"));
+        let kinds: Vec<_> = messages[1]
+            .blocks
+            .iter()
+            .map(|block| block["type"].as_str().unwrap_or(""))
+            .collect();
+        assert_eq!(
+            (kinds, messages[1].text.as_str()),
+            (vec!["text", "image", "resource_link"], "look")
+        );
     }
 
     #[test]

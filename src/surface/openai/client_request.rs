@@ -10,7 +10,9 @@ const RETRY_COUNT: &str = "x-stainless-retry-count";
 
 /// Whether an SDK repeats a request that failed.
 pub(super) fn is_retry(headers: &HeaderMap) -> bool {
-    let count = headers.get(RETRY_COUNT).and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
+    let count = headers
+        .get(RETRY_COUNT)
+        .and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
     count.is_some_and(|count| count > 0)
 }
 
@@ -36,10 +38,16 @@ mod tests {
 
     #[test]
     fn forced_tools_are_rejected() {
-        for (choice, permitted) in
-            [(json!("auto"), true), (json!("required"), false), (json!({ "type": "function" }), false)]
-        {
-            assert_eq!(reject_forced_tool(Some(&choice)).is_ok(), permitted, "{choice}");
+        for (choice, permitted) in [
+            (json!("auto"), true),
+            (json!("required"), false),
+            (json!({ "type": "function" }), false),
+        ] {
+            assert_eq!(
+                reject_forced_tool(Some(&choice)).is_ok(),
+                permitted,
+                "{choice}"
+            );
         }
         assert!(reject_forced_tool(None).is_ok());
     }

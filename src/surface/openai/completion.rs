@@ -57,9 +57,17 @@ impl Usage {
             #[serde(default)]
             total_tokens: Option<u64>,
         }
-        let Reported { input_tokens, output_tokens, total_tokens } = serde_json::from_str(raw.get()).ok()?;
+        let Reported {
+            input_tokens,
+            output_tokens,
+            total_tokens,
+        } = serde_json::from_str(raw.get()).ok()?;
         let total_tokens = total_tokens.unwrap_or(input_tokens + output_tokens);
-        Some(Self { prompt_tokens: input_tokens, completion_tokens: output_tokens, total_tokens })
+        Some(Self {
+            prompt_tokens: input_tokens,
+            completion_tokens: output_tokens,
+            total_tokens,
+        })
     }
 }
 
@@ -98,9 +106,27 @@ pub(super) fn delta(
     delta: &impl Serialize,
     finish_reason: Option<&'static str>,
 ) {
-    let Head { id, object, created, model } = head;
-    let choices = [Choice { index: 0, delta, finish_reason }];
-    write_json(out, &Frame { id, object, created: *created, model, choices });
+    let Head {
+        id,
+        object,
+        created,
+        model,
+    } = head;
+    let choices = [Choice {
+        index: 0,
+        delta,
+        finish_reason,
+    }];
+    write_json(
+        out,
+        &Frame {
+            id,
+            object,
+            created: *created,
+            model,
+            choices,
+        },
+    );
 }
 
 /// Frames with a text of the agent: a string in JSON, copied as it is unless it is too long for one frame.
@@ -131,7 +157,14 @@ pub(super) fn usage_frame(out: &mut BytesMut, head: &Head, usage: Usage) {
         choices: [(); 0],
         usage: Usage,
     }
-    write_json(out, &UsageFrame { head, choices: [], usage });
+    write_json(
+        out,
+        &UsageFrame {
+            head,
+            choices: [],
+            usage,
+        },
+    );
 }
 
 /// The body of a completion that is not streamed.
@@ -146,7 +179,9 @@ pub(super) fn body(
     if !reasoning.is_empty() {
         message["reasoning_content"] = reasoning.into();
     }
-    let Head { id, created, model, .. } = head;
+    let Head {
+        id, created, model, ..
+    } = head;
     let mut body = json!({
         "id": id, "object": "chat.completion", "created": created, "model": model,
         "choices": [{ "index": 0, "message": message, "finish_reason": finish_reason, "logprobs": null }],
@@ -159,8 +194,7 @@ pub(super) fn body(
 
 /// An error in place of the rest of a response.
 pub(super) fn error(out: &mut BytesMut, streamed: bool, code: &str, message: &str) {
-    let error =
-        json!({ "error": { "message": message, "type": "server_error", "code": code, "param": null } });
+    let error = json!({ "error": { "message": message, "type": "server_error", "code": code, "param": null } });
     if streamed {
         write_json(out, &error);
     } else {

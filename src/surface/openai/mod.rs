@@ -32,13 +32,22 @@ pub(super) fn router(gateway: &Gateway) -> Router<Gateway> {
         .route("/openai/v1/chat/completions", post(chat::create))
         .route("/openai/v1/responses", post(responses::create))
         .route("/openai/v1/responses/{response}", get(responses::get))
-        .route("/openai/v1/responses/{response}/cancel", post(responses::cancel))
-        .route("/openai/v1/responses/{response}/input_items", get(responses::input_items))
+        .route(
+            "/openai/v1/responses/{response}/cancel",
+            post(responses::cancel),
+        )
+        .route(
+            "/openai/v1/responses/{response}/input_items",
+            get(responses::input_items),
+        )
         .route("/openai/v1/conversations", post(conversations::create))
         .route(
             "/openai/v1/conversations/{conversation}",
             get(conversations::get).delete(conversations::delete),
         )
-        .route("/openai/v1/conversations/{conversation}/items", get(conversations::items));
+        .route(
+            "/openai/v1/conversations/{conversation}/items",
+            get(conversations::items),
+        );
     with_layers(routes, gateway, ErrorFormat::Json)
 }

@@ -28,7 +28,12 @@ pub(super) struct ModelList {
 }
 
 const fn model(id: String) -> Model {
-    Model { id, object: "model", created: 0, owned_by: "acp" }
+    Model {
+        id,
+        object: "model",
+        created: 0,
+        owned_by: "acp",
+    }
 }
 
 pub(super) async fn list(
@@ -44,21 +49,37 @@ pub(super) async fn list(
             data.push(model(format!("{}/{value}", agent.name)));
         }
     }
-    Ok(Json(ModelList { object: "list", data }))
+    Ok(Json(ModelList {
+        object: "list",
+        data,
+    }))
 }
 
 /// The models that the agent offered in the newest session. An agent names them to sessions only.
-async fn offered(gateway: &Gateway, by: &Principal, agent: &AgentName) -> Result<Vec<String>, ApiError> {
-    let query = ListQuery { agent: Some(agent.clone()), limit: 1, tasks: true, ..ListQuery::default() };
+async fn offered(
+    gateway: &Gateway,
+    by: &Principal,
+    agent: &AgentName,
+) -> Result<Vec<String>, ApiError> {
+    let query = ListQuery {
+        agent: Some(agent.clone()),
+        limit: 1,
+        tasks: true,
+        ..ListQuery::default()
+    };
     let sessions = gateway.sessions.list(by, &query).await?.sessions;
-    let Some(newest) = sessions.first() else { return Ok(Vec::new()) };
+    let Some(newest) = sessions.first() else {
+        return Ok(Vec::new());
+    };
     let session = match gateway.sessions.open(by, newest.session_id).await {
         Ok(session) => session.snapshot().await?,
         // It was deleted meanwhile.
         Err(SessionError::NoSuchSession) => return Ok(Vec::new()),
         Err(error) => return Err(error.into()),
     };
-    Ok(ModelOption::of(session.config_options.as_deref()).map(|option| option.values).unwrap_or_default())
+    Ok(ModelOption::of(session.config_options.as_deref())
+        .map(|option| option.values)
+        .unwrap_or_default())
 }
 
 pub(super) async fn get(
@@ -77,7 +98,8 @@ pub(super) async fn get(
 }
 
 fn unknown_model() -> ApiError {
-    let detail = "this model does not exist: a model is the name of an agent, see /openai/v1/models";
+    let detail =
+        "this model does not exist: a model is the name of an agent, see /openai/v1/models";
     ApiError::new(ProblemCode::NotFound, detail)
 }
 
@@ -87,6 +109,9 @@ pub(super) fn select(gateway: &Gateway, id: &str) -> Result<(AgentName, Option<S
         Some((name, model)) => (name, Some(model.to_owned())),
         None => (id, None),
     };
-    let agent = name.parse::<AgentName>().ok().filter(|name| gateway.catalogue.agent(name).is_some());
+    let agent = name
+        .parse::<AgentName>()
+        .ok()
+        .filter(|name| gateway.catalogue.agent(name).is_some());
     Ok((agent.ok_or_else(unknown_model)?, model))
 }

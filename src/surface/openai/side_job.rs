@@ -27,12 +27,16 @@ pub(super) async fn run(
     body: &CompletionBody,
 ) -> Result<Response, ApiError> {
     let messages = body.messages();
-    let text =
-        messages.iter().rev().find(|message| message.is_user()).map(|message: &Message| message.text.clone());
+    let text = messages
+        .iter()
+        .rev()
+        .find(|message| message.is_user())
+        .map(|message: &Message| message.text.clone());
     let text = text
         .filter(|text| !text.is_empty())
         .ok_or_else(|| ApiError::invalid("/messages", "expected a text"))?;
-    let blocks = to_raw_value(&[json!({ "type": "text", "text": text })]).map_err(ApiError::internal)?;
+    let blocks =
+        to_raw_value(&[json!({ "type": "text", "text": text })]).map_err(ApiError::internal)?;
     let request = CreateTask {
         agent,
         description: Some("A title or tags for a conversation".to_owned()),
@@ -48,9 +52,26 @@ pub(super) async fn run(
     };
     gateway.rates().check_prompt(by)?;
     let _guard = gateway.streams().acquire(by)?;
-    let (task, _) = gateway.tasks.create(by, NewTask { request, blocks, key: None }).await?;
-    gateway.tasks.wait_ended(&by.tenant, task.task_id, DEADLINE).await;
-    let task = gateway.tasks.get(&by.tenant, task.task_id).await.map_err(ApiError::internal)?;
+    let (task, _) = gateway
+        .tasks
+        .create(
+            by,
+            NewTask {
+                request,
+                blocks,
+                key: None,
+            },
+        )
+        .await?;
+    gateway
+        .tasks
+        .wait_ended(&by.tenant, task.task_id, DEADLINE)
+        .await;
+    let task = gateway
+        .tasks
+        .get(&by.tenant, task.task_id)
+        .await
+        .map_err(ApiError::internal)?;
     let result = task.and_then(|task| task.result);
     let Some(result) = result.filter(|result| result.success) else {
         let detail = "the agent did not answer in time, or failed";

@@ -35,7 +35,10 @@ pub(super) async fn openapi(public: Option<Extension<PublicPath>>, headers: Head
     if let Some(Extension(public)) = public {
         let document = openapi::document_below(&public);
         return revalidated(&headers, &document.etag, || {
-            embedded(Cow::Owned(document.json.into_bytes()), HeaderValue::from_static("application/json"))
+            embedded(
+                Cow::Owned(document.json.into_bytes()),
+                HeaderValue::from_static("application/json"),
+            )
         });
     }
     let document = openapi::served_document();
@@ -59,8 +62,13 @@ pub(super) async fn file(Path(name): Path<String>) -> Result<Response, ApiError>
 }
 
 fn serve_file(name: &str) -> Result<Response, ApiError> {
-    static CONFIG: LazyLock<Arc<Config<'static>>> =
-        LazyLock::new(|| Arc::new(Config::from("../openapi.json").validator_url("none").deep_linking(true)));
+    static CONFIG: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| {
+        Arc::new(
+            Config::from("../openapi.json")
+                .validator_url("none")
+                .deep_linking(true),
+        )
+    });
     let file = utoipa_swagger_ui::serve(name, Arc::clone(&CONFIG))
         .map_err(|error| ApiError::internal(error.to_string()))?
         .ok_or_else(ApiError::not_found)?;
@@ -70,16 +78,28 @@ fn serve_file(name: &str) -> Result<Response, ApiError> {
     if file.gzpipped {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=3600"));
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_CSP));
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("max-age=3600"),
+    );
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(PAGE_CSP),
+    );
     Ok(response)
 }
 
-pub(super) async fn guide(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, ApiError> {
+pub(super) async fn guide(
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
     markdown(Guides::get(&name), &headers)
 }
 
-pub(super) async fn reference(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, ApiError> {
+pub(super) async fn reference(
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
     markdown(Reference::get(&name), &headers)
 }
 
@@ -88,7 +108,10 @@ fn markdown(page: Option<EmbeddedFile>, headers: &HeaderMap) -> Result<Response,
     let page = page.ok_or_else(ApiError::not_found)?;
     let etag = etag(&page.metadata.sha256_hash());
     Ok(revalidated(headers, &etag, || {
-        embedded(page.data, HeaderValue::from_static("text/plain; charset=utf-8"))
+        embedded(
+            page.data,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        )
     }))
 }
 
@@ -121,6 +144,12 @@ pub(super) async fn problems() -> Html<&'static str> {
 fn render_code_spans(text: &str) -> String {
     text.split('`')
         .enumerate()
-        .map(|(at, part)| if at % 2 == 1 { format!("<code>{part}</code>") } else { part.to_owned() })
+        .map(|(at, part)| {
+            if at % 2 == 1 {
+                format!("<code>{part}</code>")
+            } else {
+                part.to_owned()
+            }
+        })
         .collect()
 }

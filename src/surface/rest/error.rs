@@ -50,17 +50,27 @@ impl ApiError {
     }
 
     pub(crate) fn not_found() -> Self {
-        Self::new(ProblemCode::NotFound, "the resource does not exist, or this key has no access to it")
+        Self::new(
+            ProblemCode::NotFound,
+            "the resource does not exist, or this key has no access to it",
+        )
     }
 
     /// An internal error. The client receives only the request id.
     pub(crate) fn internal(cause: impl Into<BoxError>) -> Self {
-        Self { cause: Some(cause.into()), ..Self::from(Problem::internal()) }
+        Self {
+            cause: Some(cause.into()),
+            ..Self::from(Problem::internal())
+        }
     }
 
     fn with_retry_after(code: ProblemCode, detail: impl Into<String>, wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        Problem { retry_after_seconds: Some(seconds.max(1)), ..Problem::new(code, detail) }.into()
+        Problem {
+            retry_after_seconds: Some(seconds.max(1)),
+            ..Problem::new(code, detail)
+        }
+        .into()
     }
 
     pub(crate) fn rate_limited(detail: impl Into<String>, wait: Duration) -> Self {
@@ -68,7 +78,11 @@ impl ApiError {
     }
 
     pub(crate) fn draining() -> Self {
-        Self::with_retry_after(ProblemCode::Draining, "the gateway is shutting down", Duration::from_secs(2))
+        Self::with_retry_after(
+            ProblemCode::Draining,
+            "the gateway is shutting down",
+            Duration::from_secs(2),
+        )
     }
 
     pub fn problem(&self) -> &Problem {
@@ -85,29 +99,43 @@ impl ApiError {
 
 impl From<Problem> for ApiError {
     fn from(problem: Problem) -> Self {
-        Self { problem: Box::new(problem), cause: None, limit: None }
+        Self {
+            problem: Box::new(problem),
+            cause: None,
+            limit: None,
+        }
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status =
+            StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = status.into_response();
         let headers = response.headers_mut();
         if status == StatusCode::UNAUTHORIZED {
-            headers
-                .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"acp-gateway\""));
+            headers.insert(
+                header::WWW_AUTHENTICATE,
+                HeaderValue::from_static("Bearer realm=\"acp-gateway\""),
+            );
         }
         if let Some(seconds) = self.problem.retry_after_seconds {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if let Some(limit) = &self.limit {
-            for (name, value) in [(RATELIMIT_POLICY, limit.policy()), (RATELIMIT, limit.remaining())] {
-                headers
-                    .insert(name, HeaderValue::try_from(value).expect("names and numbers are plain ASCII"));
+            for (name, value) in [
+                (RATELIMIT_POLICY, limit.policy()),
+                (RATELIMIT, limit.remaining()),
+            ] {
+                headers.insert(
+                    name,
+                    HeaderValue::try_from(value).expect("names and numbers are plain ASCII"),
+                );
             }
         }
-        response.extensions_mut().insert(FailedResponse(Arc::new(self)));
+        response
+            .extensions_mut()
+            .insert(FailedResponse(Arc::new(self)));
         response
     }
 }
@@ -119,7 +147,9 @@ impl From<AdmissionError> for ApiError {
         match error {
             R::MisdirectedRequest => Self::new(ProblemCode::MisdirectedRequest, detail),
             R::OriginForbidden => Self::new(ProblemCode::Forbidden, detail),
-            R::MissingKey | R::InvalidKey | R::InvalidTicket => Self::new(ProblemCode::Unauthorized, detail),
+            R::MissingKey | R::InvalidKey | R::InvalidTicket => {
+                Self::new(ProblemCode::Unauthorized, detail)
+            }
             R::TooManyInvalidKeys { retry_after } => Self::rate_limited(detail, retry_after),
         }
     }
@@ -161,6 +191,9 @@ impl From<ReadError> for ApiError {
 
 impl<E: ToProblem> From<E> for ApiError {
     fn from(error: E) -> Self {
-        Self { limit: error.limit().cloned(), ..error.problem().into() }
+        Self {
+            limit: error.limit().cloned(),
+            ..error.problem().into()
+        }
     }
 }

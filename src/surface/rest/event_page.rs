@@ -30,7 +30,9 @@ pub(crate) async fn page_response(
     let mut caught_up = false;
     let more = loop {
         let state = if caught_up {
-            let Some(deadline) = deadline.filter(|_| page.is_empty()) else { break false };
+            let Some(deadline) = deadline.filter(|_| page.is_empty()) else {
+                break false;
+            };
             tokio::select! {
                 biased;
                 // The problem has a retry delay. Without it, a client that polls again would loop during the
@@ -53,7 +55,10 @@ pub(crate) async fn page_response(
         }
     };
     let mut response = page.finish(&feed, more).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
     set_preference_applied(&mut response, wait);
     Ok(response)
 }

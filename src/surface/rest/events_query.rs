@@ -40,25 +40,36 @@ pub enum Cursor {
 impl Cursor {
     pub fn from_id(id: &impl CursorId, epoch: &Epoch) -> Self {
         let (of_id, number) = id.parts();
-        if of_id == epoch { Self::After(number) } else { Self::Reset(ResetReason::NewEpoch) }
+        if of_id == epoch {
+            Self::After(number)
+        } else {
+            Self::Reset(ResetReason::NewEpoch)
+        }
     }
 
     /// Parses the start position. `Last-Event-ID` takes precedence, because an EventSource repeats its URL
     /// when it reconnects. Its id may belong to an earlier epoch, so an unknown id causes a reset and not
     /// an error.
-    fn parse<P: CursorId>(last: &LastEventId, after: Option<&str>, epoch: &Epoch) -> Result<Self, ApiError> {
+    fn parse<P: CursorId>(
+        last: &LastEventId,
+        after: Option<&str>,
+        epoch: &Epoch,
+    ) -> Result<Self, ApiError> {
         match (last, after) {
             (LastEventId::Text(id), _) => Ok(id
                 .parse::<P>()
-                .map_or(Self::Reset(ResetReason::UnknownCursor), |position| Self::from_id(&position, epoch))),
+                .map_or(Self::Reset(ResetReason::UnknownCursor), |position| {
+                    Self::from_id(&position, epoch)
+                })),
             (LastEventId::Invalid, _) => Ok(Self::Reset(ResetReason::UnknownCursor)),
             (LastEventId::Absent, None) => Ok(Self::None),
             (LastEventId::Absent, Some("tail")) => Ok(Self::Tail),
             (LastEventId::Absent, Some(id)) => match id.parse::<P>() {
                 Ok(position) => Ok(Self::from_id(&position, epoch)),
-                Err(_) => {
-                    Err(ApiError::invalid("after", "expected the id of an event of this stream, or tail"))
-                }
+                Err(_) => Err(ApiError::invalid(
+                    "after",
+                    "expected the id of an event of this stream, or tail",
+                )),
             },
         }
     }
@@ -83,7 +94,11 @@ impl EventsQuery {
         let after = params.text("after")?;
         Ok(Self {
             cursor: Cursor::parse::<P>(last, after.as_deref(), epoch)?,
-            types: params.text("types")?.as_deref().map(parse_types).transpose()?,
+            types: params
+                .text("types")?
+                .as_deref()
+                .map(parse_types)
+                .transpose()?,
             named: params.flag("named", true)?,
             follow: params.flag("follow", true)?,
             limit: params.limit(500, 1000)?,
@@ -103,7 +118,10 @@ impl EventsQuery {
 
 fn parse_types(text: &str) -> Result<EventTypes, ApiError> {
     EventTypes::parse(text).ok_or_else(|| {
-        ApiError::invalid("types", "expected types or prefixes such as prompt.,request.created")
+        ApiError::invalid(
+            "types",
+            "expected types or prefixes such as prompt.,request.created",
+        )
     })
 }
 
@@ -118,12 +136,21 @@ mod tests {
         let read = |last, after| Cursor::parse::<EventId>(&last, after, &epoch).ok();
         assert_eq!(read(LastEventId::Absent, None), Some(Cursor::None));
         assert_eq!(read(LastEventId::Absent, Some("tail")), Some(Cursor::Tail));
-        assert_eq!(read(LastEventId::Absent, Some("k3-7")), Some(Cursor::After(7)));
+        assert_eq!(
+            read(LastEventId::Absent, Some("k3-7")),
+            Some(Cursor::After(7))
+        );
         assert_eq!(read(LastEventId::Absent, Some("k3-g7")), None);
         assert_eq!(read(LastEventId::Absent, Some("")), None);
         assert_eq!(read(header("k3-9"), Some("k3-7")), Some(Cursor::After(9)));
-        assert_eq!(read(header("k3-9"), Some("nonsense")), Some(Cursor::After(9)));
-        assert_eq!(read(header("j1-9"), None), Some(Cursor::Reset(ResetReason::NewEpoch)));
+        assert_eq!(
+            read(header("k3-9"), Some("nonsense")),
+            Some(Cursor::After(9))
+        );
+        assert_eq!(
+            read(header("j1-9"), None),
+            Some(Cursor::Reset(ResetReason::NewEpoch))
+        );
         for nonsense in ["tail", "9", "k3-g9", "k3-18446744073709551616"] {
             assert_eq!(
                 read(header(nonsense), None),
@@ -131,6 +158,9 @@ mod tests {
                 "{nonsense}"
             );
         }
-        assert_eq!(read(LastEventId::Invalid, None), Some(Cursor::Reset(ResetReason::UnknownCursor)));
+        assert_eq!(
+            read(LastEventId::Invalid, None),
+            Some(Cursor::Reset(ResetReason::UnknownCursor))
+        );
     }
 }

@@ -33,7 +33,9 @@ impl Codec {
 
     /// The next message of a client to the member, with its text.
     pub(super) fn next_queued(&self) -> Option<(Message, QueuedLine)> {
-        let Self::Cca(connection) = self else { return None };
+        let Self::Cca(connection) = self else {
+            return None;
+        };
         let queued = connection.member().next_queued()?;
         let text = String::from_utf8_lossy(queued.bytes()).into_owned();
         Some((Message::Text(text.into()), queued))
@@ -42,10 +44,17 @@ impl Codec {
     /// Converts a frame of the fleet.
     pub(super) fn outgoing(&self, frame: Bytes) -> Result<Converted, String> {
         match self {
-            Self::Frames => Ok(Converted { for_fleet: Vec::new(), messages: vec![Message::Binary(frame)] }),
+            Self::Frames => Ok(Converted {
+                for_fleet: Vec::new(),
+                messages: vec![Message::Binary(frame)],
+            }),
             Self::Cca(connection) => {
                 let frame = CcaMember::decode(frame).map_err(|error| error.to_string())?;
-                connection.member().frame(frame).map(Converted::from).map_err(|error| error.to_string())
+                connection
+                    .member()
+                    .frame(frame)
+                    .map(Converted::from)
+                    .map_err(|error| error.to_string())
             }
         }
     }
@@ -55,12 +64,18 @@ impl Codec {
         match (self, message) {
             (_, Message::Ping(_) | Message::Pong(_)) => Ok(Converted::default()),
             (Self::Frames, Message::Binary(bytes)) => {
-                let frame = fleet::decode::<MemberFrame>(bytes).map_err(|error| error.to_string())?;
-                Ok(Converted { for_fleet: vec![frame], messages: Vec::new() })
+                let frame =
+                    fleet::decode::<MemberFrame>(bytes).map_err(|error| error.to_string())?;
+                Ok(Converted {
+                    for_fleet: vec![frame],
+                    messages: Vec::new(),
+                })
             }
-            (Self::Cca(connection), Message::Text(text)) => {
-                connection.member().message(&text).map(Converted::from).map_err(|error| error.to_string())
-            }
+            (Self::Cca(connection), Message::Text(text)) => connection
+                .member()
+                .message(&text)
+                .map(Converted::from)
+                .map_err(|error| error.to_string()),
             (Self::Frames, _) => Err("frames are binary messages".to_owned()),
             (Self::Cca(_), _) => Err("messages are text messages".to_owned()),
         }
@@ -69,7 +84,13 @@ impl Codec {
 
 impl From<crate::cca::Output> for Converted {
     fn from(output: crate::cca::Output) -> Self {
-        let messages = output.messages.into_iter().map(|text| Message::Text(text.into()));
-        Self { for_fleet: output.for_fleet, messages: messages.collect() }
+        let messages = output
+            .messages
+            .into_iter()
+            .map(|text| Message::Text(text.into()));
+        Self {
+            for_fleet: output.for_fleet,
+            messages: messages.collect(),
+        }
     }
 }

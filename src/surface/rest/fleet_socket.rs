@@ -52,7 +52,10 @@ impl FleetSocket {
         let Err(end) = self.serve(&mut socket, cca).await;
         let Some((code, reason)) = end else { return };
         tracing::info!(key = %self.key, code, reason, "closed the connection of a member");
-        let frame = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
+        let frame = Message::Close(Some(CloseFrame {
+            code,
+            reason: reason.into(),
+        }));
         // A member that does not accept the frame in time counts as disconnected.
         drop(timeout(CLOSE_TIMEOUT, socket.send(frame)).await);
     }
@@ -97,7 +100,8 @@ impl FleetSocket {
         let began = Instant::now();
         let clock = || u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let link = Link { joined, codec };
-        link.pass(socket, codec.outgoing(Member::welcome()), clock()).await?;
+        link.pass(socket, codec.outgoing(Member::welcome()), clock())
+            .await?;
         let shutdown = &self.gateway.shutdown;
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         let mut heard = Instant::now();
@@ -141,13 +145,22 @@ impl FleetSocket {
 
     fn join(&self, hello: Hello) -> Result<Joined, End> {
         let name = hello.name.clone();
-        if self.gateway.catalogue.agent(&name).is_some_and(|spec| !spec.is_member()) {
+        if self
+            .gateway
+            .catalogue
+            .agent(&name)
+            .is_some_and(|spec| !spec.is_member())
+        {
             let reason = "an agent of the configuration has this name; use another one";
-            self.gateway.fleet.rejected(&name, &self.key, reason.to_owned());
+            self.gateway
+                .fleet
+                .rejected(&name, &self.key, reason.to_owned());
             return Err(Some((close_code::POLICY, reason.to_owned())));
         }
         let joined = self.gateway.fleet.join(hello, &self.key).map_err(|error| {
-            self.gateway.fleet.rejected(&name, &self.key, error.to_string());
+            self.gateway
+                .fleet
+                .rejected(&name, &self.key, error.to_string());
             Some((close_code::POLICY, error.to_string()))
         })?;
         tracing::info!(member = %joined.member.name(), key = %self.key, state = "connected", "a member of the fleet connected");
@@ -169,15 +182,23 @@ impl Link<'_> {
         converted: Result<Converted, String>,
         clock: u64,
     ) -> Result<(), End> {
-        let Joined { member, connection, .. } = self.joined;
-        let Converted { for_fleet, messages } = converted.map_err(|error| Some(violation(&error)))?;
+        let Joined {
+            member, connection, ..
+        } = self.joined;
+        let Converted {
+            for_fleet,
+            messages,
+        } = converted.map_err(|error| Some(violation(&error)))?;
         for message in messages {
             send(socket, message).await?;
         }
         for frame in for_fleet {
             let response = member.receive(*connection, frame, clock);
             if let Some(response) = response.map_err(|error| Some(violation(&error)))? {
-                let converted = self.codec.outgoing(response).map_err(|error| Some(violation(&error)))?;
+                let converted = self
+                    .codec
+                    .outgoing(response)
+                    .map_err(|error| Some(violation(&error)))?;
                 for message in converted.messages {
                     send(socket, message).await?;
                 }
@@ -192,9 +213,18 @@ async fn receive_hello(socket: &mut WebSocket) -> Result<Hello, End> {
     let deadline = Instant::now() + HELLO_TIMEOUT;
     loop {
         let received = timeout_at(deadline, receive(socket)).await;
-        let late = |_| Some((close_code::PROTOCOL, "hello did not arrive in time".to_owned()));
+        let late = |_| {
+            Some((
+                close_code::PROTOCOL,
+                "hello did not arrive in time".to_owned(),
+            ))
+        };
         let converted = Codec::Frames.incoming(received.map_err(late)??);
-        match converted.map_err(|error| Some(violation(&error)))?.for_fleet.pop() {
+        match converted
+            .map_err(|error| Some(violation(&error)))?
+            .for_fleet
+            .pop()
+        {
             Some((MemberFrame::Hello(hello), _)) => return Ok(*hello),
             Some(_) => return Err(Some(violation(&"the first frame must be hello"))),
             None => {}

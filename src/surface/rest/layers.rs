@@ -37,7 +37,10 @@ async fn not_found() -> ApiError {
 }
 
 pub(crate) async fn method_not_allowed() -> ApiError {
-    ApiError::new(ProblemCode::MethodNotAllowed, "this path supports only the methods in the Allow header")
+    ApiError::new(
+        ProblemCode::MethodNotAllowed,
+        "this path supports only the methods in the Allow header",
+    )
 }
 
 /// Admits a request and responds to it. Writes the problem document if it failed.
@@ -64,19 +67,31 @@ async fn respond(State(gateway): State<Gateway>, request: Request, next: Next) -
 /// reconnecting.
 fn problem_stream(problem: &Problem, ids: &Ids) -> Response {
     let (mut encoder, mut body) = (Sse::<true>, BytesMut::new());
-    encoder.retry(&mut body, retry_delay(ids, problem.retry_after_seconds.unwrap_or(1) * 1000, 1000));
-    encoder.control(&mut body, &ControlFrame::new(&ProblemFrame { problem }, ids.now()));
+    encoder.retry(
+        &mut body,
+        retry_delay(ids, problem.retry_after_seconds.unwrap_or(1) * 1000, 1000),
+    );
+    encoder.control(
+        &mut body,
+        &ControlFrame::new(&ProblemFrame { problem }, ids.now()),
+    );
     event_response(encoder.media_type(), Body::from(body.freeze()))
 }
 
 /// Whether the request is for a stream: by its path, or by its `Accept` header.
 fn wants_stream(request: &Request) -> bool {
-    const FORMS: [Representation; 3] =
-        [Representation::Json, Representation::EventStream, Representation::Ndjson];
+    const FORMS: [Representation; 3] = [
+        Representation::Json,
+        Representation::EventStream,
+        Representation::Ndjson,
+    ];
     let path = request.uri().path();
-    let asks = || negotiate(request.headers(), &FORMS).is_ok_and(|form| form == Representation::EventStream);
+    let asks = || {
+        negotiate(request.headers(), &FORMS).is_ok_and(|form| form == Representation::EventStream)
+    };
     request.method() == Method::GET
-        && (path.ends_with("/events/stream") || (path.ends_with("/events") || path == "/v1/audit") && asks())
+        && (path.ends_with("/events/stream")
+            || (path.ends_with("/events") || path == "/v1/audit") && asks())
 }
 
 /// Whether the condition behind a status is temporary. An EventSource does not reconnect after any status but
@@ -88,13 +103,19 @@ fn is_transient(status: StatusCode) -> bool {
 fn write_problem(response: &mut Response, problem: &Problem) {
     let body = serde_json::to_vec(problem).expect("a problem has string keys and serializes");
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     *response.body_mut() = Body::from(body);
 }
 
 /// Converts a panic of a handler to a 500 problem. The log has the panic message.
-#[expect(clippy::needless_pass_by_value, reason = "the signature is that of the panic layer")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the signature is that of the panic layer"
+)]
 pub(crate) fn panic_response(panic: Box<dyn Any + Send + 'static>) -> Response {
     let text = panic
         .downcast_ref::<String>()
@@ -109,7 +130,10 @@ pub(crate) async fn admit(gateway: &Gateway, request: Request, next: Next) -> Re
     let (mut parts, body) = request.into_parts();
     match gateway.requests().admit(&mut parts) {
         Ok(None) => {
-            let author = parts.extensions.get::<Arc<Admission>>().and_then(|admission| admission.author());
+            let author = parts
+                .extensions
+                .get::<Arc<Admission>>()
+                .and_then(|admission| admission.author());
             let response = next.run(Request::from_parts(parts, body)).await;
             if response.status() == StatusCode::FORBIDDEN
                 && let Some(author) = author

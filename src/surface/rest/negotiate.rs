@@ -42,7 +42,10 @@ impl Representation {
 /// wildcard, then by the order in `Accept`. Without `Accept`, this is the first offered representation.
 ///
 /// Fails with 406 if `Accept` matches no offered representation.
-pub fn negotiate(headers: &HeaderMap, offered: &[Representation]) -> Result<Representation, ApiError> {
+pub fn negotiate(
+    headers: &HeaderMap,
+    offered: &[Representation],
+) -> Result<Representation, ApiError> {
     let mut named = false;
     let mut best: Option<(u16, bool, Representation)> = None;
     for value in headers.get_all(header::ACCEPT) {
@@ -52,7 +55,9 @@ pub fn negotiate(headers: &HeaderMap, offered: &[Representation]) -> Result<Repr
                 continue;
             }
             named = true;
-            let Some(form) = offered.iter().copied().find(|form| form.matches(range)) else { continue };
+            let Some(form) = offered.iter().copied().find(|form| form.matches(range)) else {
+                continue;
+            };
             let candidate = (quality, !range.ends_with('*'), form);
             let better = best.is_none_or(|(q, exact, _)| (quality, candidate.1) > (q, exact));
             if quality > 0 && better {
@@ -65,7 +70,10 @@ pub fn negotiate(headers: &HeaderMap, offered: &[Representation]) -> Result<Repr
         None if !named => Ok(offered[0]),
         None => {
             let types: Vec<&str> = offered.iter().map(|form| form.media_type()).collect();
-            Err(ApiError::new(ProblemCode::NotAcceptable, format!("available types: {}", types.join(", "))))
+            Err(ApiError::new(
+                ProblemCode::NotAcceptable,
+                format!("available types: {}", types.join(", ")),
+            ))
         }
     }
 }
@@ -96,8 +104,11 @@ fn thousandths(text: &str) -> Option<u16> {
 mod tests {
     use super::*;
 
-    const EVENTS: [Representation; 3] =
-        [Representation::Json, Representation::EventStream, Representation::Ndjson];
+    const EVENTS: [Representation; 3] = [
+        Representation::Json,
+        Representation::EventStream,
+        Representation::Ndjson,
+    ];
 
     fn negotiated(accept: Option<&str>) -> Option<Representation> {
         let mut headers = HeaderMap::new();
@@ -115,14 +126,32 @@ mod tests {
             (Some("*/*"), Some(Representation::Json)),
             (Some("application/*"), Some(Representation::Json)),
             (Some("text/event-stream"), Some(Representation::EventStream)),
-            (Some("Text/Event-Stream; charset=utf-8"), Some(Representation::EventStream)),
-            (Some("text/event-stream, */*"), Some(Representation::EventStream)),
-            (Some("*/*, text/event-stream"), Some(Representation::EventStream)),
-            (Some("application/json, text/event-stream"), Some(Representation::Json)),
-            (Some("application/json;q=0.5, text/event-stream;q=0.9"), Some(Representation::EventStream)),
+            (
+                Some("Text/Event-Stream; charset=utf-8"),
+                Some(Representation::EventStream),
+            ),
+            (
+                Some("text/event-stream, */*"),
+                Some(Representation::EventStream),
+            ),
+            (
+                Some("*/*, text/event-stream"),
+                Some(Representation::EventStream),
+            ),
+            (
+                Some("application/json, text/event-stream"),
+                Some(Representation::Json),
+            ),
+            (
+                Some("application/json;q=0.5, text/event-stream;q=0.9"),
+                Some(Representation::EventStream),
+            ),
             (Some("application/x-ndjson"), Some(Representation::Ndjson)),
             (Some("text/event-stream;q=0"), None),
-            (Some("text/event-stream;q=99"), Some(Representation::EventStream)),
+            (
+                Some("text/event-stream;q=99"),
+                Some(Representation::EventStream),
+            ),
             (Some("text/*"), None),
             (Some("text/html"), None),
         ] {

@@ -17,13 +17,23 @@ pub enum RequestedRange {
 
 pub fn requested_range(headers: &HeaderMap, size: u64, etag: &str) -> RequestedRange {
     let mut ranges = headers.get_all(header::RANGE).iter();
-    let (Some(range), None) = (ranges.next(), ranges.next()) else { return RequestedRange::Full };
+    let (Some(range), None) = (ranges.next(), ranges.next()) else {
+        return RequestedRange::Full;
+    };
     // Only an equal strong entity tag proves that the file is the same byte for byte. A date or a weak tag
     // does not.
-    if headers.get_all(header::IF_RANGE).iter().any(|known| known.as_bytes() != etag.as_bytes()) {
+    if headers
+        .get_all(header::IF_RANGE)
+        .iter()
+        .any(|known| known.as_bytes() != etag.as_bytes())
+    {
         return RequestedRange::Full;
     }
-    range.to_str().ok().and_then(|range| parse_bytes(range, size)).unwrap_or(RequestedRange::Full)
+    range
+        .to_str()
+        .ok()
+        .and_then(|range| parse_bytes(range, size))
+        .unwrap_or(RequestedRange::Full)
 }
 
 /// Returns `None` for a range that the server may ignore.
@@ -44,7 +54,11 @@ fn parse_bytes(range: &str, size: u64) -> Option<RequestedRange> {
             first..size.min(last.saturating_add(1))
         }
     };
-    Some(if range.is_empty() { RequestedRange::Unsatisfiable } else { RequestedRange::Bytes(range) })
+    Some(if range.is_empty() {
+        RequestedRange::Unsatisfiable
+    } else {
+        RequestedRange::Bytes(range)
+    })
 }
 
 /// Accepts only digits. A number that does not fit becomes `u64::MAX`.
@@ -77,9 +91,17 @@ mod tests {
             ("bytes=5-99", 10, RequestedRange::Bytes(5..10)),
             ("bytes=-3", 10, RequestedRange::Bytes(7..10)),
             ("bytes=-99", 10, RequestedRange::Bytes(0..10)),
-            ("bytes=0-99999999999999999999999", 10, RequestedRange::Bytes(0..10)),
+            (
+                "bytes=0-99999999999999999999999",
+                10,
+                RequestedRange::Bytes(0..10),
+            ),
             ("bytes=10-", 10, RequestedRange::Unsatisfiable),
-            ("bytes=99999999999999999999999-", 10, RequestedRange::Unsatisfiable),
+            (
+                "bytes=99999999999999999999999-",
+                10,
+                RequestedRange::Unsatisfiable,
+            ),
             ("bytes=-0", 10, RequestedRange::Unsatisfiable),
             ("bytes=0-", 0, RequestedRange::Unsatisfiable),
             ("bytes=3-2", 10, RequestedRange::Full),
@@ -92,14 +114,24 @@ mod tests {
         ] {
             assert_eq!(requested(range, None, size), expected, "{range} of {size}");
         }
-        assert_eq!(requested_range(&HeaderMap::new(), 10, "\"a\""), RequestedRange::Full);
+        assert_eq!(
+            requested_range(&HeaderMap::new(), 10, "\"a\""),
+            RequestedRange::Full
+        );
     }
 
     #[test]
     fn if_range_of_another_version_selects_the_full_file() {
-        assert_eq!(requested("bytes=0-3", Some("\"a\""), 10), RequestedRange::Bytes(0..4));
+        assert_eq!(
+            requested("bytes=0-3", Some("\"a\""), 10),
+            RequestedRange::Bytes(0..4)
+        );
         for other in ["\"b\"", "W/\"a\"", "Sat, 21 Nov 2026 22:15:03 GMT", "*"] {
-            assert_eq!(requested("bytes=0-3", Some(other), 10), RequestedRange::Full, "{other}");
+            assert_eq!(
+                requested("bytes=0-3", Some(other), 10),
+                RequestedRange::Full,
+                "{other}"
+            );
         }
     }
 }

@@ -61,7 +61,13 @@ impl SignInSocket {
     pub(crate) async fn run(mut self, mut socket: WebSocket) {
         let agent = self.sign_in.agent().clone();
         let Err(end) = self.relay(&mut socket).await;
-        let Self { sign_in, record, stream_guard, connection_permit, .. } = self;
+        let Self {
+            sign_in,
+            record,
+            stream_guard,
+            connection_permit,
+            ..
+        } = self;
         let frame = match end {
             End::Disconnected => None,
             End::Draining => Some(text(&TerminalFrame::Shutdown)),
@@ -72,7 +78,10 @@ impl SignInSocket {
                     sign_in.succeeded();
                 }
                 record.end(code == Some(0));
-                Some(text(&TerminalFrame::Exit { exit_code: code, signal: signal.as_deref() }))
+                Some(text(&TerminalFrame::Exit {
+                    exit_code: code,
+                    signal: signal.as_deref(),
+                }))
             }
         };
         // The program is signalled and its pool slot is free before the client receives the last frame.
@@ -89,12 +98,19 @@ impl SignInSocket {
     }
 
     async fn relay(&mut self, socket: &mut WebSocket) -> Result<Infallible, End> {
-        let (limits, shutdown) = (Arc::clone(&self.gateway.limits), self.gateway.shutdown.clone());
+        let (limits, shutdown) = (
+            Arc::clone(&self.gateway.limits),
+            self.gateway.shutdown.clone(),
+        );
         // The future is created once, because each new one looks up all keys.
         let mut key_ended = pin!(self.admission.wait_key_ended());
         let mut timed_out = pin!(sleep_until(Instant::now() + limits.sign_in_timeout));
         let mut ping_timer = tokio::time::interval(limits.keep_alive_interval);
-        let Terminal { output, input, command } = &mut self.sign_in.terminal;
+        let Terminal {
+            output,
+            input,
+            command,
+        } = &mut self.sign_in.terminal;
         let mut state = RelayState {
             output_bytes: 0,
             output_open: true,
@@ -177,7 +193,11 @@ impl RelayState {
         self.last_progress = Instant::now();
     }
 
-    fn handle_message(&mut self, message: Option<Message>, command: &SignInCommand) -> Result<(), End> {
+    fn handle_message(
+        &mut self,
+        message: Option<Message>,
+        command: &SignInCommand,
+    ) -> Result<(), End> {
         match message {
             Some(Message::Binary(bytes)) => {
                 (self.pending_input, self.last_progress) = (bytes, Instant::now());
@@ -202,5 +222,9 @@ fn timeout(detail: &str) -> End {
 }
 
 fn text(frame: &impl Serialize) -> Message {
-    Message::Text(serde_json::to_string(frame).expect("frames of the gateway serialize").into())
+    Message::Text(
+        serde_json::to_string(frame)
+            .expect("frames of the gateway serialize")
+            .into(),
+    )
 }

@@ -33,7 +33,8 @@ fn logged(format: Format, value: &str) -> String {
     let writer = log.clone();
     let subscriber = subscriber("info", format, move || writer.clone()).unwrap();
     with_default(subscriber, || {
-        let _request = tracing::error_span!("request", id = value, shown = %value, debug = ?value).entered();
+        let _request =
+            tracing::error_span!("request", id = value, shown = %value, debug = ?value).entered();
         let failure = Failure(value.to_owned());
         tracing::error!(
             text = value,
@@ -61,31 +62,63 @@ fn without_colors(text: &str) -> String {
 
 fn assert_one_record(value: &str) {
     let text = without_colors(&logged(Format::Terminal, value));
-    let line = text.strip_suffix('\n').unwrap_or_else(|| panic!("{text:?}"));
+    let line = text
+        .strip_suffix('\n')
+        .unwrap_or_else(|| panic!("{text:?}"));
     assert_eq!(check_name(line), Ok(()), "{text:?}");
-    assert!(line.contains("number=7") && line.contains("debug=\""), "{text:?}");
+    assert!(
+        line.contains("number=7") && line.contains("debug=\""),
+        "{text:?}"
+    );
 
     let json = logged(Format::Json, value);
-    let line = json.strip_suffix('\n').unwrap_or_else(|| panic!("{json:?}"));
+    let line = json
+        .strip_suffix('\n')
+        .unwrap_or_else(|| panic!("{json:?}"));
     assert_eq!(check_name(line), Ok(()), "{json:?}");
     let record: Value = serde_json::from_str(line).unwrap();
-    for field in ["text", "optional", "display", "debug", "error", "source", "message"] {
-        let value = record[field].as_str().unwrap_or_else(|| panic!("{field}: {json:?}"));
-        assert_eq!(check_name(&value.replace(['\n', '\t'], " ")), Ok(()), "{field}: {json:?}");
+    for field in [
+        "text", "optional", "display", "debug", "error", "source", "message",
+    ] {
+        let value = record[field]
+            .as_str()
+            .unwrap_or_else(|| panic!("{field}: {json:?}"));
+        assert_eq!(
+            check_name(&value.replace(['\n', '\t'], " ")),
+            Ok(()),
+            "{field}: {json:?}"
+        );
     }
-    assert_eq!((&record["level"], &record["number"]), (&"ERROR".into(), &7.into()), "{json:?}");
-    assert_eq!(record["spans"].as_array().map(Vec::len), Some(1), "{json:?}");
+    assert_eq!(
+        (&record["level"], &record["number"]),
+        (&"ERROR".into(), &7.into()),
+        "{json:?}"
+    );
+    assert_eq!(
+        record["spans"].as_array().map(Vec::len),
+        Some(1),
+        "{json:?}"
+    );
 }
 
 #[test]
 fn value_cannot_add_a_record_or_move_the_cursor() {
     let hostile = "ok\n2026 ERROR \u{1b}[2Jforged \u{202e}txt.exe\u{2028}next \u{9b}31m tab\tü \"}\n{\"level\":\"INFO\"}\\";
     let text = logged(Format::Terminal, hostile);
-    assert!(text.contains("display=ok\\n2026 ERROR forged txt.exenext  tab\\tü"), "{text}");
-    assert!(text.contains("text=\"ok\\n2026 ERROR forged txt.exenext  tab\\tü \\\"}\\n"), "{text}");
+    assert!(
+        text.contains("display=ok\\n2026 ERROR forged txt.exenext  tab\\tü"),
+        "{text}"
+    );
+    assert!(
+        text.contains("text=\"ok\\n2026 ERROR forged txt.exenext  tab\\tü \\\"}\\n"),
+        "{text}"
+    );
     let json: Value = serde_json::from_str(&logged(Format::Json, hostile)).unwrap();
     let plain = "ok\n2026 ERROR forged txt.exenext  tab\tü \"}\n{\"level\":\"INFO\"}\\";
-    assert_eq!((&json["text"], &json["display"]), (&plain.into(), &plain.into()));
+    assert_eq!(
+        (&json["text"], &json["display"]),
+        (&plain.into(), &plain.into())
+    );
     assert_eq!(json["spans"][0]["id"], plain);
     assert_one_record(hostile);
 }

@@ -16,7 +16,9 @@ impl Items {
             update::AGENT_MESSAGE => self.message(Role::Agent, object, source),
             update::AGENT_THOUGHT => self.message(Role::Thought, object, source),
             update::TOOL_CALL_CONTENT_CHUNK => self.tool_content(object, source),
-            update::TERMINAL_UPDATE | update::TERMINAL_OUTPUT_CHUNK => self.terminal(object, source),
+            update::TERMINAL_UPDATE | update::TERMINAL_OUTPUT_CHUNK => {
+                self.terminal(object, source)
+            }
             // `state_update` is not an item. The status and the end of the turn show the state.
             _ => {}
         }
@@ -25,7 +27,9 @@ impl Items {
     /// Folds a complete message. Without `content`, the existing content stays.
     fn message(&mut self, role: Role, object: &RawObject<'_>, source: Source<'_>) {
         let item = self.item(Kind::Message(role), object.text("messageId"), source);
-        if let (Some((Body::Message { content, .. }, bytes)), Some(blocks)) = (item, object.get("content")) {
+        if let (Some((Body::Message { content, .. }, bytes)), Some(blocks)) =
+            (item, object.get("content"))
+        {
             content.replace(blocks, bytes.of(role, source));
         }
     }
@@ -41,7 +45,9 @@ impl Items {
     /// Folds an update or output of an agent's terminal.
     fn terminal(&mut self, object: &RawObject<'_>, source: Source<'_>) {
         let item = self.item(Kind::Terminal, object.text("terminalId"), source);
-        let Some((Body::Terminal(members, output), bytes)) = item else { return };
+        let Some((Body::Terminal(members, output), bytes)) = item else {
+            return;
+        };
         if let Some(data) = object.get("data") {
             output.push(data, &mut bytes.rest);
             return members.merge(object, &["data", "_meta"], Null::Keeps, &mut bytes.rest);
@@ -69,7 +75,10 @@ mod tests {
         }
         let (items, truncated) = items.finish(None);
         assert!(!truncated);
-        items.iter().map(|item| serde_json::to_string(item).unwrap()).collect()
+        items
+            .iter()
+            .map(|item| serde_json::to_string(item).unwrap())
+            .collect()
     }
 
     const RUNNING: &str = r#"{"sessionUpdate":"state_update","state":"running"}"#;
@@ -96,8 +105,9 @@ mod tests {
 
     #[test]
     fn v2_tool_call_is_patched() {
-        let call =
-            |members: &str| format!(r#"{{"sessionUpdate":"tool_call_update","toolCallId":"c",{members}}}"#);
+        let call = |members: &str| {
+            format!(r#"{{"sessionUpdate":"tool_call_update","toolCallId":"c",{members}}}"#)
+        };
         let chunk = |n: u32| {
             format!(
                 r#"{{"sessionUpdate":"tool_call_content_chunk","toolCallId":"c","content":{{"n":{n}}},"_meta":{{"x":1}}}}"#
@@ -114,7 +124,9 @@ mod tests {
         );
         assert_eq!(
             items(&[RUNNING, &whole, &chunk(1), &null, &chunk(2)]),
-            [r#"{"type":"tool_call","toolCall":{"toolCallId":"c","_meta":{"a":1},"content":[{"n":2}]}}"#]
+            [
+                r#"{"type":"tool_call","toolCall":{"toolCallId":"c","_meta":{"a":1},"content":[{"n":2}]}}"#
+            ]
         );
         assert_eq!(
             items(&[&whole, &null]),
@@ -127,6 +139,12 @@ mod tests {
 
     #[test]
     fn state_update_is_not_an_item() {
-        assert!(items(&[RUNNING, r#"{"sessionUpdate":"state_update","state":"idle"}"#]).is_empty());
+        assert!(
+            items(&[
+                RUNNING,
+                r#"{"sessionUpdate":"state_update","state":"idle"}"#
+            ])
+            .is_empty()
+        );
     }
 }

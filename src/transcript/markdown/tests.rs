@@ -18,7 +18,13 @@ fn session(title: &str) -> Session {
 fn turn(id: u32, events: &[(&str, &str)]) -> Turn {
     let mut fold = TurnFold::new();
     for (kind, members) in events {
-        fold.event(&event(&frame(1, kind, Some(id), "2026-11-21T22:15:00.000Z", members)));
+        fold.event(&event(&frame(
+            1,
+            kind,
+            Some(id),
+            "2026-11-21T22:15:00.000Z",
+            members,
+        )));
     }
     fold.finish().unwrap()
 }
@@ -64,13 +70,19 @@ fn failed_turn() -> Turn {
     turn(
         2,
         &[
-            ("prompt.started", r#""by":"alice","prompt":[{"type":"text","text":"Again"}]"#),
+            (
+                "prompt.started",
+                r#""by":"alice","prompt":[{"type":"text","text":"Again"}]"#,
+            ),
             ("session.attached", r#""by":"fresh","context":"lost""#),
             (
                 "session.update",
                 r#""update":{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"Again"}}"#,
             ),
-            ("request.created", r#""requestId":"r2","method":"_x/ask","params":{}"#),
+            (
+                "request.created",
+                r#""requestId":"r2","method":"_x/ask","params":{}"#,
+            ),
             (
                 "prompt.failed",
                 r#""problem":{"code":"agent_exited","title":"The agent's process ended","detail":"It ended with code 1"}"#,
@@ -81,7 +93,10 @@ fn failed_turn() -> Turn {
 
 #[test]
 fn transcript_renders_as_markdown() {
-    let page = markdown(&session(r#""A <b>title</b>""#), &[failed_turn(), full_turn()]);
+    let page = markdown(
+        &session(r#""A <b>title</b>""#),
+        &[failed_turn(), full_turn()],
+    );
     insta::assert_snapshot!(page, @r"
     # A \<b\>title\</b\>
 
@@ -145,7 +160,9 @@ fn transcript_renders_as_markdown() {
 #[test]
 fn subagents_are_distinguished_from_agent() {
     let chunk = |words: &str| {
-        format!(r#""sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{words}"}}"#)
+        format!(
+            r#""sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{words}"}}"#
+        )
     };
     let of_child = format!(r#""update":{{{}}},"subagent":"c""#, chunk("I looked"));
     let call = r#""update":{"sessionUpdate":"tool_call","toolCallId":"t","kind":"read","title":"Read","content":[{"type":"terminal","terminalId":"t1"}]},"subagent":"c""#;
@@ -165,7 +182,10 @@ fn subagents_are_distinguished_from_agent() {
                 ),
                 ("session.update", &of_child),
                 ("session.update", call),
-                ("session.update", &format!(r#""update":{{{}}}"#, chunk("Done"))),
+                (
+                    "session.update",
+                    &format!(r#""update":{{{}}}"#, chunk("Done")),
+                ),
                 (
                     "session.update",
                     r#""update":{"sessionUpdate":"plan","entries":[{"content":"Look","status":"completed"}]}"#,
@@ -207,7 +227,10 @@ fn subagents_are_distinguished_from_agent() {
 #[test]
 fn session_without_title_or_turns_renders() {
     let page = markdown(&session("null"), &[]);
-    assert!(page.starts_with("# 01938c5e-7a3b-7c4d-8e5f-0123456789ab\n\n- Agent: demo\n"), "{page}");
+    assert!(
+        page.starts_with("# 01938c5e-7a3b-7c4d-8e5f-0123456789ab\n\n- Agent: demo\n"),
+        "{page}"
+    );
 }
 
 #[test]
@@ -217,7 +240,10 @@ fn agent_terminals_and_v2_diffs_render() {
         &[turn(
             1,
             &[
-                ("prompt.started", r#""by":"alice","prompt":[{"type":"text","text":"hi"}]"#),
+                (
+                    "prompt.started",
+                    r#""by":"alice","prompt":[{"type":"text","text":"hi"}]"#,
+                ),
                 (
                     "session.update",
                     r#""update":{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"Edit","kind":"edit","status":"completed","content":[{"type":"diff","changes":[{"operation":"move","path":"/b","oldPath":"/a"}],"patch":{"format":"git_patch","text":"-x\n+y\n"}}]}"#,
@@ -229,7 +255,13 @@ fn agent_terminals_and_v2_diffs_render() {
             ],
         )],
     );
-    for shown in ["move `/b` from `/a`", "-x", "+y", "- **terminal** `make`", "ok"] {
+    for shown in [
+        "move `/b` from `/a`",
+        "-x",
+        "+y",
+        "- **terminal** `make`",
+        "ok",
+    ] {
         assert!(page.contains(shown), "{shown}: {page}");
     }
     assert!(!page.contains('\r'));

@@ -28,9 +28,13 @@ fn update(members: &str) -> (&'static str, String) {
 }
 
 fn chunk(kind: &str, id: Option<&str>, text: &str) -> (&'static str, String) {
-    let id = id.map(|id| format!(r#","messageId":"{id}""#)).unwrap_or_default();
+    let id = id
+        .map(|id| format!(r#","messageId":"{id}""#))
+        .unwrap_or_default();
     let text = serde_json::to_string(text).unwrap();
-    update(&format!(r#""sessionUpdate":"{kind}"{id},"content":{{"type":"text","text":{text}}}"#))
+    update(&format!(
+        r#""sessionUpdate":"{kind}"{id},"content":{{"type":"text","text":{text}}}"#
+    ))
 }
 
 fn say(text: &str) -> (&'static str, String) {
@@ -39,28 +43,50 @@ fn say(text: &str) -> (&'static str, String) {
 
 fn items(events: &[(&str, String)]) -> Vec<String> {
     let turn = fold(events).finish().unwrap();
-    turn.items.iter().map(|item| serde_json::to_string(item).unwrap()).collect()
+    turn.items
+        .iter()
+        .map(|item| serde_json::to_string(item).unwrap())
+        .collect()
 }
 
 fn started() -> (&'static str, String) {
-    ("prompt.started", r#""prompt":[{"type":"text","text":"hi"}],"by":"alice""#.to_owned())
+    (
+        "prompt.started",
+        r#""prompt":[{"type":"text","text":"hi"}],"by":"alice""#.to_owned(),
+    )
 }
 
 #[test]
 fn edited_prompt_is_shown_with_its_sender() {
-    let queued =
-        ("prompt.queued", r#""prompt":[{"type":"text","text":"a"}],"position":1,"by":"alice""#.to_owned());
-    let edited = ("prompt.changed", r#""prompt":[{"type":"text","text":"b"}],"by":"bob""#.to_owned());
+    let queued = (
+        "prompt.queued",
+        r#""prompt":[{"type":"text","text":"a"}],"position":1,"by":"alice""#.to_owned(),
+    );
+    let edited = (
+        "prompt.changed",
+        r#""prompt":[{"type":"text","text":"b"}],"by":"bob""#.to_owned(),
+    );
     let moved = ("prompt.changed", r#""before":null,"by":"bob""#.to_owned());
     let began = ("prompt.started", r#""by":"alice""#.to_owned());
     for (events, text, status) in [
-        (&[queued.clone(), moved.clone()][..], "a", PromptStatus::Queued),
-        (&[queued.clone(), edited.clone(), moved.clone()], "b", PromptStatus::Queued),
+        (
+            &[queued.clone(), moved.clone()][..],
+            "a",
+            PromptStatus::Queued,
+        ),
+        (
+            &[queued.clone(), edited.clone(), moved.clone()],
+            "b",
+            PromptStatus::Queued,
+        ),
         (&[queued, moved, edited, began], "b", PromptStatus::Running),
     ] {
         let turn = fold(events).finish().unwrap();
         let prompt = format!(r#"[{{"type":"text","text":"{text}"}}]"#);
-        assert_eq!((turn.prompt.unwrap().get(), turn.status), (&*prompt, status));
+        assert_eq!(
+            (turn.prompt.unwrap().get(), turn.status),
+            (&*prompt, status)
+        );
         assert_eq!(turn.by.as_deref(), Some("alice"));
     }
 }
@@ -141,8 +167,18 @@ fn interleaved_messages_are_grouped_by_id() {
 
 #[test]
 fn update_of_known_call_does_not_split_message() {
-    let call = |kind| update(&format!(r#""sessionUpdate":"{kind}","toolCallId":"c","title":"T""#));
-    let fold = fold(&[started(), call("tool_call"), say("He"), call("tool_call_update"), say("llo")]);
+    let call = |kind| {
+        update(&format!(
+            r#""sessionUpdate":"{kind}","toolCallId":"c","title":"T""#
+        ))
+    };
+    let fold = fold(&[
+        started(),
+        call("tool_call"),
+        say("He"),
+        call("tool_call_update"),
+        say("llo"),
+    ]);
     assert_eq!(fold.text(), ("Hello".to_owned(), false));
     assert_eq!(fold.finish().unwrap().items.len(), 2);
 }
@@ -194,19 +230,37 @@ fn compactions_grow_and_other_requests_keep_params() {
         items[1],
         r#"{"type":"request","requestId":"r1","method":"_x/ask","params":[1],"createdAt":"2026-11-21T22:15:05.000Z","resolution":"withdrawn","resolvedAt":"2026-11-21T22:15:06.000Z","error":{"code":-32800}}"#
     );
-    assert_eq!(items[2], r#"{"type":"context_lost","at":"2026-11-21T22:15:07.000Z"}"#);
+    assert_eq!(
+        items[2],
+        r#"{"type":"context_lost","at":"2026-11-21T22:15:07.000Z"}"#
+    );
 }
 
 #[test]
 fn failed_turn_has_problem_and_ignores_other_turns() {
-    let mut fold = fold(&[started(), ("prompt.failed", r#""problem":{"code":"agent_exited"}"#.to_owned())]);
+    let mut fold = fold(&[
+        started(),
+        (
+            "prompt.failed",
+            r#""problem":{"code":"agent_exited"}"#.to_owned(),
+        ),
+    ]);
     let update = r#""update":{"sessionUpdate":"notice","title":"x"}"#;
     for prompt in [Some(3), None] {
-        fold.event(&event(&frame(9, "session.update", prompt, &time(9), update)));
+        fold.event(&event(&frame(
+            9,
+            "session.update",
+            prompt,
+            &time(9),
+            update,
+        )));
     }
     fold.event(&event(b"id: k-9\nevent: session.update\ndata: garbage\n\n"));
     let turn = fold.finish().unwrap();
-    assert_eq!((turn.status, turn.items.len(), turn.truncated), (PromptStatus::Failed, 0, false));
+    assert_eq!(
+        (turn.status, turn.items.len(), turn.truncated),
+        (PromptStatus::Failed, 0, false)
+    );
     assert_eq!(turn.error.unwrap().get(), r#"{"code":"agent_exited"}"#);
     assert!(TurnFold::new().finish().is_none());
 }
@@ -215,7 +269,10 @@ fn failed_turn_has_problem_and_ignores_other_turns() {
 fn turn_is_bounded_and_marked_truncated() {
     const BOUND: usize = 64 << 10;
     let bounded = |make: &dyn Fn(usize) -> (&'static str, String)| {
-        let mut fold = TurnFold { items: Items::with_budget(BOUND), ..TurnFold::default() };
+        let mut fold = TurnFold {
+            items: Items::with_budget(BOUND),
+            ..TurnFold::default()
+        };
         for n in 0..2000 {
             let (kind, members) = if n == 0 { started() } else { make(n) };
             fold.event(&event(&data(n, kind, &members)));
@@ -228,33 +285,61 @@ fn turn_is_bounded_and_marked_truncated() {
     let held = serde_json::to_string(&turn).unwrap().len();
     assert!((BOUND / 2..BOUND + 4096).contains(&held), "{held}");
 
-    let call = |n| update(&format!(r#""sessionUpdate":"tool_call","toolCallId":"{n}""#));
+    let call = |n| {
+        update(&format!(
+            r#""sessionUpdate":"tool_call","toolCallId":"{n}""#
+        ))
+    };
     let turn = bounded(&call);
-    assert!(turn.truncated && (10..1000).contains(&turn.items.len()), "{}", turn.items.len());
+    assert!(
+        turn.truncated && (10..1000).contains(&turn.items.len()),
+        "{}",
+        turn.items.len()
+    );
 
-    let mut fold = TurnFold { items: Items::with_budget(BOUND), ..TurnFold::default() };
+    let mut fold = TurnFold {
+        items: Items::with_budget(BOUND),
+        ..TurnFold::default()
+    };
     let output = update(&format!(
         r#""sessionUpdate":"tool_call","toolCallId":"c","rawOutput":"{}""#,
         "x".repeat(BOUND - 500)
     ));
-    for (n, (kind, members)) in [started(), output, call(1), say("The answer")].into_iter().enumerate() {
+    for (n, (kind, members)) in [started(), output, call(1), say("The answer")]
+        .into_iter()
+        .enumerate()
+    {
         fold.event(&event(&data(n, kind, &members)));
     }
-    assert_eq!(fold.text(), ("The answer".to_owned(), false), "tool output must not displace the answer");
+    assert_eq!(
+        fold.text(),
+        ("The answer".to_owned(), false),
+        "tool output must not displace the answer"
+    );
 
-    let ask = |n| ("request.created", format!(r#""requestId":"r{n}","method":"_x","params":{n}"#));
+    let ask = |n| {
+        (
+            "request.created",
+            format!(r#""requestId":"r{n}","method":"_x","params":{n}"#),
+        )
+    };
     assert!(bounded(&ask).truncated);
     assert!(!bounded(&|_| update(r#""sessionUpdate":"plan","entries":[]"#)).truncated);
 }
 
 fn by_child(child: &str, members: &str) -> (&'static str, String) {
-    ("session.update", format!(r#""update":{{{members}}},"subagent":"{child}""#))
+    (
+        "session.update",
+        format!(r#""update":{{{members}}},"subagent":"{child}""#),
+    )
 }
 
 #[test]
 fn subagent_items_are_separate_from_agent_items() {
     let words = |text: &str| {
-        format!(r#""sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{text}"}}"#)
+        format!(
+            r#""sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{text}"}}"#
+        )
     };
     let call = r#""sessionUpdate":"tool_call","toolCallId":"c","title":"T""#;
     let events = [
@@ -271,10 +356,16 @@ fn subagent_items_are_separate_from_agent_items() {
         by_child("x", r#""sessionUpdate":"plan","entries":[1]"#),
         by_child("x", r#""sessionUpdate":"usage_update","used":1"#),
         by_child("x", r#""sessionUpdate":"subagent_update","sessionId":"z""#),
-        update(r#""sessionUpdate":"subagent_update","sessionId":"x","title":null,"state":{"state":"idle"}"#),
+        update(
+            r#""sessionUpdate":"subagent_update","sessionId":"x","title":null,"state":{"state":"idle"}"#,
+        ),
         say("llo"),
     ];
-    assert_eq!(fold(&events).text().0, "He\n\nllo", "an item between two chunks starts a new message");
+    assert_eq!(
+        fold(&events).text().0,
+        "He\n\nllo",
+        "an item between two chunks starts a new message"
+    );
     let turn = fold(&events).finish().unwrap();
     assert!(turn.plan.is_none() && turn.context_usage.is_none());
     insta::assert_snapshot!(items(&events).join("\n"), @r#"
@@ -296,11 +387,18 @@ fn session_messages_grow_by_id() {
             r#""sessionUpdate":"session_message_chunk","messageId":"m","content":{{"type":"text","text":"{text}"}},"_meta":{{"chunk":1}}"#
         ))
     };
-    let upsert =
-        |members: &str| update(&format!(r#""sessionUpdate":"session_message","messageId":"m"{members}"#));
+    let upsert = |members: &str| {
+        update(&format!(
+            r#""sessionUpdate":"session_message","messageId":"m"{members}"#
+        ))
+    };
     let one = |events: &[(&'static str, String)]| items(&[&[started()], events].concat()).concat();
     assert_eq!(
-        one(&[chunk("a"), upsert(r#","senderSessionId":"p","recipientSessionId":"c","x":1.10"#), chunk("b")]),
+        one(&[
+            chunk("a"),
+            upsert(r#","senderSessionId":"p","recipientSessionId":"c","x":1.10"#),
+            chunk("b")
+        ]),
         r#"{"type":"session_message","message":{"messageId":"m","senderSessionId":"p","recipientSessionId":"c","x":1.10},"content":[{"type":"text","text":"ab"}]}"#
     );
     assert_eq!(
@@ -330,20 +428,32 @@ fn null_clears_compaction_summary() {
     ]);
     assert_eq!(
         items,
-        [r#"{"type":"compaction","compaction":{"compactionId":"k","status":"failed"},"summary":[]}"#]
+        [
+            r#"{"type":"compaction","compaction":{"compactionId":"k","status":"failed"},"summary":[]}"#
+        ]
     );
 }
 
 #[test]
 fn plan_is_the_one_that_changed_last() {
-    let plan = |id: &str| update(&format!(r#""sessionUpdate":"plan_update","plan":{{"planId":"{id}"}}"#));
+    let plan = |id: &str| {
+        update(&format!(
+            r#""sessionUpdate":"plan_update","plan":{{"planId":"{id}"}}"#
+        ))
+    };
     let removed = update(r#""sessionUpdate":"plan_removed","planId":"b""#);
     let shown = |events: &[(&'static str, String)]| {
         let turn = fold(&[&[started()], events].concat()).finish().unwrap();
         turn.plan.map(|plan| plan.get().to_owned())
     };
-    assert_eq!(shown(&[plan("a"), plan("b")]).as_deref(), Some(r#"{"planId":"b"}"#));
-    assert_eq!(shown(&[plan("a"), plan("b"), removed.clone()]).as_deref(), Some(r#"{"planId":"a"}"#));
+    assert_eq!(
+        shown(&[plan("a"), plan("b")]).as_deref(),
+        Some(r#"{"planId":"b"}"#)
+    );
+    assert_eq!(
+        shown(&[plan("a"), plan("b"), removed.clone()]).as_deref(),
+        Some(r#"{"planId":"a"}"#)
+    );
     assert_eq!(shown(&[plan("b"), removed]), None);
 }
 
@@ -398,7 +508,10 @@ fn ended_with(kind: &'static str, members: &str) -> Vec<String> {
 
 #[test]
 fn open_tool_calls_are_settled_when_the_turn_ends() {
-    let cancelled = ended_with("prompt.completed", r#""stopReason":"cancelled","result":{}"#);
+    let cancelled = ended_with(
+        "prompt.completed",
+        r#""stopReason":"cancelled","result":{}"#,
+    );
     insta::assert_snapshot!(cancelled.join("\n"), @r#"
     {"type":"tool_call","toolCall":{"toolCallId":"a","title":"Run","status":"failed"},"settled":"cancelled"}
     {"type":"tool_call","toolCall":{"toolCallId":"b","status":"completed"}}
@@ -406,7 +519,11 @@ fn open_tool_calls_are_settled_when_the_turn_ends() {
     {"type":"tool_call","toolCall":{"toolCallId":"d","status":"pending"},"late":true}
     "#);
     let unfinished = ended_with("prompt.failed", r#""problem":{"code":"agent_exited"}"#);
-    assert!(unfinished[0].contains(r#""status":"failed"},"settled":"unfinished""#), "{}", unfinished[0]);
+    assert!(
+        unfinished[0].contains(r#""status":"failed"},"settled":"unfinished""#),
+        "{}",
+        unfinished[0]
+    );
     let running = ended_with("agent.exited", "");
     assert!(
         running[0].contains(r#""status":"in_progress"}}"#),
@@ -417,15 +534,20 @@ fn open_tool_calls_are_settled_when_the_turn_ends() {
 
 #[test]
 fn late_tool_call_end_outranks_settlement() {
-    let late =
-        r#""update":{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"},"late":true"#;
+    let late = r#""update":{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"},"late":true"#;
     let items = items(&[
         started(),
         update(r#""sessionUpdate":"tool_call","toolCallId":"a","status":"in_progress""#),
-        ("prompt.completed", r#""stopReason":"cancelled","result":{}"#.to_owned()),
+        (
+            "prompt.completed",
+            r#""stopReason":"cancelled","result":{}"#.to_owned(),
+        ),
         ("session.update", late.to_owned()),
     ]);
-    assert_eq!(items, [r#"{"type":"tool_call","toolCall":{"toolCallId":"a","status":"completed"}}"#]);
+    assert_eq!(
+        items,
+        [r#"{"type":"tool_call","toolCall":{"toolCallId":"a","status":"completed"}}"#]
+    );
 }
 
 #[test]

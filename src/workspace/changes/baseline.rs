@@ -114,7 +114,9 @@ impl Baseline {
                 None => break,
             }
         }
-        self.stopped_at.as_deref().is_none_or(|last| walk_order(path, last).is_le())
+        self.stopped_at
+            .as_deref()
+            .is_none_or(|last| walk_order(path, last).is_le())
     }
 
     /// Whether a file was below this directory at the start.
@@ -157,7 +159,14 @@ pub fn has_baseline(folder: &Path) -> bool {
 
 /// The number of bytes on the disk that only this baseline uses.
 pub fn own_bytes(folder: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    let packs = entries.filter_map(Result::ok).filter_map(|entry| entry.metadata().ok());
-    packs.filter(|pack| pack.nlink() == 1).map(|pack| pack.len()).sum()
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return 0;
+    };
+    let packs = entries
+        .filter_map(Result::ok)
+        .filter_map(|entry| entry.metadata().ok());
+    packs
+        .filter(|pack| pack.nlink() == 1)
+        .map(|pack| pack.len())
+        .sum()
 }

@@ -42,17 +42,31 @@ pub fn take_baseline(
     capture: Capture<'_>,
     bounds: &ChangeBounds,
 ) -> Result<u64, FileError> {
-    let Capture { folder, pack, previous, since } = capture;
+    let Capture {
+        folder,
+        pack,
+        previous,
+        since,
+    } = capture;
     remove(folder)?;
-    std::fs::DirBuilder::new().mode(0o700).recursive(true).create(folder)?;
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(folder)?;
     let mut shared = previous.and_then(|previous| share(previous, folder));
-    let packs = shared.as_mut().map(|shared| std::mem::take(&mut shared.packs)).unwrap_or_default();
+    let packs = shared
+        .as_mut()
+        .map(|shared| std::mem::take(&mut shared.packs))
+        .unwrap_or_default();
     let root = workspace.working_directory()?;
     let owner = Owner::of(&root)?;
     let name = format!("{pack}{PACK_SUFFIX}");
     let writer = PackWriter::new(folder.join(&name), packs.len(), bounds.max_new_bytes);
     let mut recorder = Recorder {
-        baseline: Baseline { packs, ..Baseline::new(since) },
+        baseline: Baseline {
+            packs,
+            ..Baseline::new(since)
+        },
         shared,
         writer,
         owner,
@@ -60,7 +74,11 @@ pub fn take_baseline(
         read_until: Instant::now() + bounds.content_time,
     };
     let end = walk(root, bounds, &mut recorder)?;
-    let Recorder { mut baseline, writer, .. } = recorder;
+    let Recorder {
+        mut baseline,
+        writer,
+        ..
+    } = recorder;
     baseline.stopped_at = end.stopped_at;
     writer.finish()?;
     baseline.packs.push(name);
@@ -103,7 +121,11 @@ fn remove_unused_packs(baseline: &mut Baseline, folder: &Path) {
     }
     kept.sort_unstable();
     baseline.packs = kept.into_iter().map(|(_, pack)| pack).collect();
-    for content in baseline.files.values_mut().filter_map(|file| file.content.as_mut()) {
+    for content in baseline
+        .files
+        .values_mut()
+        .filter_map(|file| file.content.as_mut())
+    {
         content.pack = numbers.get(&content.pack).copied().unwrap_or_default();
     }
 }
@@ -151,16 +173,29 @@ impl Recorder {
         let since = self.baseline.since.as_millis() / 1000;
         let settled = stamp.changed.0 < since - SETTLING_SECONDS;
         let mode = found.stat.st_mode & 0o777;
-        if let Some(same) = self.shared.as_ref().and_then(|shared| shared.files.get(found.path))
+        if let Some(same) = self
+            .shared
+            .as_ref()
+            .and_then(|shared| shared.files.get(found.path))
             && same.settled
             && same.stamp == stamp
             && let Some(content) = same.content
         {
-            return StoredFile { stamp, mode, settled, content: Some(content) };
+            return StoredFile {
+                stamp,
+                mode,
+                settled,
+                content: Some(content),
+            };
         }
         let size = u64::try_from(stamp.size).unwrap_or(u64::MAX);
         if size > self.max_file_bytes {
-            return StoredFile { stamp, mode, settled, content: None };
+            return StoredFile {
+                stamp,
+                mode,
+                settled,
+                content: None,
+            };
         }
         let content = if self.writer.fits(size) && Instant::now() < self.read_until {
             self.store(found)
@@ -168,7 +203,12 @@ impl Recorder {
             self.baseline.contents_missing = true;
             None
         };
-        StoredFile { stamp, mode, settled, content }
+        StoredFile {
+            stamp,
+            mode,
+            settled,
+            content,
+        }
     }
 
     /// Stores the content of a file. `None` if the file cannot be read, changes meanwhile, or the disk is full.

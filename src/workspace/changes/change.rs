@@ -25,7 +25,11 @@ pub struct ChangedText {
 }
 
 /// The kind of the change of a file that differs from the start, or may differ.
-fn kind_of(baseline: &Baseline, path: &str, current: Option<&FileStat>) -> Result<ChangeKind, FileError> {
+fn kind_of(
+    baseline: &Baseline,
+    path: &str,
+    current: Option<&FileStat>,
+) -> Result<ChangeKind, FileError> {
     let known = baseline.files.contains_key(path);
     let is_file = current.is_some_and(|current| current.kind == EntryKind::File);
     match (known, is_file) {
@@ -45,7 +49,10 @@ pub fn text_of(
     path: &str,
     bounds: &ChangeBounds,
 ) -> Result<ChangedText, FileError> {
-    let (baseline, path) = (Baseline::load(folder).ok_or(FileError::NotStored)?, relative_path(path)?);
+    let (baseline, path) = (
+        Baseline::load(folder).ok_or(FileError::NotStored)?,
+        relative_path(path)?,
+    );
     let kind = kind_of(&baseline, &path, stat_current(workspace, &path)?.as_ref())?;
     let (mut old, mut new, mut etag) = (None, None, None);
     if kind != ChangeKind::Deleted {
@@ -59,9 +66,16 @@ pub fn text_of(
         return Err(FileError::Unchanged);
     }
     let to_text = |bytes: Option<Vec<u8>>| {
-        bytes.map(|bytes| text(&bytes).map(str::to_owned).ok_or(FileError::NotText)).transpose()
+        bytes
+            .map(|bytes| text(&bytes).map(str::to_owned).ok_or(FileError::NotText))
+            .transpose()
     };
-    Ok(ChangedText { kind, old: to_text(old)?, new: to_text(new)?, etag })
+    Ok(ChangedText {
+        kind,
+        old: to_text(old)?,
+        new: to_text(new)?,
+        etag,
+    })
 }
 
 /// Returns a file to its state at the start, if it matches the precondition. Removes an added file. Returns the entity tag
@@ -72,7 +86,10 @@ pub fn revert(
     path: &str,
     expected: &Precondition,
 ) -> Result<Option<String>, FileError> {
-    let (baseline, path) = (Baseline::load(folder).ok_or(FileError::NotStored)?, relative_path(path)?);
+    let (baseline, path) = (
+        Baseline::load(folder).ok_or(FileError::NotStored)?,
+        relative_path(path)?,
+    );
     let current = stat_current(workspace, &path)?;
     let kind = kind_of(&baseline, &path, current.as_ref())?;
     if kind == ChangeKind::Added {

@@ -57,19 +57,33 @@ pub fn compare(
     let owner = Owner::of(&root)?;
     let mut comparison = Comparison {
         baseline: &baseline,
-        remaining: baseline.files.iter().map(|(path, file)| (&**path, file)).collect(),
+        remaining: baseline
+            .files
+            .iter()
+            .map(|(path, file)| (&**path, file))
+            .collect(),
         changes: BTreeMap::new(),
         unread: Vec::new(),
-        reader: ContentReader { folder, owner, max_bytes: bounds.max_file_bytes },
+        reader: ContentReader {
+            folder,
+            owner,
+            max_bytes: bounds.max_file_bytes,
+        },
     };
     let end = walk(root, bounds, &mut comparison)?;
     if let Some(last) = &end.stopped_at {
         comparison.compare_later(workspace, last, Instant::now() + bounds.walk_time);
     }
-    let Comparison { remaining, mut changes, unread, .. } = comparison;
+    let Comparison {
+        remaining,
+        mut changes,
+        unread,
+        ..
+    } = comparison;
     let readable = |path: &str| {
         let below = |skipped: &String| {
-            path.strip_prefix(&**skipped).is_some_and(|below| below.is_empty() || below.starts_with('/'))
+            path.strip_prefix(&**skipped)
+                .is_some_and(|below| below.is_empty() || below.starts_with('/'))
         };
         !unread.iter().any(below)
     };
@@ -77,18 +91,37 @@ pub fn compare(
     changes.extend(deleted.map(|path| (path.to_owned(), ChangeKind::Deleted)));
     let more = changes.len() > bounds.max_changes;
     let count_until = Instant::now() + bounds.count_time;
-    let files = changes.into_iter().take(bounds.max_changes).map(|(path, kind)| {
-        let sides = if Instant::now() < count_until {
-            read_sides(workspace, (&baseline, folder), (&path, kind), bounds.max_file_bytes)
-        } else {
-            let stored = baseline.files.get(&path).is_some_and(|stored| stored.content.is_some());
-            Sides { too_large: kind != ChangeKind::Added && !stored, ..Sides::default() }
-        };
-        describe((path, kind), &sides, count_until)
-    });
+    let files = changes
+        .into_iter()
+        .take(bounds.max_changes)
+        .map(|(path, kind)| {
+            let sides = if Instant::now() < count_until {
+                read_sides(
+                    workspace,
+                    (&baseline, folder),
+                    (&path, kind),
+                    bounds.max_file_bytes,
+                )
+            } else {
+                let stored = baseline
+                    .files
+                    .get(&path)
+                    .is_some_and(|stored| stored.content.is_some());
+                Sides {
+                    too_large: kind != ChangeKind::Added && !stored,
+                    ..Sides::default()
+                }
+            };
+            describe((path, kind), &sides, count_until)
+        });
     let files = files.collect();
     let incomplete = incomplete(&baseline, end.stopped_at.is_some() || !unread.is_empty());
-    Ok(FolderChanges { since: baseline.since, incomplete, files, more })
+    Ok(FolderChanges {
+        since: baseline.since,
+        incomplete,
+        files,
+        more,
+    })
 }
 
 /// Why files may be missing in the result.
@@ -106,8 +139,16 @@ fn incomplete(baseline: &Baseline, stopped: bool) -> Option<&'static str> {
     }
 }
 
-fn describe((path, kind): (String, ChangeKind), sides: &Sides, count_until: Instant) -> ChangedFile {
-    let Sides { old, new, too_large } = sides;
+fn describe(
+    (path, kind): (String, ChangeKind),
+    sides: &Sides,
+    count_until: Instant,
+) -> ChangedFile {
+    let Sides {
+        old,
+        new,
+        too_large,
+    } = sides;
     let texts = [old, new].map(|side| side.as_deref().map_or(Some(""), text));
     let binary = texts.iter().any(Option::is_none);
     let lines = match texts {
@@ -117,7 +158,13 @@ fn describe((path, kind): (String, ChangeKind), sides: &Sides, count_until: Inst
         }
         _ => None,
     };
-    ChangedFile { path, kind, lines, binary, too_large: *too_large }
+    ChangedFile {
+        path,
+        kind,
+        lines,
+        binary,
+        too_large: *too_large,
+    }
 }
 
 /// Compares the entries of a walk with a baseline.
@@ -165,10 +212,17 @@ impl Comparison<'_> {
     /// Compares the files of the baseline after `last`, where the walk stopped. Otherwise an agent could hide changes behind
     /// many new files.
     fn compare_later(&mut self, workspace: &Workspace, last: &str, until: Instant) {
-        let later: Vec<&str> =
-            self.remaining.keys().copied().filter(|path| walk_order(path, last).is_gt()).collect();
+        let later: Vec<&str> = self
+            .remaining
+            .keys()
+            .copied()
+            .filter(|path| walk_order(path, last).is_gt())
+            .collect();
         for path in later {
-            let stored = self.remaining.remove(path).filter(|_| Instant::now() < until);
+            let stored = self
+                .remaining
+                .remove(path)
+                .filter(|_| Instant::now() < until);
             if let Some(kind) = stored.and_then(|stored| self.kind_at(workspace, path, stored)) {
                 self.changes.insert(path.to_owned(), kind);
             }
@@ -176,13 +230,24 @@ impl Comparison<'_> {
     }
 
     /// The change of a file of the baseline, if it has changed. `None` also if the file cannot be read.
-    fn kind_at(&self, workspace: &Workspace, path: &str, stored: &StoredFile) -> Option<ChangeKind> {
+    fn kind_at(
+        &self,
+        workspace: &Workspace,
+        path: &str,
+        stored: &StoredFile,
+    ) -> Option<ChangeKind> {
         let Some((directory, name)) = parent_of(workspace, path).ok()? else {
             return Some(ChangeKind::Deleted);
         };
         match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
-                let found = Found { directory: &directory, name, path, stat: &stat, ignored: false };
+                let found = Found {
+                    directory: &directory,
+                    name,
+                    path,
+                    stat: &stat,
+                    ignored: false,
+                };
                 let same = self.reader.is_same(self.baseline, stored, &found);
                 (!same).then_some(ChangeKind::Modified)
             }
@@ -211,7 +276,9 @@ impl ContentReader<'_> {
         if stamp == stored.stamp && (stored.settled || stored.content.is_none()) {
             return true;
         }
-        let Some(content) = &stored.content else { return false };
+        let Some(content) = &stored.content else {
+            return false;
+        };
         if usize::try_from(stamp.size) != Ok(content.bytes) {
             return false;
         }

@@ -14,13 +14,20 @@ pub(super) fn count_lines(old: &str, new: &str, until: Instant) -> (u64, u64) {
             let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
             *numbers.entry(line).or_insert(next)
         };
-        lines.push(text.split_inclusive('\n').map(&mut number).collect::<Vec<u32>>());
+        lines.push(
+            text.split_inclusive('\n')
+                .map(&mut number)
+                .collect::<Vec<u32>>(),
+        );
     }
     let (old, new) = (&lines[0], &lines[1]);
     let parts = capture_diff_slices_deadline(Algorithm::Myers, old, new, Some(until.into_std()));
     let different = parts.iter().filter(|part| part.tag() != DiffTag::Equal);
     different.fold((0, 0), |(added, deleted), part| {
-        (added + part.new_range().len() as u64, deleted + part.old_range().len() as u64)
+        (
+            added + part.new_range().len() as u64,
+            deleted + part.old_range().len() as u64,
+        )
     })
 }
 
@@ -51,8 +58,12 @@ mod tests {
             let mut state = seed;
             let mut text = String::new();
             while text.len() < 1 << 20 {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                text.push(char::from(b'a' + u8::try_from(state >> 60).unwrap_or_default()));
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                text.push(char::from(
+                    b'a' + u8::try_from(state >> 60).unwrap_or_default(),
+                ));
                 text.push('\n');
             }
             text
@@ -61,6 +72,10 @@ mod tests {
         let start = Instant::now();
         let (added, deleted) = count_lines(&old, &new, start + Duration::from_millis(200));
         assert!(added > 0 && deleted > 0);
-        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            start.elapsed()
+        );
     }
 }

@@ -23,7 +23,13 @@ pub(super) struct PackWriter {
 
 impl PackWriter {
     pub(super) fn new(path: PathBuf, number: usize, max_bytes: u64) -> Self {
-        Self { path, number, file: None, offset: 0, left: max_bytes }
+        Self {
+            path,
+            number,
+            file: None,
+            offset: 0,
+            left: max_bytes,
+        }
     }
 
     /// Whether a content of this size may be added.
@@ -36,7 +42,11 @@ impl PackWriter {
         let file = if let Some(file) = &mut self.file {
             file
         } else {
-            let file = File::options().write(true).create_new(true).mode(0o600).open(&self.path)?;
+            let file = File::options()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&self.path)?;
             self.file.insert(BufWriter::new(file))
         };
         file.write_all(&compressed)?;
@@ -68,7 +78,12 @@ impl Baseline {
         if crc32c::crc32c(&compressed) != content.checksum {
             return Err(damaged().into());
         }
-        let bytes = lz4_flex::block::decompress(&compressed, content.bytes).map_err(io::Error::other)?;
-        if bytes.len() == content.bytes { Ok(bytes) } else { Err(damaged().into()) }
+        let bytes =
+            lz4_flex::block::decompress(&compressed, content.bytes).map_err(io::Error::other)?;
+        if bytes.len() == content.bytes {
+            Ok(bytes)
+        } else {
+            Err(damaged().into())
+        }
     }
 }

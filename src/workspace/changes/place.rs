@@ -14,9 +14,14 @@ use crate::workspace::roots::{Workspace, open_child};
 use crate::workspace::stat::FileStat;
 
 /// Opens a regular file of a directory that is not a link. `owner` is the owner of the folder.
-pub(super) fn open_entry(directory: &Dir, name: &str, owner: Owner) -> Result<(OpenFile, Stat), FileError> {
+pub(super) fn open_entry(
+    directory: &Dir,
+    name: &str,
+    owner: Owner,
+) -> Result<(OpenFile, Stat), FileError> {
     // A FIFO without a writer must not block, and a terminal must not become the controlling terminal.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat(directory, name, flags, Mode::empty())?);
     let stat = fstat(&file)?;
     let seen = FileStat::from(stat).require_regular()?;
@@ -29,9 +34,15 @@ pub(super) fn open_entry(directory: &Dir, name: &str, owner: Owner) -> Result<(O
 /// A relative path of the folder, in the form of the baseline. `.git` is not part of a comparison.
 pub(super) fn relative_path(path: &str) -> Result<String, FileError> {
     let path = normalize(path)?;
-    let text =
-        path.to_str().filter(|text| !text.is_empty() && !path.is_absolute()).ok_or(FileError::Missing)?;
-    if text.split('/').any(|name| name == ".git") { Err(FileError::Missing) } else { Ok(text.to_owned()) }
+    let text = path
+        .to_str()
+        .filter(|text| !text.is_empty() && !path.is_absolute())
+        .ok_or(FileError::Missing)?;
+    if text.split('/').any(|name| name == ".git") {
+        Err(FileError::Missing)
+    } else {
+        Ok(text.to_owned())
+    }
 }
 
 /// The directory that contains a path, and the name in it. `None` if the directory does not exist, or if a link is part

@@ -52,7 +52,10 @@ pub(super) fn restore(
         Seen::Nothing | Seen::Link => Owner::of(&directory)?,
     };
     let (temporary, mut file) = create_temp_file(&directory, mode)?;
-    let temporary = TemporaryName { directory: &directory, name: temporary };
+    let temporary = TemporaryName {
+        directory: &directory,
+        name: temporary,
+    };
     owner.give(&file)?;
     file.write_all(bytes)?;
     file.set_permissions(Permissions::from_mode(mode))?;
@@ -61,10 +64,12 @@ pub(super) fn restore(
     expected.check(seen.etag())?;
     if matches!(seen, Seen::Nothing) {
         // Unlike a rename, this fails if the file was created meanwhile.
-        directory.hard_link(&temporary.name, &directory, name).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => FileError::Changed,
-            _ => error.into(),
-        })?;
+        directory
+            .hard_link(&temporary.name, &directory, name)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => FileError::Changed,
+                _ => error.into(),
+            })?;
         directory.remove_file(&temporary.name)?;
     } else {
         directory.rename(&temporary.name, &directory, name)?;
@@ -73,7 +78,11 @@ pub(super) fn restore(
 }
 
 /// Removes a regular file.
-pub(super) fn remove(workspace: &Workspace, path: &str, expected: &Precondition) -> Result<(), FileError> {
+pub(super) fn remove(
+    workspace: &Workspace,
+    path: &str,
+    expected: &Precondition,
+) -> Result<(), FileError> {
     let (directory, name) = parent_of(workspace, path)?.ok_or(FileError::Missing)?;
     let _alone = lock_name(&directory, OsStr::new(name))?;
     match Seen::of(&directory, name)? {
@@ -99,7 +108,11 @@ impl Seen {
             Err(Errno::NOENT) => return Ok(Self::Nothing),
             Err(error) => return Err(error.into()),
         };
-        if stat.kind == EntryKind::Link { Ok(Self::Link) } else { stat.require_regular().map(Self::File) }
+        if stat.kind == EntryKind::Link {
+            Ok(Self::Link)
+        } else {
+            stat.require_regular().map(Self::File)
+        }
     }
 
     /// The entity tag of the file. A link has none: its target is another file.

@@ -87,13 +87,20 @@ mod tests {
             let rules = IgnoreRules::parse(text.as_bytes());
             rules.ignores(&format!("{name}/{name}"), false);
         }
-        assert!(start.elapsed() < std::time::Duration::from_secs(30), "{:?}", start.elapsed());
+        assert!(
+            start.elapsed() < std::time::Duration::from_secs(30),
+            "{:?}",
+            start.elapsed()
+        );
     }
 
     #[test]
     fn lines_after_the_bound_have_no_effect() {
         let text = "x\n".repeat(MAX_LINES) + "late\n";
         let rules = IgnoreRules::parse(text.as_bytes());
-        assert_eq!((rules.ignores("x", false), rules.ignores("late", false)), (Some(true), None));
+        assert_eq!(
+            (rules.ignores("x", false), rules.ignores("late", false)),
+            (Some(true), None)
+        );
     }
 }

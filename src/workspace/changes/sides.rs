@@ -42,7 +42,9 @@ pub(super) fn read_sides(
         sides.too_large |= sides.old.is_none();
     }
     if kind != ChangeKind::Deleted {
-        sides.new = read_current(workspace, path, max_bytes).ok().map(|(bytes, _)| bytes);
+        sides.new = read_current(workspace, path, max_bytes)
+            .ok()
+            .map(|(bytes, _)| bytes);
         sides.too_large |= sides.new.is_none();
     }
     sides
@@ -53,7 +55,9 @@ pub(super) fn read_old(
     folder: &Path,
     stored: Option<&StoredFile>,
 ) -> Result<Vec<u8>, FileError> {
-    let content = stored.and_then(|stored| stored.content).ok_or(FileError::NotStored)?;
+    let content = stored
+        .and_then(|stored| stored.content)
+        .ok_or(FileError::NotStored)?;
     baseline.read(folder, &content)
 }
 
@@ -69,8 +73,13 @@ pub(super) fn read_current(
 }
 
 /// The current entry with a path, without links. `None` if there is none.
-pub(super) fn stat_current(workspace: &Workspace, path: &str) -> Result<Option<FileStat>, FileError> {
-    let Some((directory, name)) = parent_of(workspace, path)? else { return Ok(None) };
+pub(super) fn stat_current(
+    workspace: &Workspace,
+    path: &str,
+) -> Result<Option<FileStat>, FileError> {
+    let Some((directory, name)) = parent_of(workspace, path)? else {
+        return Ok(None);
+    };
     match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat.into())),
         Err(Errno::NOENT) => Ok(None),

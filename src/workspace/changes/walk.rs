@@ -80,31 +80,49 @@ pub(super) fn walk(
 ) -> Result<WalkEnd, FileError> {
     let owner = Owner::of(&root)?;
     let until = Instant::now() + bounds.walk_time;
-    let mut budget = Budget { names: bounds.max_names, path_bytes: bounds.max_path_bytes, until };
+    let mut budget = Budget {
+        names: bounds.max_names,
+        path_bytes: bounds.max_path_bytes,
+        until,
+    };
     let mut levels = vec![Level::open(root, String::new(), false, owner, budget)?];
     let mut last = String::new();
     while let Some(level) = levels.last_mut() {
         let Some(name) = level.names.pop_front() else {
             if level.truncated {
-                return Ok(WalkEnd { stopped_at: Some(last) });
+                return Ok(WalkEnd {
+                    stopped_at: Some(last),
+                });
             }
             levels.pop();
             continue;
         };
         let path = join(&level.path, &name);
         if !budget.spend(&path) {
-            return Ok(WalkEnd { stopped_at: Some(last) });
+            return Ok(WalkEnd {
+                stopped_at: Some(last),
+            });
         }
         if let Ok(stat) = statat(&level.directory, &*name, AtFlags::SYMLINK_NOFOLLOW) {
             let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
             let ignored = is_ignored(&levels, &path, is_directory);
             let enter = levels.last().is_some_and(|level| {
-                let found =
-                    Found { directory: &level.directory, name: &name, path: &path, stat: &stat, ignored };
+                let found = Found {
+                    directory: &level.directory,
+                    name: &name,
+                    path: &path,
+                    stat: &stat,
+                    ignored,
+                };
                 visitor.visit(&found)
             });
             if is_directory && enter {
-                descend(&mut levels, (&name, &path, ignored), (owner, budget), visitor);
+                descend(
+                    &mut levels,
+                    (&name, &path, ignored),
+                    (owner, budget),
+                    visitor,
+                );
             }
         }
         last = path;
@@ -143,16 +161,24 @@ impl Level {
     ) -> Result<Self, FileError> {
         let (names, truncated) = read_names(&directory, budget)?;
         let rules = IgnoreRules::of(&directory, owner);
-        Ok(Self { directory, path, names, truncated, rules, ignored })
+        Ok(Self {
+            directory,
+            path,
+            names,
+            truncated,
+            rules,
+            ignored,
+        })
     }
 }
 
 impl Budget {
     /// Uses up one name with its path. Returns false if the walk must stop.
     fn spend(&mut self, path: &str) -> bool {
-        let (Some(names), Some(path_bytes)) =
-            (self.names.checked_sub(1), self.path_bytes.checked_sub(path.len()))
-        else {
+        let (Some(names), Some(path_bytes)) = (
+            self.names.checked_sub(1),
+            self.path_bytes.checked_sub(path.len()),
+        ) else {
             return false;
         };
         (self.names, self.path_bytes) = (names, path_bytes);
@@ -165,7 +191,9 @@ fn is_ignored(levels: &[Level], path: &str, is_directory: bool) -> bool {
     let above = levels.last().is_some_and(|level| level.ignored);
     let decided = levels.iter().rev().find_map(|level| {
         let below = path.strip_prefix(&*level.path)?;
-        level.rules.ignores(below.strip_prefix('/').unwrap_or(below), is_directory)
+        level
+            .rules
+            .ignores(below.strip_prefix('/').unwrap_or(below), is_directory)
     });
     above || decided.unwrap_or(false)
 }
@@ -190,7 +218,9 @@ fn read_names(directory: &Dir, budget: Budget) -> Result<(VecDeque<String>, bool
             // The names are not in order, so none of them may be visited.
             return Ok((VecDeque::new(), true));
         }
-        let Ok(name) = entry?.file_name().into_string() else { continue };
+        let Ok(name) = entry?.file_name().into_string() else {
+            continue;
+        };
         if name != ".git" && kept.insert(name) && kept.len() > budget.names {
             kept.pop_last();
             truncated = true;
@@ -206,5 +236,9 @@ pub(super) fn walk_order(a: &str, b: &str) -> Ordering {
 
 /// The path of a name in a directory of the folder.
 pub(super) fn join(directory: &str, name: &str) -> String {
-    if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
+    if directory.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{directory}/{name}")
+    }
 }

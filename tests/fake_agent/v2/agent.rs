@@ -66,7 +66,15 @@ impl Agent {
     pub(crate) fn new(flags: Flags) -> Self {
         let wire = Arc::new(Wire::new(u64::from(!flags.zero_ids), flags.string_ids));
         let sessions = Arc::new(Sessions::new(flags.state.clone()));
-        Self { flags, wire, sessions, cancelled: Arc::default(), made: 0, prompts: 0, signed_in: false }
+        Self {
+            flags,
+            wire,
+            sessions,
+            cancelled: Arc::default(),
+            made: 0,
+            prompts: 0,
+            signed_in: false,
+        }
     }
 
     pub(crate) fn receive(&mut self, line: &[u8]) {
@@ -76,8 +84,10 @@ impl Agent {
         let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(line) else {
             return self.wire.fail("null", -32700, "Parse error", None);
         };
-        let params: Params<'_> =
-            envelope.params.and_then(|params| serde_json::from_str(params.get()).ok()).unwrap_or_default();
+        let params: Params<'_> = envelope
+            .params
+            .and_then(|params| serde_json::from_str(params.get()).ok())
+            .unwrap_or_default();
         match (envelope.id, envelope.method) {
             (Some(id), Some(method)) => self.request(id.get(), &method, &params),
             (None, Some(method)) if method == "session/cancel" => {
@@ -87,7 +97,10 @@ impl Agent {
             }
             (Some(id), None) => {
                 let result = envelope.result.map_or("null", RawValue::get).to_owned();
-                self.wire.resolve(id.get(), envelope.error.map_or(Ok(result), |error| Err(error.code)));
+                self.wire.resolve(
+                    id.get(),
+                    envelope.error.map_or(Ok(result), |error| Err(error.code)),
+                );
             }
             _ => {}
         }
@@ -120,7 +133,8 @@ impl Agent {
                 self.made += 1;
                 let session = self.sessions.create(&name, &params.cwd);
                 let (name, setup) = (string(&name), setup(&session));
-                self.wire.answer(id, format_args!(r#"{{"sessionId":{name},{setup}}}"#));
+                self.wire
+                    .answer(id, format_args!(r#"{{"sessionId":{name},{setup}}}"#));
             }
             "session/resume" => self.resume(id, params),
             "session/list" => {
@@ -128,18 +142,22 @@ impl Agent {
                     format!(r#"{{"sessionId":{},"cwd":{}}}"#, string(id), string(cwd))
                 };
                 let sessions: Vec<String> = self.sessions.list().iter().map(shown).collect();
-                self.wire.answer(id, format_args!(r#"{{"sessions":[{}]}}"#, sessions.join(",")));
+                self.wire.answer(
+                    id,
+                    format_args!(r#"{{"sessions":[{}]}}"#, sessions.join(",")),
+                );
             }
             "session/close" => {
                 self.sessions.close(&params.session_id);
                 self.wire.answer(id, "{}");
             }
-            "session/prompt" | "session/set_config_option" | "tool_call/cancel" | "terminal/cancel" => {
-                match self.sessions.get(&params.session_id) {
-                    None => self.wire.fail(id, -32002, "Resource not found", None),
-                    Some(session) => self.in_session(id, method, &session, params),
-                }
-            }
+            "session/prompt"
+            | "session/set_config_option"
+            | "tool_call/cancel"
+            | "terminal/cancel" => match self.sessions.get(&params.session_id) {
+                None => self.wire.fail(id, -32002, "Resource not found", None),
+                Some(session) => self.in_session(id, method, &session, params),
+            },
             _ => self.wire.fail(id, -32601, "Method not found", None),
         }
     }
@@ -150,7 +168,10 @@ impl Agent {
             "session/set_config_option" => self.set(id, session, params),
             _ => match params.tool_call_id.as_ref().or(params.terminal_id.as_ref()) {
                 Some(part) => {
-                    self.cancelled.lock().unwrap_or_else(PoisonError::into_inner).insert(part.clone());
+                    self.cancelled
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .insert(part.clone());
                     self.wire.answer(id, "{}");
                 }
                 None => self.wire.fail(id, -32602, "no such part", None),
@@ -170,7 +191,11 @@ impl Agent {
     }
 
     fn resume(&self, id: &str, params: &Params<'_>) {
-        let history = if self.flags.fail_resume { None } else { self.sessions.history(&params.session_id) };
+        let history = if self.flags.fail_resume {
+            None
+        } else {
+            self.sessions.history(&params.session_id)
+        };
         let Some(history) = history else {
             return self.wire.fail(id, -32002, "Resource not found", None);
         };
@@ -180,8 +205,12 @@ impl Agent {
                 self.wire.update(&session.id, update);
             }
         }
-        self.wire.update(&session.id, r#"{"sessionUpdate":"state_update","state":"idle"}"#);
-        self.wire.answer(id, format_args!("{{{}}}", setup(&session)));
+        self.wire.update(
+            &session.id,
+            r#"{"sessionUpdate":"state_update","state":"idle"}"#,
+        );
+        self.wire
+            .answer(id, format_args!("{{{}}}", setup(&session)));
     }
 
     fn set(&self, id: &str, session: &Session, params: &Params<'_>) {
@@ -194,7 +223,10 @@ impl Agent {
             return self.wire.fail(id, -32602, "no such value", None);
         };
         value.clone_into(&mut kept.lock().unwrap_or_else(PoisonError::into_inner));
-        self.wire.answer(id, format_args!(r#"{{"configOptions":{}}}"#, options(session)));
+        self.wire.answer(
+            id,
+            format_args!(r#"{{"configOptions":{}}}"#, options(session)),
+        );
     }
 
     fn prompt(&mut self, id: &str, session: &Arc<Session>, blocks: &[&RawValue]) {
@@ -214,7 +246,9 @@ impl Agent {
             number: self.prompts,
             text: serde_json::from_str(&script::text(blocks)).unwrap_or_default(),
         };
-        std::thread::Builder::new().spawn(move || play(&prompt)).expect("the machine has room for a thread");
+        std::thread::Builder::new()
+            .spawn(move || play(&prompt))
+            .expect("the machine has room for a thread");
     }
 }
 

@@ -28,7 +28,11 @@ pub(crate) struct Stop;
 
 pub(crate) fn play(prompt: &Prompt) {
     let raw = prompt.text.trim_start().starts_with("raw");
-    let steps = if raw { prompt.text.clone() } else { format!("answer;user;running;{};idle", prompt.text) };
+    let steps = if raw {
+        prompt.text.clone()
+    } else {
+        format!("answer;user;running;{};idle", prompt.text)
+    };
     for part in steps.split(';') {
         if prompt.step(part).is_err() {
             prompt.state(r#""idle","stopReason":"cancelled""#);
@@ -49,7 +53,9 @@ impl Prompt {
     }
 
     pub(crate) fn state(&self, rest: &str) {
-        self.update(&format!(r#"{{"sessionUpdate":"state_update","state":{rest}}}"#));
+        self.update(&format!(
+            r#"{{"sessionUpdate":"state_update","state":{rest}}}"#
+        ));
     }
 
     pub(crate) fn say(&self, text: &str) {
@@ -65,7 +71,11 @@ impl Prompt {
     }
 
     pub(crate) fn pause(&self, millis: u64) -> Result<(), Stop> {
-        if self.cancel.wait(Duration::from_millis(millis)) { Err(Stop) } else { Ok(()) }
+        if self.cancel.wait(Duration::from_millis(millis)) {
+            Err(Stop)
+        } else {
+            Ok(())
+        }
     }
 
     fn step(&self, part: &str) -> Result<(), Stop> {
@@ -153,7 +163,10 @@ impl Prompt {
     /// Sends requests with methods that v2 does not have.
     fn unserved(&self) -> Result<(), Stop> {
         let session = string(&self.session.id);
-        for (method, member) in [("fs/read_text_file", "path"), ("terminal/create", "command")] {
+        for (method, member) in [
+            ("fs/read_text_file", "path"),
+            ("terminal/create", "command"),
+        ] {
             let params = format!(r#"{{"sessionId":{session},"{member}":"/bin/true"}}"#);
             let (_, answer) = self.wire.request(method, params);
             let code = answer.recv().map_err(|_| Stop)?.err().unwrap_or_default();
@@ -165,20 +178,39 @@ impl Prompt {
     /// Runs a part of the work until the client cancels it.
     fn wait_for_part(&self, command: &Command<'_>) -> Result<(), Stop> {
         let terminal = command.name == "terminal-hang";
-        self.update(if terminal { updates::TERMINAL_BEGUN } else { updates::TOOL_BEGUN });
+        self.update(if terminal {
+            updates::TERMINAL_BEGUN
+        } else {
+            updates::TOOL_BEGUN
+        });
         let part = if terminal { "term 1" } else { "call:1" };
-        while !self.cancelled.lock().unwrap_or_else(PoisonError::into_inner).contains(part) {
+        while !self
+            .cancelled
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(part)
+        {
             self.pause(5)?;
         }
-        self.update(if terminal { updates::TERMINAL_OVER } else { updates::TOOL_OVER });
+        self.update(if terminal {
+            updates::TERMINAL_OVER
+        } else {
+            updates::TOOL_OVER
+        });
         self.say("stopped");
         Ok(())
     }
 }
 
 fn outcome(reply: &Reply) -> String {
-    let Ok(result) = reply else { return "error".to_owned() };
+    let Ok(result) = reply else {
+        return "error".to_owned();
+    };
     let result: serde_json::Value = serde_json::from_str(result).unwrap_or_default();
     let outcome = &result["outcome"];
-    outcome["optionId"].as_str().or(outcome["outcome"].as_str()).unwrap_or("malformed").to_owned()
+    outcome["optionId"]
+        .as_str()
+        .or(outcome["outcome"].as_str())
+        .unwrap_or("malformed")
+        .to_owned()
 }

@@ -7,8 +7,7 @@ pub(crate) const TOOL_SUBJECT: &str =
 pub(crate) const COMMAND_SUBJECT: &str = r#"{"type":"command","command":"make","cwd":"/w"}"#;
 
 pub(crate) const TOOL_BEGUN: &str = r#"{"sessionUpdate":"tool_call_update","toolCallId":"call:1","title":"Long","status":"in_progress","capabilities":{"cancel":{}}}"#;
-pub(crate) const TOOL_OVER: &str =
-    r#"{"sessionUpdate":"tool_call_update","toolCallId":"call:1","status":"cancelled","capabilities":null}"#;
+pub(crate) const TOOL_OVER: &str = r#"{"sessionUpdate":"tool_call_update","toolCallId":"call:1","status":"cancelled","capabilities":null}"#;
 pub(crate) const TERMINAL_BEGUN: &str = r#"{"sessionUpdate":"terminal_update","terminalId":"term 1","command":"sleep","capabilities":{"cancel":{}}}"#;
 pub(crate) const TERMINAL_OVER: &str = r#"{"sessionUpdate":"terminal_update","terminalId":"term 1","exitStatus":{"signal":"SIGTERM"},"capabilities":null}"#;
 

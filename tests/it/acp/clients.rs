@@ -25,7 +25,10 @@ fn steps(mut client: Command) -> Vec<Value> {
 }
 
 fn step<'a>(steps: &'a [Value], name: &str) -> &'a Value {
-    steps.iter().find(|step| step["step"] == name).unwrap_or_else(|| panic!("no step {name}: {steps:?}"))
+    steps
+        .iter()
+        .find(|step| step["step"] == name)
+        .unwrap_or_else(|| panic!("no step {name}: {steps:?}"))
 }
 
 /// The scenario of `acp.mjs`, `acp_client.py` and `tests/acp_client`.
@@ -37,16 +40,30 @@ async fn runs_complete_turns(client: impl FnOnce(&str) -> Command) {
     let turn = of("turn");
     assert_eq!(turn["stopReason"], "end_turn");
     assert_eq!(turn["seen"]["chunks"], 21, "{turn}");
-    assert_eq!(turn["seen"]["options"], json!(["allow", "allow_always", "reject"]));
+    assert_eq!(
+        turn["seen"]["options"],
+        json!(["allow", "allow_always", "reject"])
+    );
     assert_eq!(turn["seen"]["text"], "permission: allow");
-    assert_eq!(turn["seen"]["user"], 0, "a client does not get back its own prompt");
+    assert_eq!(
+        turn["seen"]["user"], 0,
+        "a client does not get back its own prompt"
+    );
     assert_eq!(of("cancel")["stopReason"], "cancelled");
     assert_eq!(of("outside")["error"]["code"], -32602);
     assert_eq!(of("unknown")["error"]["code"], -32002);
     let load = of("load");
-    assert_eq!((&load["seen"]["chunks"], &load["seen"]["user"]), (&json!(21), &json!(2)), "{load}");
+    assert_eq!(
+        (&load["seen"]["chunks"], &load["seen"]["user"]),
+        (&json!(21), &json!(2)),
+        "{load}"
+    );
     let again = of("again");
-    assert_eq!((&again["stopReason"], &again["seen"]["chunks"]), (&json!("end_turn"), &json!(4)), "{again}");
+    assert_eq!(
+        (&again["stopReason"], &again["seen"]["chunks"]),
+        (&json!("end_turn"), &json!(4)),
+        "{again}"
+    );
     assert_eq!(again["seen"]["text"], "stream n=3; echo é☃😀");
     assert_eq!(of("resume")["seen"]["chunks"], 0, "no history");
     assert_eq!(of("resumed")["seen"]["text"], "last");
@@ -56,21 +73,30 @@ async fn runs_complete_turns(client: impl FnOnce(&str) -> Command) {
 async fn same_session_in_rest(gateway: &Gateway, session: &str) {
     let listed = gateway.get("/v1/sessions").await;
     assert_eq!(listed["sessions"][0]["sessionId"], session);
-    let prompts = gateway.get(&format!("/v1/sessions/{session}/prompts")).await;
-    let texts: Vec<_> =
-        prompts["prompts"].as_array().expect("a list").iter().map(|p| &p["stopReason"]).collect();
+    let prompts = gateway
+        .get(&format!("/v1/sessions/{session}/prompts"))
+        .await;
+    let texts: Vec<_> = prompts["prompts"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|p| &p["stopReason"])
+        .collect();
     assert_eq!(texts, ["end_turn", "end_turn", "cancelled", "end_turn"]);
 }
 
 fn node(transport: &str, url: &str) -> Command {
     let mut node = command("node");
-    node.arg(folder().join("clients/acp.mjs")).args([transport, url, KEY]);
+    node.arg(folder().join("clients/acp.mjs"))
+        .args([transport, url, KEY]);
     node
 }
 
 fn python(transport: &str, url: &str) -> Command {
     let mut python = command(folder().join(".venv/bin/python").to_str().expect("UTF-8"));
-    python.arg(folder().join("clients/acp_client.py")).args([transport, url, KEY]);
+    python
+        .arg(folder().join("clients/acp_client.py"))
+        .args([transport, url, KEY]);
     python
 }
 
@@ -115,26 +141,43 @@ async fn python_sdk_over_websocket() {
 /// The client of the SDK serves files and a terminal of the agent. The script has a deadline.
 async fn serves_files_and_terminals(transport: &str) {
     let gateway = Setup::fake_with(&[], "files = \"gateway\"\nterminals = \"gateway\"").start();
-    let steps_of_terminal = json!([{ "create": { "command": "make" } }, "wait", "output", "release"]);
+    let steps_of_terminal =
+        json!([{ "create": { "command": "make" } }, "wait", "output", "release"]);
     let prompts = [
         "read path=/editor/a; write path=/editor/b text=new".to_owned(),
         format!("terminal {steps_of_terminal}"),
     ];
     let mut node = command("node");
-    node.arg(folder().join("clients/acp_files.mjs")).args([transport, &format!("{}/acp", gateway.url), KEY]);
+    node.arg(folder().join("clients/acp_files.mjs")).args([
+        transport,
+        &format!("{}/acp", gateway.url),
+        KEY,
+    ]);
     node.args(prompts);
     let turns = steps(node);
     assert_eq!(turns[0]["text"], "[unsaved][written]");
     let calls = json!([{ "method": "read", "path": "/editor/a" }, { "method": "write", "path": "/editor/b", "content": "new" }]);
     assert_eq!(turns[0]["calls"], calls);
-    let methods: Vec<_> =
-        turns[1]["calls"].as_array().expect("a list").iter().map(|call| &call["method"]).collect();
-    assert_eq!(methods, ["create", "wait", "output", "release"], "{turns:?}");
+    let methods: Vec<_> = turns[1]["calls"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|call| &call["method"])
+        .collect();
+    assert_eq!(
+        methods,
+        ["create", "wait", "output", "release"],
+        "{turns:?}"
+    );
     assert_eq!(turns[1]["stopReason"], "end_turn");
     let listed = gateway.get("/v1/sessions").await;
-    let events = gateway.all_events(listed["sessions"][0]["sessionId"].as_str().expect("an id")).await;
+    let events = gateway
+        .all_events(listed["sessions"][0]["sessionId"].as_str().expect("an id"))
+        .await;
     assert!(
-        !events.iter().any(|event| event["type"] == "terminal.created"),
+        !events
+            .iter()
+            .any(|event| event["type"] == "terminal.created"),
         "no command runs at the gateway"
     );
 }

@@ -12,8 +12,15 @@ const PATHS: [&str; 4] = ["/acp", "/acp/fake", "/acp?agent=fake", "/acp/nobody"]
 const LIMITS: &str = "auth.max_failed_keys_per_minute = 100000";
 const UNKNOWN: &str = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
 
-fn request(gateway: &Gateway, principal: &Principal, method: &Method, path: &str) -> RequestBuilder {
-    let request = gateway.http.request(method.clone(), format!("{}{path}", gateway.url));
+fn request(
+    gateway: &Gateway,
+    principal: &Principal,
+    method: &Method,
+    path: &str,
+) -> RequestBuilder {
+    let request = gateway
+        .http
+        .request(method.clone(), format!("{}{path}", gateway.url));
     match &principal.key {
         Some(key) => request.bearer_auth(key),
         None => request,
@@ -24,23 +31,44 @@ fn request(gateway: &Gateway, principal: &Principal, method: &Method, path: &str
 async fn rejected(request: RequestBuilder, status: u16, what: &str) -> Response {
     let response = request.send().await.expect("a response");
     assert_eq!(response.status().as_u16(), status, "{what}");
-    assert_eq!(response.headers()["content-type"], "application/json", "{what}");
-    assert_eq!(response.headers()["x-content-type-options"], "nosniff", "{what}");
+    assert_eq!(
+        response.headers()["content-type"],
+        "application/json",
+        "{what}"
+    );
+    assert_eq!(
+        response.headers()["x-content-type-options"],
+        "nosniff",
+        "{what}"
+    );
     assert!(!response.headers().contains_key("set-cookie"), "{what}");
     response
 }
 
 async fn error(request: RequestBuilder, status: u16, what: &str) {
-    let body: Value = rejected(request, status, what).await.json().await.expect("JSON");
-    assert_eq!((&body["jsonrpc"], &body["id"]), (&json!("2.0"), &Value::Null), "{what}: {body}");
-    assert!(body["error"]["code"].is_i64() && body["error"]["message"].is_string(), "{what}: {body}");
+    let body: Value = rejected(request, status, what)
+        .await
+        .json()
+        .await
+        .expect("JSON");
+    assert_eq!(
+        (&body["jsonrpc"], &body["id"]),
+        (&json!("2.0"), &Value::Null),
+        "{what}: {body}"
+    );
+    assert!(
+        body["error"]["code"].is_i64() && body["error"]["message"].is_string(),
+        "{what}: {body}"
+    );
 }
 
 #[tokio::test]
 async fn every_route_answers_every_principal_and_method() {
     let gateway = Setup::fake(&[]).settings(LIMITS).start();
     let owner = Acp::open(&gateway).await;
-    let known = ["GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "PROPFIND", "get"];
+    let known = [
+        "GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "PROPFIND", "get",
+    ];
     for principal in &principals(&gateway).await {
         for path in PATHS {
             for method in known {
@@ -49,10 +77,14 @@ async fn every_route_answers_every_principal_and_method() {
                 let of = || request(&gateway, principal, &method, path);
                 if principal.scopes.is_none() {
                     let response = rejected(of(), 401, &what).await;
-                    assert!(response.headers().contains_key("www-authenticate"), "{what}");
+                    assert!(
+                        response.headers().contains_key("www-authenticate"),
+                        "{what}"
+                    );
                     continue;
                 }
-                let json = of().json(&json!({ "jsonrpc": "2.0", "id": 1, "method": "session/list" }));
+                let json =
+                    of().json(&json!({ "jsonrpc": "2.0", "id": 1, "method": "session/list" }));
                 let events = of().header("accept", "text/event-stream");
                 match method.as_str() {
                     "HEAD" => drop(rejected(of(), 406, &what).await),
@@ -60,15 +92,28 @@ async fn every_route_answers_every_principal_and_method() {
                         error(of(), 406, &what).await;
                         error(events.try_clone().expect("no body"), 400, &what).await;
                         for id in [UNKNOWN, "x"] {
-                            let get = events.try_clone().expect("no body").header("acp-connection-id", id);
+                            let get = events
+                                .try_clone()
+                                .expect("no body")
+                                .header("acp-connection-id", id);
                             error(get, 404, &what).await;
                         }
                         error(of().header("upgrade", "websocket"), 400, &what).await;
                     }
                     "POST" => {
                         error(of(), 415, &what).await;
-                        error(of().header("content-type", "text/plain").body("{}"), 415, &what).await;
-                        error(of().header("content-type", "application/json").body("["), 400, &what).await;
+                        error(
+                            of().header("content-type", "text/plain").body("{}"),
+                            415,
+                            &what,
+                        )
+                        .await;
+                        error(
+                            of().header("content-type", "application/json").body("["),
+                            400,
+                            &what,
+                        )
+                        .await;
                         error(json.try_clone().expect("a body"), 400, &what).await;
                         error(json.header("acp-connection-id", UNKNOWN), 404, &what).await;
                     }
@@ -83,18 +128,34 @@ async fn every_route_answers_every_principal_and_method() {
                     error(of().header("acp-connection-id", &owner.id), 404, &what).await;
                 }
             }
-            let post = request(&gateway, principal, &Method::POST, path).json(&initialize(0, &json!({})));
+            let post =
+                request(&gateway, principal, &Method::POST, path).json(&initialize(0, &json!({})));
             if principal.scopes.is_some() {
-                let answer: Value = post.send().await.expect("a response").json().await.expect("JSON");
+                let answer: Value = post
+                    .send()
+                    .await
+                    .expect("a response")
+                    .json()
+                    .await
+                    .expect("JSON");
                 let is_there = !path.contains("nobody");
-                assert_eq!(answer["result"].is_object(), is_there, "{}: {path}: {answer}", principal.name);
+                assert_eq!(
+                    answer["result"].is_object(),
+                    is_there,
+                    "{}: {path}: {answer}",
+                    principal.name
+                );
             }
         }
     }
     let mut owner = owner;
     let mut stream = owner.stream(None, None).await;
     let id = owner.send("session/list", json!({})).await;
-    assert_eq!(stream.response(id).await["result"]["sessions"], json!([]), "no request has changed anything");
+    assert_eq!(
+        stream.response(id).await["result"]["sessions"],
+        json!([]),
+        "no request has changed anything"
+    );
 }
 
 #[tokio::test]
@@ -117,7 +178,9 @@ async fn every_method_checks_the_scopes_before_the_session() {
     ];
     let asks = json!({ "_meta": { "acp-gateway": { "attach": true } } });
     for principal in &principals(&gateway).await {
-        let (Some(_), Some(key)) = (principal.scopes, &principal.key) else { continue };
+        let (Some(_), Some(key)) = (principal.scopes, &principal.key) else {
+            continue;
+        };
         let mut acp = Acp::open_with(&gateway, key, &asks).await;
         let mut stream = acp.stream(None, None).await;
         for (method, scope) in methods {
@@ -125,7 +188,11 @@ async fn every_method_checks_the_scopes_before_the_session() {
             let response = stream.response(id).await;
             let is_forbidden = response["error"]["data"]["code"] == "forbidden";
             let has_scope = principal.has_scope(scope);
-            assert_eq!(is_forbidden, !has_scope, "{} {method}: {response}", principal.name);
+            assert_eq!(
+                is_forbidden, !has_scope,
+                "{} {method}: {response}",
+                principal.name
+            );
         }
     }
 }

@@ -37,7 +37,10 @@ pub(super) fn initialize(id: u64, params: &Value) -> Value {
 }
 
 pub(super) fn request(gateway: &Gateway, method: Method, key: &str) -> RequestBuilder {
-    gateway.http.request(method, format!("{}/acp", gateway.url)).bearer_auth(key)
+    gateway
+        .http
+        .request(method, format!("{}/acp", gateway.url))
+        .bearer_auth(key)
 }
 
 impl<'a> Acp<'a> {
@@ -46,13 +49,28 @@ impl<'a> Acp<'a> {
     }
 
     pub(super) async fn open_with(gateway: &'a Gateway, key: &str, params: &Value) -> Self {
-        let response = request(gateway, Method::POST, key).json(&initialize(0, params)).send().await;
+        let response = request(gateway, Method::POST, key)
+            .json(&initialize(0, params))
+            .send()
+            .await;
         let response = response.expect("a response");
         assert_eq!(response.status(), StatusCode::OK);
-        let id = response.headers()["acp-connection-id"].to_str().expect("ASCII").to_owned();
+        let id = response.headers()["acp-connection-id"]
+            .to_str()
+            .expect("ASCII")
+            .to_owned();
         let body: Value = response.json().await.expect("JSON");
-        assert_eq!((&body["id"], &body["result"]["protocolVersion"]), (&json!(0), &json!(1)), "{body}");
-        Self { gateway, id, key: key.to_owned(), next: 1 }
+        assert_eq!(
+            (&body["id"], &body["result"]["protocolVersion"]),
+            (&json!(0), &json!(1)),
+            "{body}"
+        );
+        Self {
+            gateway,
+            id,
+            key: key.to_owned(),
+            next: 1,
+        }
     }
 
     pub(super) fn head(&self, method: Method) -> RequestBuilder {
@@ -61,7 +79,12 @@ impl<'a> Acp<'a> {
 
     /// Sends a message, which must be accepted.
     pub(super) async fn post(&self, message: &Value) {
-        let response = self.head(Method::POST).json(message).send().await.expect("a response");
+        let response = self
+            .head(Method::POST)
+            .json(message)
+            .send()
+            .await
+            .expect("a response");
         assert_eq!(response.status(), StatusCode::ACCEPTED, "{message}");
         assert_eq!(response.bytes().await.expect("a body"), "", "{message}");
     }
@@ -70,7 +93,8 @@ impl<'a> Acp<'a> {
     pub(super) async fn send(&mut self, method: &str, params: Value) -> u64 {
         let id = self.next;
         self.next += 1;
-        self.post(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        self.post(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+            .await;
         id
     }
 
@@ -86,29 +110,42 @@ impl<'a> Acp<'a> {
         let response = get.send().await.expect("a response");
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Messages { response, buffer: String::new(), last: String::new() }
+        Messages {
+            response,
+            buffer: String::new(),
+            last: String::new(),
+        }
     }
 
     /// A new session, with its stream.
     pub(super) async fn session(&mut self) -> (String, Messages) {
         let mut stream = self.stream(None, None).await;
-        let id = self.send("session/new", json!({ "cwd": "", "mcpServers": [] })).await;
+        let id = self
+            .send("session/new", json!({ "cwd": "", "mcpServers": [] }))
+            .await;
         let response = stream.response(id).await;
-        let session =
-            response["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned();
+        let session = response["result"]["sessionId"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{response}"))
+            .to_owned();
         let messages = self.stream(Some(&session), None).await;
         (session, messages)
     }
 
     pub(super) async fn prompt(&mut self, session: &str, text: &str) -> u64 {
         let prompt = json!([{ "type": "text", "text": text }]);
-        self.send("session/prompt", json!({ "sessionId": session, "prompt": prompt })).await
+        self.send(
+            "session/prompt",
+            json!({ "sessionId": session, "prompt": prompt }),
+        )
+        .await
     }
 
     /// Answers a request of the agent with the option `allow`.
     pub(super) async fn allow(&self, request: &Value) {
         let result = json!({ "outcome": { "outcome": "selected", "optionId": "allow" } });
-        self.post(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
+        self.post(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }))
+            .await;
     }
 }
 
@@ -130,7 +167,9 @@ impl Messages {
                 for line in block.lines() {
                     match line.split_once(": ") {
                         Some(("id", id)) => id.clone_into(&mut self.last),
-                        Some(("data", text)) => data = Some(serde_json::from_str(text).expect("JSON")),
+                        Some(("data", text)) => {
+                            data = Some(serde_json::from_str(text).expect("JSON"))
+                        }
                         _ => assert_eq!(line, ":", "a comment"),
                     }
                 }
@@ -139,10 +178,13 @@ impl Messages {
                 }
                 continue;
             }
-            let chunk = timeout_at(deadline, self.response.chunk()).await.expect("a message in time");
+            let chunk = timeout_at(deadline, self.response.chunk())
+                .await
+                .expect("a message in time");
             let chunk = chunk.ok()??;
             assert!(chunk.is_ascii(), "some clients decode each read separately");
-            self.buffer.push_str(std::str::from_utf8(&chunk).expect("ASCII"));
+            self.buffer
+                .push_str(std::str::from_utf8(&chunk).expect("ASCII"));
         }
     }
 
@@ -159,12 +201,18 @@ impl Messages {
 
     /// Reads until the response to this request, and returns it.
     pub(super) async fn response(&mut self, id: u64) -> Value {
-        self.until(|message| message["id"] == id).await.pop().expect("the response")
+        self.until(|message| message["id"] == id)
+            .await
+            .pop()
+            .expect("the response")
     }
 
     /// Reads until a request of the agent, and returns it.
     pub(super) async fn request(&mut self, method: &str) -> Value {
-        self.until(|message| message["method"] == method && !message["id"].is_null()).await.pop().expect("it")
+        self.until(|message| message["method"] == method && !message["id"].is_null())
+            .await
+            .pop()
+            .expect("it")
     }
 }
 
@@ -172,5 +220,12 @@ impl Messages {
 pub(super) fn chunks(messages: &[Value]) -> Vec<String> {
     let updates = messages.iter().map(|message| &message["params"]["update"]);
     let chunks = updates.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
-    chunks.map(|chunk| chunk["content"]["text"].as_str().expect("a text").to_owned()).collect()
+    chunks
+        .map(|chunk| {
+            chunk["content"]["text"]
+                .as_str()
+                .expect("a text")
+                .to_owned()
+        })
+        .collect()
 }

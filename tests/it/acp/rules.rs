@@ -13,7 +13,9 @@ async fn post_text(
     kind: &str,
     body: &str,
 ) -> (StatusCode, Value) {
-    let mut post = request(gateway, Method::POST, KEY).header("content-type", kind).body(body.to_owned());
+    let mut post = request(gateway, Method::POST, KEY)
+        .header("content-type", kind)
+        .body(body.to_owned());
     if let Some(connection) = connection {
         post = post.header("acp-connection-id", connection);
     }
@@ -23,7 +25,9 @@ async fn post_text(
 
 #[tokio::test]
 async fn posts_are_checked_before_their_message_is_handled() {
-    let gateway = Setup::fake(&[]).settings("server.max_prompt_bytes = \"8KiB\"").start();
+    let gateway = Setup::fake(&[])
+        .settings("server.max_prompt_bytes = \"8KiB\"")
+        .start();
     let acp = Acp::open(&gateway).await;
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"session/list","params":{}}"#;
     let known = Some(acp.id.as_str());
@@ -32,26 +36,69 @@ async fn posts_are_checked_before_their_message_is_handled() {
         (known, "text/plain", call, 415, -32600),
         (known, json, "{", 400, -32700),
         (known, json, "[]", 400, -32600),
-        (known, json, r#"[{"jsonrpc":"2.0","method":"x"}]"#, 400, -32600),
-        (known, json, r#"{"id":1,"id":2,"method":"session/list"}"#, 400, -32700),
+        (
+            known,
+            json,
+            r#"[{"jsonrpc":"2.0","method":"x"}]"#,
+            400,
+            -32600,
+        ),
+        (
+            known,
+            json,
+            r#"{"id":1,"id":2,"method":"session/list"}"#,
+            400,
+            -32700,
+        ),
         (None, json, call, 400, -32600),
-        (Some("01938c5e-7a3b-7c4d-8e5f-0123456789ab"), json, call, 404, -32600),
-        (known, json, &initialize(7, &json!({})).to_string(), 400, -32600),
+        (
+            Some("01938c5e-7a3b-7c4d-8e5f-0123456789ab"),
+            json,
+            call,
+            404,
+            -32600,
+        ),
+        (
+            known,
+            json,
+            &initialize(7, &json!({})).to_string(),
+            400,
+            -32600,
+        ),
     ] {
         let (got, error) = post_text(&gateway, connection, kind, body).await;
-        assert_eq!((got.as_u16(), &error["error"]["code"]), (status, &json!(code)), "{body} {error}");
-        assert!(error["id"].is_null() && error["jsonrpc"] == "2.0", "{error}");
+        assert_eq!(
+            (got.as_u16(), &error["error"]["code"]),
+            (status, &json!(code)),
+            "{body} {error}"
+        );
+        assert!(
+            error["id"].is_null() && error["jsonrpc"] == "2.0",
+            "{error}"
+        );
     }
     let (status, _) = post_text(&gateway, known, "application/json; charset=utf-8", call).await;
     assert_eq!(status, StatusCode::ACCEPTED);
     // The session of the header must be that of the message.
-    let cancel = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": "a" } });
+    let cancel =
+        json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": "a" } });
     for (header, status) in [("a", StatusCode::ACCEPTED), ("b", StatusCode::BAD_REQUEST)] {
-        let response = acp.head(Method::POST).header("acp-session-id", header).json(&cancel).send().await;
+        let response = acp
+            .head(Method::POST)
+            .header("acp-session-id", header)
+            .json(&cancel)
+            .send()
+            .await;
         assert_eq!(response.expect("a response").status(), status, "{header}");
     }
-    let large = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":"{}"}}}}"#, "x".repeat(9 << 10));
-    assert_eq!(post_text(&gateway, known, json, &large).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    let large = format!(
+        r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":"{}"}}}}"#,
+        "x".repeat(9 << 10)
+    );
+    assert_eq!(
+        post_text(&gateway, known, json, &large).await.0,
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
 }
 
 #[tokio::test]
@@ -59,10 +106,22 @@ async fn streams_need_accept_and_a_known_connection() {
     let gateway = Setup::fake(&[]).start();
     let acp = Acp::open(&gateway).await;
     let get = |accept: &str| acp.head(Method::GET).header("accept", accept).send();
-    assert_eq!(get("application/json").await.expect("a response").status(), StatusCode::NOT_ACCEPTABLE);
-    assert_eq!(get("text/event-stream").await.expect("a response").status(), StatusCode::OK);
-    let nameless = request(&gateway, Method::GET, KEY).header("accept", "text/event-stream").send().await;
-    assert_eq!(nameless.expect("a response").status(), StatusCode::BAD_REQUEST);
+    assert_eq!(
+        get("application/json").await.expect("a response").status(),
+        StatusCode::NOT_ACCEPTABLE
+    );
+    assert_eq!(
+        get("text/event-stream").await.expect("a response").status(),
+        StatusCode::OK
+    );
+    let nameless = request(&gateway, Method::GET, KEY)
+        .header("accept", "text/event-stream")
+        .send()
+        .await;
+    assert_eq!(
+        nameless.expect("a response").status(),
+        StatusCode::BAD_REQUEST
+    );
     let put = acp.head(Method::PUT).send().await.expect("a response");
     assert_eq!(put.status(), StatusCode::METHOD_NOT_ALLOWED);
 }
@@ -73,14 +132,38 @@ async fn delete_ends_the_streams_and_no_turn() {
     let mut acp = Acp::open(&gateway).await;
     let (session, mut messages) = acp.session().await;
     acp.prompt(&session, "slow chunks=10 ms=100").await;
-    messages.until(|message| message["method"] == "session/update").await;
-    assert_eq!(acp.head(Method::DELETE).send().await.expect("a response").status(), StatusCode::ACCEPTED);
+    messages
+        .until(|message| message["method"] == "session/update")
+        .await;
+    assert_eq!(
+        acp.head(Method::DELETE)
+            .send()
+            .await
+            .expect("a response")
+            .status(),
+        StatusCode::ACCEPTED
+    );
     while messages.try_next().await.is_some() {}
-    assert_eq!(acp.head(Method::DELETE).send().await.expect("a response").status(), StatusCode::NOT_FOUND);
-    let prompt =
-        gateway.http.get(format!("{}/v1/sessions/{session}/prompts/p1", gateway.url)).bearer_auth(KEY);
-    let prompt: Value =
-        prompt.header("prefer", "wait=20").send().await.expect("it").json().await.expect("JSON");
+    assert_eq!(
+        acp.head(Method::DELETE)
+            .send()
+            .await
+            .expect("a response")
+            .status(),
+        StatusCode::NOT_FOUND
+    );
+    let prompt = gateway
+        .http
+        .get(format!("{}/v1/sessions/{session}/prompts/p1", gateway.url))
+        .bearer_auth(KEY);
+    let prompt: Value = prompt
+        .header("prefer", "wait=20")
+        .send()
+        .await
+        .expect("it")
+        .json()
+        .await
+        .expect("JSON");
     assert_eq!(
         (&prompt["status"], &prompt["stopReason"]),
         (&json!("completed"), &json!("end_turn")),
@@ -92,7 +175,10 @@ async fn delete_ends_the_streams_and_no_turn() {
 async fn requests_without_a_valid_key_open_nothing() {
     let gateway = Setup::fake(&[]).start();
     for key in ["", "wrong"] {
-        let response = request(&gateway, Method::POST, key).json(&initialize(0, &json!({}))).send().await;
+        let response = request(&gateway, Method::POST, key)
+            .json(&initialize(0, &json!({})))
+            .send()
+            .await;
         let response = response.expect("a response");
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
         assert!(response.headers().contains_key("www-authenticate"));
@@ -105,7 +191,10 @@ async fn connections_are_invisible_to_other_principals() {
     let gateway = Setup::fake(&[]).start();
     let acp = Acp::open(&gateway).await;
     let other = crate::key_life::key(&gateway, "other", "read,prompt").await;
-    let mine = request(&gateway, Method::DELETE, &other).header("acp-connection-id", &acp.id).send().await;
+    let mine = request(&gateway, Method::DELETE, &other)
+        .header("acp-connection-id", &acp.id)
+        .send()
+        .await;
     assert_eq!(mine.expect("a response").status(), StatusCode::NOT_FOUND);
 }
 
@@ -114,17 +203,31 @@ async fn agent_is_named_in_the_url_if_there_are_several() {
     let fake = env!("CARGO_BIN_EXE_fake-agent");
     let gateway = Setup::fake(&[]).agent("second", fake, &[], "").start();
     let open = async |path: &str| {
-        let post = gateway.http.post(format!("{}{path}", gateway.url)).bearer_auth(KEY);
-        let response = post.json(&initialize(0, &json!({}))).send().await.expect("a response");
+        let post = gateway
+            .http
+            .post(format!("{}{path}", gateway.url))
+            .bearer_auth(KEY);
+        let response = post
+            .json(&initialize(0, &json!({})))
+            .send()
+            .await
+            .expect("a response");
         assert_eq!(response.status(), StatusCode::OK);
         response.json::<Value>().await.expect("JSON")
     };
     for path in ["/acp/second", "/acp?agent=second"] {
-        assert_eq!(open(path).await["result"]["_meta"]["acp-gateway"]["agent"], "second", "{path}");
+        assert_eq!(
+            open(path).await["result"]["_meta"]["acp-gateway"]["agent"],
+            "second",
+            "{path}"
+        );
     }
     for path in ["/acp", "/acp/third"] {
         let error = open(path).await["error"].clone();
         let message = error["message"].as_str().expect("a text");
-        assert!(error["code"] == -32602 && message.contains("fake, second"), "{path}: {error}");
+        assert!(
+            error["code"] == -32602 && message.contains("fake, second"),
+            "{path}: {error}"
+        );
     }
 }

@@ -36,30 +36,52 @@ impl Socket {
         let mut request = url.into_client_request().expect("a request");
         for (name, value) in headers {
             let value = HeaderValue::from_str(value).expect("a value");
-            request.headers_mut().insert(HeaderName::from_static(name), value);
+            request
+                .headers_mut()
+                .insert(HeaderName::from_static(name), value);
         }
         match connect_async(request).await {
             Ok((stream, response)) => {
                 let header = |name: &str| {
-                    response.headers().get(name).map(|value| value.to_str().expect("ASCII").to_owned())
+                    response
+                        .headers()
+                        .get(name)
+                        .map(|value| value.to_str().expect("ASCII").to_owned())
                 };
-                let (protocol, connection) = (header("sec-websocket-protocol"), header("acp-connection-id"));
-                Ok(Self { stream, protocol, connection: connection.unwrap_or_default() })
+                let (protocol, connection) = (
+                    header("sec-websocket-protocol"),
+                    header("acp-connection-id"),
+                );
+                Ok(Self {
+                    stream,
+                    protocol,
+                    connection: connection.unwrap_or_default(),
+                })
             }
             Err(Error::Http(response)) => Err(response.status().as_u16()),
             Err(error) => panic!("{error}"),
         }
     }
 
-    pub(super) async fn connect(gateway: &Gateway, path: &str, headers: &[(&'static str, &str)]) -> Self {
+    pub(super) async fn connect(
+        gateway: &Gateway,
+        path: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Self {
         let bearer = format!("Bearer {KEY}");
         let mut all = vec![("authorization", bearer.as_str())];
         all.extend_from_slice(headers);
-        Self::connect_without_key(gateway, path, &all).await.expect("it opens")
+        Self::connect_without_key(gateway, path, &all)
+            .await
+            .expect("it opens")
     }
 
     /// An initialized connection.
-    pub(super) async fn open(gateway: &Gateway, path: &str, headers: &[(&'static str, &str)]) -> Self {
+    pub(super) async fn open(
+        gateway: &Gateway,
+        path: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Self {
         let mut socket = Self::connect(gateway, path, headers).await;
         socket.send(&initialize(0, &json!({}))).await;
         assert_eq!(socket.next().await["result"]["protocolVersion"], 1);
@@ -75,7 +97,9 @@ impl Socket {
     }
 
     async fn frame(&mut self) -> Message {
-        let frame = timeout(PATIENCE, self.stream.next()).await.expect("a frame in time");
+        let frame = timeout(PATIENCE, self.stream.next())
+            .await
+            .expect("a frame in time");
         frame.expect("the socket is open").expect("a frame")
     }
 
@@ -114,8 +138,18 @@ impl Socket {
     /// A new session.
     pub(super) async fn session(&mut self) -> String {
         let params = json!({ "cwd": "", "mcpServers": [] });
-        self.send(&json!({ "jsonrpc": "2.0", "id": "new", "method": "session/new", "params": params })).await;
-        let response = self.until(|message| message["id"] == "new").await.pop().expect("the response");
-        response["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned()
+        self.send(
+            &json!({ "jsonrpc": "2.0", "id": "new", "method": "session/new", "params": params }),
+        )
+        .await;
+        let response = self
+            .until(|message| message["id"] == "new")
+            .await
+            .pop()
+            .expect("the response");
+        response["result"]["sessionId"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{response}"))
+            .to_owned()
     }
 }

@@ -75,7 +75,11 @@ fn answer(client: TcpStream, metadata: &[u8], package: &[u8]) {
     );
     let mut client = reader.into_inner();
     // A client that has gone asks again.
-    drop(client.write_all(head.as_bytes()).and_then(|()| client.write_all(body)));
+    drop(
+        client
+            .write_all(head.as_bytes())
+            .and_then(|()| client.write_all(body)),
+    );
 }
 
 fn package(version: &str, marker: &Path) -> Vec<u8> {
@@ -86,7 +90,10 @@ fn package(version: &str, marker: &Path) -> Vec<u8> {
     let manifest = json!({ "name": "hello-agent", "version": version, "bin": "agent.js", "scripts": { "postinstall": script } });
     fs::write(package.join("package.json"), manifest.to_string()).expect("the folder is ours");
     fs::write(package.join("agent.js"), AGENT).expect("the folder is ours");
-    let done = command("tar").args(["czf", "package.tgz", "package"]).current_dir(folder.path()).status();
+    let done = command("tar")
+        .args(["czf", "package.tgz", "package"])
+        .current_dir(folder.path())
+        .status();
     assert!(done.expect("it runs").success());
     fs::read(folder.path().join("package.tgz")).expect("a file")
 }

@@ -31,8 +31,16 @@ def main():
 "#;
 
 fn run(program: &str, arguments: &[&str], folder: &Path) {
-    let done = command(program).args(arguments).current_dir(folder).output().expect("it runs");
-    assert!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));
+    let done = command(program)
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .expect("it runs");
+    assert!(
+        done.status.success(),
+        "{program}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
 }
 
 /// An archive with `bin/hello`, which runs this program.
@@ -40,14 +48,26 @@ pub(super) fn binary_archive(archive: &Path, program: &str) -> PathBuf {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let bin = folder.path().join("bin");
     fs::create_dir(&bin).expect("the folder is ours");
-    fs::write(bin.join("hello"), format!("#!/bin/sh\nexec {program} \"$@\"\n")).expect("the folder is ours");
-    run("tar", &["czf", archive.to_str().expect("UTF-8"), "bin"], folder.path());
+    fs::write(
+        bin.join("hello"),
+        format!("#!/bin/sh\nexec {program} \"$@\"\n"),
+    )
+    .expect("the folder is ours");
+    run(
+        "tar",
+        &["czf", archive.to_str().expect("UTF-8"), "bin"],
+        folder.path(),
+    );
     archive.to_owned()
 }
 
 pub(super) fn sha256(file: &Path) -> String {
     let done = command("sha256sum").arg(file).output().expect("it runs");
-    String::from_utf8_lossy(&done.stdout).split(' ').next().expect("a hash").to_owned()
+    String::from_utf8_lossy(&done.stdout)
+        .split(' ')
+        .next()
+        .expect("a hash")
+        .to_owned()
 }
 
 /// A wheel with the agent and its program `hello-agent`.
@@ -67,12 +87,27 @@ with zipfile.ZipFile(f"{folder}/hello_agent-{version}-py3-none-any.whl", "w") as
     for name, text in files.items():
         wheel.writestr(name, text)
 "#;
-    run("python3", &["-c", script, folder.to_str().expect("UTF-8"), version, AGENT], folder);
+    run(
+        "python3",
+        &[
+            "-c",
+            script,
+            folder.to_str().expect("UTF-8"),
+            version,
+            AGENT,
+        ],
+        folder,
+    );
 }
 
 /// An archive with an entry outside of its folder.
 pub(super) fn escaping_zip(archive: &Path) {
-    let script = "import sys, zipfile\nzipfile.ZipFile(sys.argv[1], 'w').writestr('../../evil', 'x')\n";
+    let script =
+        "import sys, zipfile\nzipfile.ZipFile(sys.argv[1], 'w').writestr('../../evil', 'x')\n";
     let folder = archive.parent().expect("a folder");
-    run("python3", &["-c", script, archive.to_str().expect("UTF-8")], folder);
+    run(
+        "python3",
+        &["-c", script, archive.to_str().expect("UTF-8")],
+        folder,
+    );
 }

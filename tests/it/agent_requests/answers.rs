@@ -11,7 +11,12 @@ use crate::support::log::{agent_text, one};
 use crate::support::{Gateway, Setup, eventually};
 
 /// A method, params, a result, and results that are none.
-type Kind = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
+type Kind = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+);
 
 /// Each method with params, a result with unknown members, and invalid results with JSON pointers to the error.
 const KINDS: &[Kind] = &[
@@ -38,7 +43,11 @@ const KINDS: &[Kind] = &[
         "terminal/create",
         r#"{"sessionId":$SESSION,"command":"make","args":["-j",2]}"#,
         r#"{"terminalId":"one of mine","x":1.10}"#,
-        &[("{}", "/result/terminalId"), (r#"{"terminalId":7}"#, "/result/terminalId"), ("null", "/result")],
+        &[
+            ("{}", "/result/terminalId"),
+            (r#"{"terminalId":7}"#, "/result/terminalId"),
+            ("null", "/result"),
+        ],
     ),
     (
         "terminal/output",
@@ -47,7 +56,10 @@ const KINDS: &[Kind] = &[
         &[
             ("{}", "/result/output /result/truncated"),
             (r#"{"output":"a","truncated":"no"}"#, "/result/truncated"),
-            (r#"{"output":"a","truncated":true,"exitStatus":1}"#, "/result/exitStatus"),
+            (
+                r#"{"output":"a","truncated":true,"exitStatus":1}"#,
+                "/result/exitStatus",
+            ),
             (
                 r#"{"output":"a","truncated":true,"exitStatus":{"exitCode":-1}}"#,
                 "/result/exitStatus/exitCode",
@@ -70,7 +82,12 @@ const KINDS: &[Kind] = &[
         r#"{"_meta":{"n":1.10}}"#,
         &[("true", "/result")],
     ),
-    ("terminal/release", r#"{"sessionId":$SESSION,"terminalId":"one"}"#, "{}", &[("\"\"", "/result")]),
+    (
+        "terminal/release",
+        r#"{"sessionId":$SESSION,"terminalId":"one"}"#,
+        "{}",
+        &[("\"\"", "/result")],
+    ),
 ];
 
 #[tokio::test]
@@ -79,26 +96,53 @@ async fn each_request_kind_is_shown_raw_and_its_answer_passes_unchanged() {
     for (method, params, result, _) in KINDS {
         let session = gateway.session("fake").await;
         let created = asked(&gateway, &session, &ask(method, params)).await;
-        assert_eq!((&created["method"], &created["promptId"]), (&json!(method), &json!("p1")));
+        assert_eq!(
+            (&created["method"], &created["promptId"]),
+            (&json!(method), &json!("p1"))
+        );
         let with_ours = params.replace("$SESSION", &format!("\"{session}\""));
         let shown = raw_event(&gateway, &session, "request.created").await;
-        assert!(shown.contains(&format!(r#""params":{with_ours}"#)), "{shown}");
-        let requests = gateway.get(&format!("/v1/sessions/{session}/requests")).await["requests"].clone();
+        assert!(
+            shown.contains(&format!(r#""params":{with_ours}"#)),
+            "{shown}"
+        );
+        let requests = gateway
+            .get(&format!("/v1/sessions/{session}/requests"))
+            .await["requests"]
+            .clone();
         assert_eq!(requests.as_array().map(Vec::len), Some(1));
-        assert_eq!((&requests[0]["method"], &requests[0]["requestId"]), (&json!(method), &json!("r1")));
+        assert_eq!(
+            (&requests[0]["method"], &requests[0]["requestId"]),
+            (&json!(method), &json!("r1"))
+        );
         let snapshot = gateway.get_session(&session).await;
-        assert_eq!((&snapshot["state"], &snapshot["requests"]), (&json!("waiting"), &requests));
+        assert_eq!(
+            (&snapshot["state"], &snapshot["requests"]),
+            (&json!("waiting"), &requests)
+        );
 
-        answer_accepted(&gateway, &session, "requests/r1", &format!(r#"{{"result": {result} }}"#)).await;
+        answer_accepted(
+            &gateway,
+            &session,
+            "requests/r1",
+            &format!(r#"{{"result": {result} }}"#),
+        )
+        .await;
         let log = end(&gateway, &session).await;
         assert_eq!(agent_text(&log), format!("{method}: {result}\n"));
         let resolved = one(&log, "request.resolved");
-        assert_eq!((&resolved["resolution"], &resolved["method"]), (&json!("answered"), &json!(method)));
+        assert_eq!(
+            (&resolved["resolution"], &resolved["method"]),
+            (&json!("answered"), &json!(method))
+        );
         assert_eq!(resolved["by"], gateway.get("/v1").await["principal"]["id"]);
         let shown = raw_event(&gateway, &session, "request.resolved").await;
         assert!(shown.contains(&format!(r#""result":{result}"#)), "{shown}");
         let second = answer(&gateway, &session, "requests/r1", r#"{"result":{}}"#).await;
-        assert_eq!(second.problem(409, "request_resolved")["resolution"], "answered");
+        assert_eq!(
+            second.problem(409, "request_resolved")["resolution"],
+            "answered"
+        );
         assert_eq!(gateway.get_session(&session).await["state"], "idle");
     }
 }
@@ -106,10 +150,21 @@ async fn each_request_kind_is_shown_raw_and_its_answer_passes_unchanged() {
 /// The only event of this type, as in the log.
 async fn raw_event(gateway: &Gateway, session: &str, kind: &str) -> String {
     let path = format!("/v1/sessions/{session}/events?follow=false&types={kind}");
-    let request = gateway.request(Method::GET, &path).header("Accept", "application/x-ndjson");
-    let text = request.send().await.expect("an answer").text().await.expect("a body");
+    let request = gateway
+        .request(Method::GET, &path)
+        .header("Accept", "application/x-ndjson");
+    let text = request
+        .send()
+        .await
+        .expect("an answer")
+        .text()
+        .await
+        .expect("a body");
     let of_kind = format!(r#""type":"{kind}""#);
-    text.lines().find(|line| line.contains(&of_kind)).expect("the event").to_owned()
+    text.lines()
+        .find(|line| line.contains(&of_kind))
+        .expect("the event")
+        .to_owned()
 }
 
 #[tokio::test]
@@ -120,8 +175,13 @@ async fn invalid_answer_is_rejected_with_a_pointer_and_the_request_stays_open() 
         asked(&gateway, &session, &ask(method, params)).await;
         let before = gateway.all_events(&session).await;
         for (wrong, places) in *wrong {
-            let refused =
-                answer(&gateway, &session, "requests/r1", &format!(r#"{{"result":{wrong}}}"#)).await;
+            let refused = answer(
+                &gateway,
+                &session,
+                "requests/r1",
+                &format!(r#"{{"result":{wrong}}}"#),
+            )
+            .await;
             assert_eq!(pointers(refused).join(" "), *places, "{method}: {wrong}");
         }
         for (path, body) in [
@@ -129,13 +189,27 @@ async fn invalid_answer_is_rejected_with_a_pointer_and_the_request_stays_open() 
             ("permissions/r1", r#"{"cancelled":true}"#),
             ("elicitations/r1", r#"{"action":"cancel"}"#),
         ] {
-            let refused = answer(&gateway, &session, path, body).await.problem(422, "invalid");
+            let refused = answer(&gateway, &session, path, body)
+                .await
+                .problem(422, "invalid");
             let detail = refused["detail"].as_str().expect("a detail");
-            assert!(detail.contains(method) && detail.contains("requests/r1"), "{detail}");
+            assert!(
+                detail.contains(method) && detail.contains("requests/r1"),
+                "{detail}"
+            );
         }
         assert_eq!(gateway.all_events(&session).await, before);
-        answer_accepted(&gateway, &session, "requests/r1", &format!(r#"{{"result":{result}}}"#)).await;
-        assert_eq!(final_text(&gateway, &session).await, format!("{method}: {result}\n"));
+        answer_accepted(
+            &gateway,
+            &session,
+            "requests/r1",
+            &format!(r#"{{"result":{result}}}"#),
+        )
+        .await;
+        assert_eq!(
+            final_text(&gateway, &session).await,
+            format!("{method}: {result}\n")
+        );
     }
 }
 
@@ -147,14 +221,29 @@ async fn a_client_may_answer_any_kind_with_an_error() {
         asked(&gateway, &session, &ask(method, params)).await;
         let error = r#"{"code":-32002,"message":"no such file","data":{"n":1.10}}"#;
         for wrong in [r#"{"code":"1","message":""}"#, r#"{"code":1}"#, "1"] {
-            let refused = answer(&gateway, &session, "requests/r1", &format!(r#"{{"error":{wrong}}}"#)).await;
+            let refused = answer(
+                &gateway,
+                &session,
+                "requests/r1",
+                &format!(r#"{{"error":{wrong}}}"#),
+            )
+            .await;
             assert_eq!(pointers(refused), ["/error"]);
         }
-        answer_accepted(&gateway, &session, "requests/r1", &format!(r#"{{"error":{error}}}"#)).await;
+        answer_accepted(
+            &gateway,
+            &session,
+            "requests/r1",
+            &format!(r#"{{"error":{error}}}"#),
+        )
+        .await;
         let log = end(&gateway, &session).await;
         assert_eq!(agent_text(&log), format!("{method}: error -32002\n"));
         let resolved = one(&log, "request.resolved");
-        assert_eq!((&resolved["error"]["data"]["n"], &resolved["result"]), (&json!(1.10), &Value::Null));
+        assert_eq!(
+            (&resolved["error"]["data"]["n"], &resolved["result"]),
+            (&json!(1.10), &Value::Null)
+        );
     }
 }
 
@@ -164,8 +253,13 @@ async fn a_file_may_be_larger_than_other_bodies() {
     let text = ask(KINDS[0].0, KINDS[0].1);
     let (gateway, session, _) = asking(setup, &text).await;
     let content = "x".repeat(1 << 20);
-    answer_accepted(&gateway, &session, "requests/r1", &format!(r#"{{"result":{{"content":"{content}"}}}}"#))
-        .await;
+    answer_accepted(
+        &gateway,
+        &session,
+        "requests/r1",
+        &format!(r#"{{"result":{{"content":"{content}"}}}}"#),
+    )
+    .await;
     assert_eq!(
         final_text(&gateway, &session).await,
         format!("fs/read_text_file: {{\"content\":\"{content}\"}}\n")
@@ -177,20 +271,49 @@ async fn half_characters_and_numbers_beyond_ours_pass_in_both_directions() {
     let gateway = Setup::fake_with(&["--log", "received"], CLIENT).start();
     let session = gateway.session("fake").await;
     let params = r#"{"sessionId":$SESSION,"path":"/w/\ud800","n":1e999}"#;
-    gateway.prompt(&session, &format!("{} report=no ms=60000", ask("fs/read_text_file", params))).await;
+    gateway
+        .prompt(
+            &session,
+            &format!("{} report=no ms=60000", ask("fs/read_text_file", params)),
+        )
+        .await;
     let path = format!("/v1/sessions/{session}/requests");
-    let shown = eventually("the request is shown", Duration::from_secs(10), async || {
-        let text = gateway.request(Method::GET, &path).send().await.expect("an answer").text().await;
-        text.ok().filter(|text| text.contains("\"r1\""))
-    })
+    let shown = eventually(
+        "the request is shown",
+        Duration::from_secs(10),
+        async || {
+            let text = gateway
+                .request(Method::GET, &path)
+                .send()
+                .await
+                .expect("an answer")
+                .text()
+                .await;
+            text.ok().filter(|text| text.contains("\"r1\""))
+        },
+    )
     .await;
-    assert!(shown.contains(r#""path":"/w/\ud800","n":1e999}"#), "{shown}");
+    assert!(
+        shown.contains(r#""path":"/w/\ud800","n":1e999}"#),
+        "{shown}"
+    );
     let result = r#"{"content":"\ud800","n":-1e999}"#;
-    answer_accepted(&gateway, &session, "requests/r1", &format!(r#"{{"result":{result}}}"#)).await;
+    answer_accepted(
+        &gateway,
+        &session,
+        "requests/r1",
+        &format!(r#"{{"result":{result}}}"#),
+    )
+    .await;
     let received = gateway.path("data/homes/default/fake/received");
-    eventually("the agent has its answer", Duration::from_secs(10), async || {
-        let text = std::fs::read_to_string(&received).expect("the agent's own record");
-        text.contains(&format!(r#""result":{result}}}"#)).then_some(())
-    })
+    eventually(
+        "the agent has its answer",
+        Duration::from_secs(10),
+        async || {
+            let text = std::fs::read_to_string(&received).expect("the agent's own record");
+            text.contains(&format!(r#""result":{result}}}"#))
+                .then_some(())
+        },
+    )
     .await;
 }

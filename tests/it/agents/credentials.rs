@@ -11,8 +11,7 @@ use crate::support::{Gateway, Setup};
 
 const KEY: &str = "sk-test-2b7e151628aed2";
 const AUTH: &str = "/v1/agents/fake/auth";
-const METHODS: &str =
-    r#"{"id":"gemini-api-key","name":"Key"},{"id":"api-key","name":"Key"},{"id":"login","name":"In"}"#;
+const METHODS: &str = r#"{"id":"gemini-api-key","name":"Key"},{"id":"api-key","name":"Key"},{"id":"login","name":"In"}"#;
 
 /// The scripted agent under the name of a known program.
 pub(super) fn program(folder: &Path, name: &str) -> String {
@@ -24,11 +23,17 @@ pub(super) fn program(folder: &Path, name: &str) -> String {
 /// The environment of a process of the agent.
 async fn environment(gateway: &Gateway, agent: &str) -> String {
     let session = gateway.session(agent).await;
-    gateway.turn(&session, "env").await["text"].as_str().expect("a text").to_owned()
+    gateway.turn(&session, "env").await["text"]
+        .as_str()
+        .expect("a text")
+        .to_owned()
 }
 
 /// PATH with this folder first.
-#[expect(clippy::disallowed_methods, reason = "a test may look where the programs are")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test may look where the programs are"
+)]
 pub(crate) fn path_with(folder: &Path) -> std::ffi::OsString {
     let rest = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(folder.to_owned()).chain(std::env::split_paths(&rest));
@@ -48,16 +53,28 @@ async fn agents_found_on_path_receive_the_variables_of_their_own_provider() {
         ]
     });
     let shown = environment(&gateway, "codex").await;
-    assert!(shown.contains(&format!("OPENAI_API_KEY={KEY}\n")), "{shown}");
+    assert!(
+        shown.contains(&format!("OPENAI_API_KEY={KEY}\n")),
+        "{shown}"
+    );
     assert!(shown.contains("CODEX_HOME=/codex-home\n"), "{shown}");
-    assert!(!shown.contains("ANTHROPIC_API_KEY") && !shown.contains("UNRELATED_TOKEN"), "{shown}");
+    assert!(
+        !shown.contains("ANTHROPIC_API_KEY") && !shown.contains("UNRELATED_TOKEN"),
+        "{shown}"
+    );
     let log = gateway.log();
-    assert!(log.contains("CODEX_HOME, OPENAI_API_KEY") && !log.contains(KEY), "names only: {log}");
+    assert!(
+        log.contains("CODEX_HOME, OPENAI_API_KEY") && !log.contains(KEY),
+        "names only: {log}"
+    );
 
     let session = gateway.session("codex").await;
     let error = json!({ "code": -32603, "message": format!("no {KEY} for /codex-home") });
     let turn = gateway.turn(&session, &format!("raw fail {error}")).await;
-    assert_eq!(turn["error"]["acp"]["message"], "no [secret] for /codex-home", "{turn}");
+    assert_eq!(
+        turn["error"]["acp"]["message"], "no [secret] for /codex-home",
+        "{turn}"
+    );
 }
 
 #[tokio::test]
@@ -66,7 +83,10 @@ async fn configured_agents_receive_no_variables_of_the_gateways_environment() {
     let setup = Setup::default().agent("codex", &program(folder.path(), "codex-acp"), &[], "");
     let gateway = setup.start_with(|_| vec![("OPENAI_API_KEY", KEY.into())]);
     let shown = environment(&gateway, "codex").await;
-    assert!(shown.contains("PATH=") && !shown.contains("OPENAI_API_KEY"), "{shown}");
+    assert!(
+        shown.contains("PATH=") && !shown.contains("OPENAI_API_KEY"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -74,18 +94,24 @@ fn check_shows_the_names_of_passed_variables_and_no_value() {
     let variables = [
         ("ACP_GATEWAY_DATA", "/data"),
         ("GEMINI_API_KEY", KEY),
-        ("GOOGLE_GEMINI_BASE_URL", "https://user:password@proxy.example"),
+        (
+            "GOOGLE_GEMINI_BASE_URL",
+            "https://user:password@proxy.example",
+        ),
         ("OPENAI_API_KEY", "of another agent"),
     ];
     let environment: Environment = variables.into_iter().collect();
-    let config =
-        config::load(&Flags::default(), &environment, &|name| name == "gemini").expect("it is valid");
+    let config = config::load(&Flags::default(), &environment, &|name| name == "gemini")
+        .expect("it is valid");
     let shown = config::show(&config, config::Shown::Set);
     assert!(
         shown.contains("from the gateway's environment: GEMINI_API_KEY, GOOGLE_GEMINI_BASE_URL"),
         "{shown}"
     );
-    assert!(!shown.contains(KEY) && !shown.contains("password") && !shown.contains("OPENAI"), "{shown}");
+    assert!(
+        !shown.contains(KEY) && !shown.contains("password") && !shown.contains("OPENAI"),
+        "{shown}"
+    );
 }
 
 #[tokio::test]
@@ -110,10 +136,17 @@ async fn a_first_prompt_without_a_sign_in_is_auth_required_with_the_next_step() 
     assert!(detail.contains("in `env` of [agents.fake]"), "{detail}");
     assert_eq!(gateway.get(AUTH).await["state"], "unauthenticated");
     let other = gateway.session("fake").await;
-    assert_eq!(gateway.get(AUTH).await["state"], "unauthenticated", "that sessions open proves nothing");
+    assert_eq!(
+        gateway.get(AUTH).await["state"],
+        "unauthenticated",
+        "that sessions open proves nothing"
+    );
 
     let body = json!({ "methodId": "login" });
-    assert_eq!(gateway.posted(AUTH, &[], &body).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(
+        gateway.posted(AUTH, &[], &body).await.status,
+        StatusCode::NO_CONTENT
+    );
     assert_eq!(gateway.turn(&session, "echo on").await["text"], "on");
     assert_eq!(gateway.turn(&other, "echo on").await["text"], "on");
     assert_eq!(gateway.get(AUTH).await["state"], "authenticated");
@@ -123,14 +156,19 @@ async fn a_first_prompt_without_a_sign_in_is_auth_required_with_the_next_step() 
     assert!(detail.contains("Missing API key for mistral"), "{detail}");
     assert_eq!(gateway.get(AUTH).await["state"], "unauthenticated");
     assert_eq!(gateway.turn(&session, "echo on").await["text"], "on");
-    assert_eq!(gateway.get(AUTH).await["state"], "authenticated", "a prompt that works corrects it");
+    assert_eq!(
+        gateway.get(AUTH).await["state"],
+        "authenticated",
+        "a prompt that works corrects it"
+    );
 }
 
 #[tokio::test]
 async fn api_key_is_sent_as_the_agent_expects_and_never_shown() {
     let received = tempfile::NamedTempFile::new().expect("a file");
     let log = received.path().to_str().expect("UTF-8");
-    let gateway = Setup::fake(&["--auth-required", "--auth-methods", METHODS, "--log", log]).start();
+    let gateway =
+        Setup::fake(&["--auth-required", "--auth-methods", METHODS, "--log", log]).start();
     let sign_in = async |body: Value| gateway.posted(AUTH, &[], &body).await;
     let pointer = |problem: Value| problem["errors"][0]["pointer"].clone();
     for wrong in [
@@ -139,28 +177,48 @@ async fn api_key_is_sent_as_the_agent_expects_and_never_shown() {
         json!({ "methodId": "api-key", "apiKey": "two\nlines" }),
         json!({ "methodId": "api-key", "apiKey": "k".repeat(4097) }),
     ] {
-        assert_eq!(pointer(sign_in(wrong).await.problem(422, "invalid")), "/apiKey");
+        assert_eq!(
+            pointer(sign_in(wrong).await.problem(422, "invalid")),
+            "/apiKey"
+        );
     }
-    for (method, meta) in
-        [("gemini-api-key", json!({ "api-key": KEY })), ("api-key", json!({ "api-key": { "apiKey": KEY } }))]
-    {
+    for (method, meta) in [
+        ("gemini-api-key", json!({ "api-key": KEY })),
+        ("api-key", json!({ "api-key": { "apiKey": KEY } })),
+    ] {
         let body = json!({ "methodId": method, "apiKey": format!("  {KEY}\t") });
         assert_eq!(sign_in(body).await.status, StatusCode::NO_CONTENT);
         let lines = std::fs::read_to_string(received.path()).expect("it is ours");
-        let last = lines.lines().rfind(|line| line.contains("\"authenticate\""));
+        let last = lines
+            .lines()
+            .rfind(|line| line.contains("\"authenticate\""));
         let last: Value = serde_json::from_str(last.expect("it was asked")).expect("JSON");
         assert_eq!(last["params"], json!({ "methodId": method, "_meta": meta }));
     }
     let session = gateway.session("fake").await;
     let error = json!({ "code": -32603, "message": format!("the quota of {KEY} is used up") });
     let turn = gateway.turn(&session, &format!("raw fail {error}")).await;
-    assert_eq!(turn["error"]["acp"]["message"], "the quota of [secret] is used up");
-    gateway.turn(&session, &format!("stderr text=using-{KEY}")).await;
-    let stderr = gateway.request(Method::GET, &format!("/v1/sessions/{session}/stderr")).send().await;
-    assert_eq!(stderr.expect("an answer").text().await.expect("a text"), "using-[secret]\n");
+    assert_eq!(
+        turn["error"]["acp"]["message"],
+        "the quota of [secret] is used up"
+    );
+    gateway
+        .turn(&session, &format!("stderr text=using-{KEY}"))
+        .await;
+    let stderr = gateway
+        .request(Method::GET, &format!("/v1/sessions/{session}/stderr"))
+        .send()
+        .await;
+    assert_eq!(
+        stderr.expect("an answer").text().await.expect("a text"),
+        "using-[secret]\n"
+    );
     let crashed = gateway.turn(&session, "crash").await;
     let tail = crashed["error"]["stderrTail"].as_str().expect("a text");
-    assert!(tail.contains("using-[secret]") && !tail.contains(KEY), "{crashed}");
+    assert!(
+        tail.contains("using-[secret]") && !tail.contains(KEY),
+        "{crashed}"
+    );
     assert!(!gateway.log().contains(KEY), "{}", gateway.log());
 }
 
@@ -170,21 +228,38 @@ async fn an_agent_that_refuses_its_own_key_without_authenticate_gets_the_call() 
     let codex = program(folder.path(), "codex-acp");
     let log = folder.path().join("received");
     let methods = r#"{"id":"chatgpt","name":"ChatGPT"},{"id":"openai-api-key","name":"Key"}"#;
-    let args = ["--auth-required", "--auth-methods", methods, "--log", log.to_str().expect("UTF-8")];
+    let args = [
+        "--auth-required",
+        "--auth-methods",
+        methods,
+        "--log",
+        log.to_str().expect("UTF-8"),
+    ];
     let with_key = "env = { OPENAI_API_KEY = { from_env = \"OPENAI_API_KEY\" } }";
-    let setup = Setup::default().agent("codex", &codex, &args, with_key).agent("bare", &codex, &args, "");
+    let setup = Setup::default()
+        .agent("codex", &codex, &args, with_key)
+        .agent("bare", &codex, &args, "");
     let gateway = setup.start_with(|_| vec![("OPENAI_API_KEY", KEY.into())]);
     for _ in 0..2 {
         let session = gateway.session("codex").await;
         assert_eq!(gateway.turn(&session, "echo on").await["text"], "on");
     }
     let received = std::fs::read_to_string(&log).expect("it is ours");
-    assert!(received.contains(r#""params":{"methodId":"openai-api-key"}"#), "{received}");
+    assert!(
+        received.contains(r#""params":{"methodId":"openai-api-key"}"#),
+        "{received}"
+    );
 
     let body = json!({ "agent": "bare" });
-    let problem = gateway.posted("/v1/sessions", &[], &body).await.problem(424, "agent_auth_required");
+    let problem = gateway
+        .posted("/v1/sessions", &[], &body)
+        .await
+        .problem(424, "agent_auth_required");
     let detail = problem["detail"].as_str().expect("a text");
     let step = "Set CODEX_API_KEY or OPENAI_API_KEY in `env` of [agents.bare], or send POST /v1/agents/bare/auth with \
                 {\"methodId\": \"chatgpt\"}.";
-    assert_eq!(detail, format!("the agent needs a sign-in: Authentication required (-32000). {step}"));
+    assert_eq!(
+        detail,
+        format!("the agent needs a sign-in: Authentication required (-32000). {step}")
+    );
 }

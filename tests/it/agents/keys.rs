@@ -10,19 +10,33 @@ use crate::support::{Answer, Gateway, eventually};
 /// A new key that the running gateway knows.
 pub(crate) async fn key(gateway: &Gateway, name: &str, scopes: &str) -> String {
     let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
-    command.env_clear().env("ACP_GATEWAY_DATA", gateway.path("data"));
-    let output =
-        command.args(["key", "create", name, "--scopes", scopes]).output().expect("the binary was built");
+    command
+        .env_clear()
+        .env("ACP_GATEWAY_DATA", gateway.path("data"));
+    let output = command
+        .args(["key", "create", name, "--scopes", scopes])
+        .output()
+        .expect("the binary was built");
     assert!(output.status.success(), "{output:?}");
-    let key = String::from_utf8(output.stdout).expect("text").trim_end().to_owned();
-    eventually("the gateway has read its keys again", Duration::from_secs(10), || async {
-        let answer = Answer::of(by(gateway, &key, Method::GET, "/v1")).await;
-        (answer.status == 200).then_some(())
-    })
+    let key = String::from_utf8(output.stdout)
+        .expect("text")
+        .trim_end()
+        .to_owned();
+    eventually(
+        "the gateway has read its keys again",
+        Duration::from_secs(10),
+        || async {
+            let answer = Answer::of(by(gateway, &key, Method::GET, "/v1")).await;
+            (answer.status == 200).then_some(())
+        },
+    )
     .await;
     key
 }
 
 pub(crate) fn by(gateway: &Gateway, key: &str, method: Method, path: &str) -> RequestBuilder {
-    gateway.http.request(method, format!("{}{path}", gateway.url)).bearer_auth(key)
+    gateway
+        .http
+        .request(method, format!("{}{path}", gateway.url))
+        .bearer_auth(key)
 }

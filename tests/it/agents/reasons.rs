@@ -34,26 +34,47 @@ async fn detail_and_log_show_the_reason_from_the_errors_data() {
         json!("Please install ripgrep."),
     ] {
         let problem = problem_with(data.clone()).await;
-        let detail = "the agent answered with an error: Internal error (-32603): Please install ripgrep.";
-        assert_eq!((&problem["detail"], &problem["retryable"]), (&json!(detail), &json!(false)));
-        assert_eq!(problem["acp"]["data"], data, "the error is there as it came");
+        let detail =
+            "the agent answered with an error: Internal error (-32603): Please install ripgrep.";
+        assert_eq!(
+            (&problem["detail"], &problem["retryable"]),
+            (&json!(detail), &json!(false))
+        );
+        assert_eq!(
+            problem["acp"]["data"], data,
+            "the error is there as it came"
+        );
     }
     let repeated = problem_with(json!({ "details": "Internal error" })).await;
-    assert_eq!(repeated["detail"], "the agent answered with an error: Internal error (-32603)");
+    assert_eq!(
+        repeated["detail"],
+        "the agent answered with an error: Internal error (-32603)"
+    );
     let log = gateway.log();
-    assert!(log.contains("a turn failed") && log.contains("Please install ripgrep."), "{log}");
+    assert!(
+        log.contains("a turn failed") && log.contains("Please install ripgrep."),
+        "{log}"
+    );
 }
 
 #[tokio::test]
 async fn a_reason_is_one_bounded_line_without_control_characters() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
-    let details = format!("first\n\u{1b}[31msecond\u{202e}\u{7} {}", "x".repeat(10_000));
-    let error = json!({ "code": -32603, "message": "Internal error", "data": { "details": details } });
+    let details = format!(
+        "first\n\u{1b}[31msecond\u{202e}\u{7} {}",
+        "x".repeat(10_000)
+    );
+    let error =
+        json!({ "code": -32603, "message": "Internal error", "data": { "details": details } });
     let problem = problem_of(&gateway, &session, error).await;
     let detail = problem["detail"].as_str().expect("a text");
     assert!(detail.contains("(-32603): first second xxx"), "{detail}");
-    assert!(detail.len() < 2200 && !detail.contains(char::is_control), "{}", detail.len());
+    assert!(
+        detail.len() < 2200 && !detail.contains(char::is_control),
+        "{}",
+        detail.len()
+    );
 }
 
 #[tokio::test]
@@ -66,13 +87,18 @@ async fn errors_never_show_the_secrets_of_the_agents_entry() {
         "data": { "details": format!("the provider refused {SECRET}"), "request": [{ "key": SECRET }] },
     });
     let problem = problem_of(&gateway, &session, error).await;
-    let detail =
-        "the agent answered with an error: Incorrect key [secret] (-32603): the provider refused [secret]";
+    let detail = "the agent answered with an error: Incorrect key [secret] (-32603): the provider refused [secret]";
     assert_eq!(problem["detail"], detail);
-    assert_eq!(problem["acp"]["data"]["request"], json!([{ "key": "[secret]" }]));
+    assert_eq!(
+        problem["acp"]["data"]["request"],
+        json!([{ "key": "[secret]" }])
+    );
     assert!(!problem.to_string().contains(SECRET), "{problem}");
     let events = gateway.all_events(&session).await;
-    let failed = events.iter().find(|event| event["type"] == "prompt.failed").expect("the turn failed");
+    let failed = events
+        .iter()
+        .find(|event| event["type"] == "prompt.failed")
+        .expect("the turn failed");
     assert!(!failed.to_string().contains(SECRET), "{failed}");
     assert!(!gateway.log().contains(SECRET), "{}", gateway.log());
 }
@@ -82,16 +108,34 @@ async fn failures_that_pass_are_retryable() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     for (error, retryable) in [
-        (json!({ "code": 429, "message": "Rate limit exceeded. Try again later." }), true),
-        (json!({ "code": 503, "message": "The model is experiencing high demand." }), true),
-        (json!({ "code": -32603, "message": "Internal error", "data": { "errorKind": "overloaded" } }), true),
-        (json!({ "code": -32603, "message": "Internal error: API Error: 529 Overloaded" }), true),
+        (
+            json!({ "code": 429, "message": "Rate limit exceeded. Try again later." }),
+            true,
+        ),
+        (
+            json!({ "code": 503, "message": "The model is experiencing high demand." }),
+            true,
+        ),
+        (
+            json!({ "code": -32603, "message": "Internal error", "data": { "errorKind": "overloaded" } }),
+            true,
+        ),
+        (
+            json!({ "code": -32603, "message": "Internal error: API Error: 529 Overloaded" }),
+            true,
+        ),
         (
             json!({ "code": -32603, "message": "Internal error", "data": { "details": "Request timed out." } }),
             true,
         ),
-        (json!({ "code": 400, "message": "the prompt is too long" }), false),
-        (json!({ "code": -32602, "message": "Invalid params", "data": "try again later" }), false),
+        (
+            json!({ "code": 400, "message": "the prompt is too long" }),
+            false,
+        ),
+        (
+            json!({ "code": -32602, "message": "Invalid params", "data": "try again later" }),
+            false,
+        ),
     ] {
         let problem = problem_of(&gateway, &session, error.clone()).await;
         assert_eq!(problem["retryable"], retryable, "{error}: {problem}");

@@ -17,7 +17,11 @@ use crate::support::{Gateway, Setup};
 /// A gateway with the agent `far`, at the URL of `/acp`. `more` are further lines of the entry.
 pub(crate) fn near(url: &str, far: &Gateway, more: &str) -> Setup {
     let folders = far.path("data").join("workspaces");
-    let token = if more.contains("token") { String::new() } else { format!("token = {KEY:?}\n") };
+    let token = if more.contains("token") {
+        String::new()
+    } else {
+        format!("token = {KEY:?}\n")
+    };
     Setup::default().table(&format!(
         "[agents.far]\nurl = {url:?}\nremote_folders = [\"{}\"]\npool = {{ max_size = 8, min_idle = 0 }}\n{token}{more}\n",
         folders.display()
@@ -36,7 +40,15 @@ fn pair() -> (Gateway, Gateway) {
 /// The same with this scheme of the URL.
 fn pair_over(scheme: &str) -> (Gateway, Gateway) {
     let far = Setup::fake(&["--resume", "--state", "state"]).start();
-    (near(&acp(&far).replace("ws://", &format!("{scheme}://")), &far, "").start(), far)
+    (
+        near(
+            &acp(&far).replace("ws://", &format!("{scheme}://")),
+            &far,
+            "",
+        )
+        .start(),
+        far,
+    )
 }
 
 /// The same with a proxy between them.
@@ -58,17 +70,31 @@ async fn remote_agent_runs_turns_of_two_sessions() {
 async fn run_turns_of_two_sessions(scheme: &str) {
     let (near, far) = pair_over(scheme);
     let (one, two) = (near.session("far").await, near.session("far").await);
-    let (first, second) = tokio::join!(near.turn(&one, "echo first"), near.turn(&two, "echo second"));
-    assert_eq!((&first["text"], &second["text"]), (&json!("first"), &json!("second")));
+    let (first, second) = tokio::join!(
+        near.turn(&one, "echo first"),
+        near.turn(&two, "echo second")
+    );
+    assert_eq!(
+        (&first["text"], &second["text"]),
+        (&json!("first"), &json!("second"))
+    );
     assert_eq!(near.turn(&one, "echo third").await["text"], "third");
     near.lawful(&one).await;
 
     let agents = near.get("/v1/agents").await;
     let agent = &agents["agents"][0];
-    assert_eq!((&agent["kind"], &agent["isolation"]), (&json!("remote"), &json!(null)), "{agent}");
+    assert_eq!(
+        (&agent["kind"], &agent["isolation"]),
+        (&json!("remote"), &json!(null)),
+        "{agent}"
+    );
     assert!(!agents.to_string().contains(KEY) && !near.log().contains(KEY));
     let shown = near.get_session(&one).await;
-    assert_eq!(shown["cwd"].as_str(), far.path("data").join("workspaces").to_str(), "{shown}");
+    assert_eq!(
+        shown["cwd"].as_str(),
+        far.path("data").join("workspaces").to_str(),
+        "{shown}"
+    );
 }
 
 #[tokio::test]
@@ -83,11 +109,21 @@ async fn answer_and_cancel(scheme: &str) {
     for option in ["allow", "reject"] {
         let session = near.session("far").await;
         near.prompt(&session, "permission").await;
-        near.log_until(&session, |event| event["type"] == "request.created").await;
+        near.log_until(&session, |event| event["type"] == "request.created")
+            .await;
         let path = format!("/v1/sessions/{session}/permissions/r1");
-        let answered = near.posted(&path, &[], &json!({ "optionId": option })).await;
-        assert!(answered.status.is_success(), "{} {}", answered.status, answered.body);
-        let events = near.log_until(&session, |event| event["type"] == "prompt.completed").await;
+        let answered = near
+            .posted(&path, &[], &json!({ "optionId": option }))
+            .await;
+        assert!(
+            answered.status.is_success(),
+            "{} {}",
+            answered.status,
+            answered.body
+        );
+        let events = near
+            .log_until(&session, |event| event["type"] == "prompt.completed")
+            .await;
         assert_eq!(agent_text(&events), format!("permission: {option}"));
     }
     let session = near.session("far").await;
@@ -96,7 +132,9 @@ async fn answer_and_cancel(scheme: &str) {
         event["type"] == "session.update" && event["promptId"] == prompt["promptId"]
     })
     .await;
-    let cancelled = near.posted(&format!("/v1/sessions/{session}/cancel"), &[], &json!({})).await;
+    let cancelled = near
+        .posted(&format!("/v1/sessions/{session}/cancel"), &[], &json!({}))
+        .await;
     assert!(cancelled.status.is_success(), "{}", cancelled.body);
     let events = near
         .log_until(&session, |event| {
@@ -118,13 +156,21 @@ async fn remote_agent_over_tls_needs_a_trusted_certificate() {
 
         let trusting = near(&url, &far, &format!("ca_file = {certificate:?}")).start();
         let session = trusting.session("far").await;
-        assert_eq!(trusting.turn(&session, "echo over tls").await["text"], "over tls");
+        assert_eq!(
+            trusting.turn(&session, "echo over tls").await["text"],
+            "over tls"
+        );
 
         let strict = near(&url, &far, "").start();
-        let failed = strict.posted("/v1/sessions", &[], &json!({ "agent": "far" })).await;
+        let failed = strict
+            .posted("/v1/sessions", &[], &json!({ "agent": "far" }))
+            .await;
         let problem = failed.problem(502, "agent_disconnected");
         let detail = problem["detail"].as_str().expect("a text");
-        assert!(detail.contains("certificate") && detail.contains("localhost:"), "{detail}");
+        assert!(
+            detail.contains("certificate") && detail.contains("localhost:"),
+            "{detail}"
+        );
         assert!(!detail.contains(KEY), "{detail}");
     }
 }
@@ -148,13 +194,28 @@ async fn files_of_a_remote_session_are_not_served_by_the_gateway() {
     let (near, far) = pair();
     let session = near.session("far").await;
     let path = format!("/v1/sessions/{session}/files");
-    near.call(reqwest::Method::GET, &path).await.problem(403, "forbidden");
+    near.call(reqwest::Method::GET, &path)
+        .await
+        .problem(403, "forbidden");
     let changes = format!("/v1/sessions/{session}/changes");
-    near.call(reqwest::Method::GET, &changes).await.problem(403, "forbidden");
+    near.call(reqwest::Method::GET, &changes)
+        .await
+        .problem(403, "forbidden");
     let inside = far.path("data").join("workspaces").join("a");
     std::fs::create_dir_all(&inside).expect("the folder is ours");
-    for (cwd, status) in [(inside.to_str().expect("UTF-8"), 201), ("/etc", 403), ("a", 403)] {
+    for (cwd, status) in [
+        (inside.to_str().expect("UTF-8"), 201),
+        ("/etc", 403),
+        ("a", 403),
+    ] {
         let body = json!({ "agent": "far", "cwd": cwd });
-        assert_eq!(near.posted("/v1/sessions", &[], &body).await.status.as_u16(), status, "{cwd}");
+        assert_eq!(
+            near.posted("/v1/sessions", &[], &body)
+                .await
+                .status
+                .as_u16(),
+            status,
+            "{cwd}"
+        );
     }
 }

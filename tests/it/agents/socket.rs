@@ -23,7 +23,9 @@ pub(crate) struct Socket {
 
 /// Offers a sign-in in a terminal. Returns the path of its socket.
 pub(crate) async fn offered(gateway: &Gateway) -> String {
-    let answer = gateway.posted("/v1/agents/fake/auth", &[], &json!({ "methodId": "shell" })).await;
+    let answer = gateway
+        .posted("/v1/agents/fake/auth", &[], &json!({ "methodId": "shell" }))
+        .await;
     assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
     let url = answer.body["url"].as_str().expect("a path").to_owned();
     assert_eq!(answer.header("location"), Some(&*url));
@@ -34,7 +36,9 @@ impl Socket {
     /// With the admin key.
     pub(crate) async fn open(gateway: &Gateway, path: &str) -> Self {
         let key = format!("Bearer {KEY}");
-        Self::connect(gateway, path, &[("authorization", &key)]).await.expect("a socket")
+        Self::connect(gateway, path, &[("authorization", &key)])
+            .await
+            .expect("a socket")
     }
 
     /// The status and the problem of an answer that is no socket.
@@ -46,32 +50,56 @@ impl Socket {
         let url = format!("{}{path}", gateway.url.replace("http://", "ws://"));
         let mut request = url.into_client_request().expect("a URL");
         for (name, value) in headers {
-            request.headers_mut().insert(*name, value.parse().expect("a value"));
+            request
+                .headers_mut()
+                .insert(*name, value.parse().expect("a value"));
         }
-        match tokio::time::timeout(WAIT, connect_async(request)).await.expect("in time") {
-            Ok((stream, _)) => Ok(Self { stream, shown: String::new() }),
+        match tokio::time::timeout(WAIT, connect_async(request))
+            .await
+            .expect("in time")
+        {
+            Ok((stream, _)) => Ok(Self {
+                stream,
+                shown: String::new(),
+            }),
             Err(Error::Http(response)) => {
                 let body = response.body().as_deref().unwrap_or_default();
-                Err((response.status(), serde_json::from_slice(body).unwrap_or_default()))
+                Err((
+                    response.status(),
+                    serde_json::from_slice(body).unwrap_or_default(),
+                ))
             }
             Err(error) => panic!("{error}"),
         }
     }
 
     pub(crate) async fn types(&mut self, text: &str) {
-        self.stream.send(Message::binary(text.as_bytes().to_vec())).await.expect("it takes it");
+        self.stream
+            .send(Message::binary(text.as_bytes().to_vec()))
+            .await
+            .expect("it takes it");
     }
 
     pub(crate) async fn says(&mut self, text: &str) {
-        self.stream.send(Message::text(text)).await.expect("it takes it");
+        self.stream
+            .send(Message::text(text))
+            .await
+            .expect("it takes it");
     }
 
     /// The next text message. Stores the output before it. `None` after the end of the socket.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
-            match tokio::time::timeout(WAIT, self.stream.next()).await.expect("in time") {
-                Some(Ok(Message::Binary(bytes))) => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
-                Some(Ok(Message::Text(text))) => return Some(serde_json::from_str(&text).expect("JSON")),
+            match tokio::time::timeout(WAIT, self.stream.next())
+                .await
+                .expect("in time")
+            {
+                Some(Ok(Message::Binary(bytes))) => {
+                    self.shown.push_str(&String::from_utf8_lossy(&bytes))
+                }
+                Some(Ok(Message::Text(text))) => {
+                    return Some(serde_json::from_str(&text).expect("JSON"));
+                }
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
                 Some(Ok(_)) => {}
             }
@@ -81,8 +109,13 @@ impl Socket {
     /// Reads until this was shown.
     pub(crate) async fn until(&mut self, text: &str) {
         while !self.shown.contains(text) {
-            match tokio::time::timeout(WAIT, self.stream.next()).await.expect("in time") {
-                Some(Ok(Message::Binary(bytes))) => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
+            match tokio::time::timeout(WAIT, self.stream.next())
+                .await
+                .expect("in time")
+            {
+                Some(Ok(Message::Binary(bytes))) => {
+                    self.shown.push_str(&String::from_utf8_lossy(&bytes))
+                }
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 other => panic!("{other:?} after {:?}", self.shown),
             }

@@ -21,8 +21,15 @@ const AUTH: &str = "/v1/agents/fake/auth";
 fn setup(more: &str) -> (Setup, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("signed-in");
-    let args = ["--auth-required", "--auth-file", file.to_str().expect("text")];
-    (Setup::fake_with(&args, &format!("terminal_auth = true\n{more}")), folder)
+    let args = [
+        "--auth-required",
+        "--auth-file",
+        file.to_str().expect("text"),
+    ];
+    (
+        Setup::fake_with(&args, &format!("terminal_auth = true\n{more}")),
+        folder,
+    )
 }
 
 async fn refused(gateway: &Gateway, path: &str, headers: &[(&'static str, &str)]) -> (u16, Value) {
@@ -45,16 +52,25 @@ async fn sign_in_makes_sessions_work_without_a_restart() {
     let gateway = setup.start();
     needs_sign_in(&gateway).await;
     assert_eq!(gateway.get(AUTH).await["terminalAuth"], true);
-    let mut socket = Socket::open(&gateway, &format!("{}?cols=100&rows=30", offered(&gateway).await)).await;
+    let mut socket = Socket::open(
+        &gateway,
+        &format!("{}?cols=100&rows=30", offered(&gateway).await),
+    )
+    .await;
     socket.until("the word: ").await;
     socket.types("size\n").await;
     socket.until("100x30").await;
-    socket.says(r#"{"type":"resize","cols":120,"rows":40}"#).await;
+    socket
+        .says(r#"{"type":"resize","cols":120,"rows":40}"#)
+        .await;
     socket.types("size\n").await;
     socket.until("120x40").await;
     socket.types("sesame\n").await;
     let exit = socket.next().await.expect("its end");
-    assert_eq!(exit, json!({ "type": "exit", "exitCode": 0, "signal": null }));
+    assert_eq!(
+        exit,
+        json!({ "type": "exit", "exitCode": 0, "signal": null })
+    );
     assert!(socket.shown.contains("welcome"), "{}", socket.shown);
     assert_eq!(socket.next().await, None);
     gateway.session("fake").await;
@@ -72,16 +88,22 @@ async fn sign_in_runs_as_the_user_of_its_agent() {
         return;
     }
     let (setup, _folder) = setup("");
-    let gateway = setup.settings("isolation.run_as = \"300000-300009\"").start_with(|folder| {
-        std::fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("the folder is ours");
-        Vec::new()
-    });
+    let gateway = setup
+        .settings("isolation.run_as = \"300000-300009\"")
+        .start_with(|folder| {
+            std::fs::set_permissions(folder, Permissions::from_mode(0o755))
+                .expect("the folder is ours");
+            Vec::new()
+        });
     let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
     socket.until("the word: ").await;
     // Its supervisor started before it.
     let command = gateway.agents_alive().into_iter().max().expect("it runs");
     let status = std::fs::read_to_string(format!("/proc/{command}/status")).expect("it runs");
-    assert!(status.contains("Uid:\t300000\t300000\t300000\t300000\n"), "{status}");
+    assert!(
+        status.contains("Uid:\t300000\t300000\t300000\t300000\n"),
+        "{status}"
+    );
     socket.types("size\n").await;
     socket.until("80x24").await;
 }
@@ -95,7 +117,9 @@ async fn sign_in_reclaims_processes_that_started_before_it() {
     let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
     socket.types("sesame\n").await;
     assert_eq!(socket.next().await.expect("its end")["exitCode"], 0);
-    let events = gateway.log_until(&session, |event| event["type"] == "session.detached").await;
+    let events = gateway
+        .log_until(&session, |event| event["type"] == "session.detached")
+        .await;
     assert_eq!(events.last().expect("one")["reason"], "reclaimed");
     assert_eq!(gateway.turn(&session, "echo on").await["text"], "on");
 }
@@ -107,7 +131,10 @@ async fn failed_setting_changes_nothing() {
     let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
     socket.types("wrong\n").await;
     let exit = socket.next().await.expect("its end");
-    assert_eq!(exit, json!({ "type": "exit", "exitCode": 1, "signal": null }));
+    assert_eq!(
+        exit,
+        json!({ "type": "exit", "exitCode": 1, "signal": null })
+    );
     needs_sign_in(&gateway).await;
     // The place is free again.
     let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
@@ -136,12 +163,25 @@ async fn a_socket_is_opened_once_and_one_at_a_time() {
     let admin = [("authorization", &*key)];
     let stale = offered(&gateway).await;
     let path = offered(&gateway).await;
-    assert_eq!(refused(&gateway, &stale, &admin).await, (404, json!("not_found")), "another took its place");
-    gateway.call(Method::GET, &path).await.problem(400, "malformed");
+    assert_eq!(
+        refused(&gateway, &stale, &admin).await,
+        (404, json!("not_found")),
+        "another took its place"
+    );
+    gateway
+        .call(Method::GET, &path)
+        .await
+        .problem(400, "malformed");
     let mut socket = Socket::open(&gateway, &path).await;
     socket.until("the word: ").await;
-    assert_eq!(refused(&gateway, &path, &admin).await, (503, json!("pool_full")));
-    gateway.posted(AUTH, &[], &json!({ "methodId": "shell" })).await.problem(503, "pool_full");
+    assert_eq!(
+        refused(&gateway, &path, &admin).await,
+        (503, json!("pool_full"))
+    );
+    gateway
+        .posted(AUTH, &[], &json!({ "methodId": "shell" }))
+        .await
+        .problem(503, "pool_full");
     socket.close().await;
     eventually("its place is free", Duration::from_secs(10), || async {
         (refused(&gateway, &path, &admin).await == (404, json!("not_found"))).then_some(())
@@ -156,37 +196,69 @@ async fn only_an_admins_key_or_ticket_and_no_foreign_page_opens_it() {
     let path = offered(&gateway).await;
     let key_text = format!("Bearer {KEY}");
     let admin = ("authorization", &*key_text);
-    assert_eq!(refused(&gateway, &path, &[]).await, (401, json!("unauthorized")));
-    assert_eq!(refused(&gateway, &format!("{path}?ticket=x"), &[]).await, (401, json!("unauthorized")));
+    assert_eq!(
+        refused(&gateway, &path, &[]).await,
+        (401, json!("unauthorized"))
+    );
+    assert_eq!(
+        refused(&gateway, &format!("{path}?ticket=x"), &[]).await,
+        (401, json!("unauthorized"))
+    );
     let foreign = [admin, ("origin", "http://evil.example")];
-    assert_eq!(refused(&gateway, &path, &foreign).await, (403, json!("forbidden")));
+    assert_eq!(
+        refused(&gateway, &path, &foreign).await,
+        (403, json!("forbidden"))
+    );
     let host = [admin, ("host", "evil.example")];
-    assert_eq!(refused(&gateway, &path, &host).await, (421, json!("misdirected_request")));
+    assert_eq!(
+        refused(&gateway, &path, &host).await,
+        (421, json!("misdirected_request"))
+    );
 
     let most = key(&gateway, "most", "read,prompt,approve,files").await;
     let most_text = format!("Bearer {most}");
-    assert_eq!(refused(&gateway, &path, &[("authorization", &most_text)]).await, (403, json!("forbidden")));
+    assert_eq!(
+        refused(&gateway, &path, &[("authorization", &most_text)]).await,
+        (403, json!("forbidden"))
+    );
     let paths = json!({ "paths": [path] });
-    Answer::of(by(&gateway, &most, Method::POST, "/v1/tickets").json(&paths)).await.problem(403, "forbidden");
+    Answer::of(by(&gateway, &most, Method::POST, "/v1/tickets").json(&paths))
+        .await
+        .problem(403, "forbidden");
 
     let ticket = async |paths: Value| {
-        let answer = gateway.posted("/v1/tickets", &[], &json!({ "paths": paths })).await;
+        let answer = gateway
+            .posted("/v1/tickets", &[], &json!({ "paths": paths }))
+            .await;
         assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
         answer.body["ticket"].as_str().expect("a ticket").to_owned()
     };
     let other = ticket(json!(["/v1/events"])).await;
-    assert_eq!(refused(&gateway, &format!("{path}?ticket={other}"), &[]).await, (401, json!("unauthorized")));
+    assert_eq!(
+        refused(&gateway, &format!("{path}?ticket={other}"), &[]).await,
+        (401, json!("unauthorized"))
+    );
     let ticket = ticket(json!([path])).await;
     let page = [("origin", &*gateway.url)];
     let foreign = [("origin", "http://evil.example")];
     let path = format!("{path}?ticket={ticket}");
-    assert_eq!(refused(&gateway, &path, &foreign).await, (403, json!("forbidden")));
-    let mut socket = Socket::connect(&gateway, &path, &page).await.expect("a page of ours opens it");
+    assert_eq!(
+        refused(&gateway, &path, &foreign).await,
+        (403, json!("forbidden"))
+    );
+    let mut socket = Socket::connect(&gateway, &path, &page)
+        .await
+        .expect("a page of ours opens it");
     socket.until("the word: ").await;
-    for wrong in
-        ["/v1/agents/fake/auth", "/v1/agents/fake/auth/terminals", "/v1/agents/fake/auth/terminals/x/y"]
-    {
-        gateway.posted("/v1/tickets", &[], &json!({ "paths": [wrong] })).await.problem(422, "invalid");
+    for wrong in [
+        "/v1/agents/fake/auth",
+        "/v1/agents/fake/auth/terminals",
+        "/v1/agents/fake/auth/terminals/x/y",
+    ] {
+        gateway
+            .posted("/v1/tickets", &[], &json!({ "paths": [wrong] }))
+            .await
+            .problem(422, "invalid");
     }
     assert!(!gateway.log().contains(&ticket));
 }
@@ -208,24 +280,37 @@ async fn limits_end_it_with_a_problem() {
     let idle = "pool = { max_size = 1, min_idle = 0, idle_timeout = \"100ms\" }";
     let (first, _folder) = setup(idle);
     let gateway = first
-        .settings("testing.sign_in_timeout = \"1s\"\ntesting.max_websocket_message_bytes = \"1KiB\"")
+        .settings(
+            "testing.sign_in_timeout = \"1s\"\ntesting.max_websocket_message_bytes = \"1KiB\"",
+        )
         .start();
     let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
     let end = socket.next().await.expect("its end");
-    assert_eq!((&end["type"], &end["problem"]["code"]), (&json!("problem"), &json!("agent_timeout")));
+    assert_eq!(
+        (&end["type"], &end["problem"]["code"]),
+        (&json!("problem"), &json!("agent_timeout"))
+    );
     gateway.none_alive().await;
     let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
     socket.types(&"x".repeat(2000)).await;
     assert_eq!(socket.next().await, None, "too long a message");
     let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
     socket.says(r#"{"type":"resize","cols":0,"rows":1}"#).await;
-    assert_eq!(socket.next().await.expect("its end")["problem"]["code"], "invalid");
+    assert_eq!(
+        socket.next().await.expect("its end")["problem"]["code"],
+        "invalid"
+    );
 
     let (second, _folder) = setup(idle);
-    let gateway = second.settings("testing.max_sign_in_output_bytes = \"64KiB\"").start();
+    let gateway = second
+        .settings("testing.max_sign_in_output_bytes = \"64KiB\"")
+        .start();
     let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
     socket.types("flood\n").await;
-    assert_eq!(socket.next().await.expect("its end")["problem"]["code"], "too_large");
+    assert_eq!(
+        socket.next().await.expect("its end")["problem"]["code"],
+        "too_large"
+    );
     assert!(socket.shown.len() <= 64 << 10, "{}", socket.shown.len());
     gateway.none_alive().await;
 }
@@ -249,7 +334,11 @@ async fn stalled_client_does_not_block_the_end_of_a_sign_in() {
             assert_eq!(gateway.stop(), Some(0));
         }
         gateway.none_alive().await;
-        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "{:?}",
+            began.elapsed()
+        );
     }
 }
 
@@ -273,7 +362,10 @@ async fn frames_are_never_compressed() {
     assert!(answer.starts_with("http/1.1 101"), "{answer}");
     assert!(!answer.contains("sec-websocket-extensions"), "{answer}");
     // A frame with the bit of a compressed message, empty and with a mask of zeros.
-    stream.write_all(&[0xc2, 0x80, 0, 0, 0, 0]).await.expect("it is open");
+    stream
+        .write_all(&[0xc2, 0x80, 0, 0, 0, 0])
+        .await
+        .expect("it is open");
     let mut rest = Vec::new();
     let closed = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut rest)).await;
     drop(closed.expect("the gateway closes the connection"));
@@ -286,17 +378,25 @@ async fn frames_are_never_compressed() {
 async fn off_by_default() {
     let gateway = Setup::fake(&["--auth-required"]).start();
     needs_sign_in(&gateway).await;
-    gateway.posted(AUTH, &[], &json!({ "methodId": "shell" })).await.problem(501, "agent_unsupported");
+    gateway
+        .posted(AUTH, &[], &json!({ "methodId": "shell" }))
+        .await
+        .problem(501, "agent_unsupported");
     let log = tempfile::NamedTempFile::new().expect("a file");
     let args = ["--log", log.path().to_str().expect("text")];
     for (entry, offered) in [("", false), ("terminal_auth = true", true)] {
         let gateway = Setup::fake_with(&args, entry).start();
         gateway.session("fake").await;
         let messages = std::fs::read_to_string(log.path()).expect("it is ours");
-        let initialize =
-            messages.lines().rfind(|line| line.contains("initialize")).expect("the first message");
+        let initialize = messages
+            .lines()
+            .rfind(|line| line.contains("initialize"))
+            .expect("the first message");
         let initialize: Value = serde_json::from_str(initialize).expect("JSON");
-        assert_eq!(initialize["params"]["clientCapabilities"]["auth"], json!({ "terminal": offered }));
+        assert_eq!(
+            initialize["params"]["clientCapabilities"]["auth"],
+            json!({ "terminal": offered })
+        );
     }
 }
 
@@ -310,7 +410,9 @@ async fn a_socket_counts_as_a_connection_for_as_long_as_it_is_open() {
     // One connection is the socket's, the other that of the calls before it.
     let address = gateway.url.trim_start_matches("http://").to_owned();
     let is_served = || async {
-        let mut stream = tokio::net::TcpStream::connect(&address).await.expect("it listens");
+        let mut stream = tokio::net::TcpStream::connect(&address)
+            .await
+            .expect("it listens");
         let head = format!("GET /livez HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         // A socket that is closed immediately may not accept the request.
         drop(tokio::io::AsyncWriteExt::write_all(&mut stream, head.as_bytes()).await);
@@ -321,6 +423,8 @@ async fn a_socket_counts_as_a_connection_for_as_long_as_it_is_open() {
     gateway.get("/v1").await;
     assert!(!is_served().await, "a third is one too many");
     socket.close().await;
-    eventually("its place is free", Duration::from_secs(10), || async { is_served().await.then_some(()) })
-        .await;
+    eventually("its place is free", Duration::from_secs(10), || async {
+        is_served().await.then_some(())
+    })
+    .await;
 }

@@ -21,7 +21,10 @@ async fn until(gateway: &Gateway, agent: &str, expected: Value) {
     let what = format!("{expected:?}");
     eventually(&what, PATIENCE, || async {
         let pool = pool(gateway, agent).await;
-        expected.iter().all(|(name, figure)| pool[name] == *figure).then_some(())
+        expected
+            .iter()
+            .all(|(name, figure)| pool[name] == *figure)
+            .then_some(())
     })
     .await;
 }
@@ -33,8 +36,8 @@ async fn timed(gateway: &Gateway, agent: &str) -> Duration {
 }
 
 fn starts(gateway: &Gateway) -> usize {
-    let messages =
-        std::fs::read_to_string(gateway.path("data/homes/default/fake/messages")).unwrap_or_default();
+    let messages = std::fs::read_to_string(gateway.path("data/homes/default/fake/messages"))
+        .unwrap_or_default();
     messages.matches(r#""method":"initialize""#).count()
 }
 
@@ -43,12 +46,24 @@ async fn idle_process_hides_a_slow_start_and_the_next_one_starts() {
     let pool = "pool = { max_size = 4, min_idle = 1 }";
     // The test polls for as long as three starts need.
     let limits = "limits.per_key.max_requests_per_minute = 60000";
-    let gateway = Setup::fake_with(&["--slow-start", "4000"], pool).settings(limits).start();
-    until(&gateway, "fake", json!({ "idle": 1, "starting": 0, "minIdle": 1, "processes": 1 })).await;
+    let gateway = Setup::fake_with(&["--slow-start", "4000"], pool)
+        .settings(limits)
+        .start();
+    until(
+        &gateway,
+        "fake",
+        json!({ "idle": 1, "starting": 0, "minIdle": 1, "processes": 1 }),
+    )
+    .await;
     for leased in 1..=2 {
         let took = timed(&gateway, "fake").await;
         assert!(took < AT_ONCE, "{took:?}");
-        until(&gateway, "fake", json!({ "idle": 1, "leased": leased, "processes": leased + 1 })).await;
+        until(
+            &gateway,
+            "fake",
+            json!({ "idle": 1, "leased": leased, "processes": leased + 1 }),
+        )
+        .await;
     }
 }
 
@@ -59,20 +74,35 @@ async fn idle_processes_never_exceed_max_size() {
     let mut sessions = Vec::new();
     for (idle, processes) in [(2, 3), (1, 3), (0, 3)] {
         sessions.push(gateway.session("fake").await);
-        until(&gateway, "fake", json!({ "idle": idle, "processes": processes })).await;
+        until(
+            &gateway,
+            "fake",
+            json!({ "idle": idle, "processes": processes }),
+        )
+        .await;
     }
     // A process that serves a principal again is not an idle process for other principals.
-    gateway.call(Method::DELETE, &format!("/v1/sessions/{}", sessions[0])).await;
+    gateway
+        .call(Method::DELETE, &format!("/v1/sessions/{}", sessions[0]))
+        .await;
     until(&gateway, "fake", json!({ "leased": 2, "processes": 3 })).await;
     gateway.session("fake").await;
     let now = pool(&gateway, "fake").await;
-    assert!(now["processes"].as_u64().is_some_and(|processes| processes <= 3), "{now}");
+    assert!(
+        now["processes"]
+            .as_u64()
+            .is_some_and(|processes| processes <= 3),
+        "{now}"
+    );
 }
 
 #[tokio::test]
 async fn failing_idle_processes_back_off_without_rejecting_sessions() {
     let limits = "testing.min_backoff = \"1500ms\"\ntesting.max_breaker_crashes = 2\n";
-    let broken = Setup::fake_with(&["--exit-at-start", "3"], "pool = { max_size = 2, min_idle = 1 }");
+    let broken = Setup::fake_with(
+        &["--exit-at-start", "3"],
+        "pool = { max_size = 2, min_idle = 1 }",
+    );
     let broken = broken.settings(limits).start();
     let short = Setup::fake_with(
         &["--short-life", "50", "--log", "messages"],
@@ -81,12 +111,26 @@ async fn failing_idle_processes_back_off_without_rejecting_sessions() {
     let short = short.settings(limits).start();
     // After the first it waits for 1.5 s, then for 3 s.
     let failed = || broken.log().matches("could not start the agent").count();
-    eventually("the second try", PATIENCE, || async { (failed() > 1).then_some(()) }).await;
+    eventually("the second try", PATIENCE, || async {
+        (failed() > 1).then_some(())
+    })
+    .await;
     let body = json!({ "agent": "fake" });
-    let problem = broken.posted("/v1/sessions", &[], &body).await.problem(502, "agent_exited");
-    assert!(problem["stderrTail"].as_str().is_some_and(|tail| tail.contains("cannot start")), "{problem}");
+    let problem = broken
+        .posted("/v1/sessions", &[], &body)
+        .await
+        .problem(502, "agent_exited");
+    assert!(
+        problem["stderrTail"]
+            .as_str()
+            .is_some_and(|tail| tail.contains("cannot start")),
+        "{problem}"
+    );
     // One that ends by itself is started again as one that fails, not at once.
-    eventually("the second start", PATIENCE, || async { (starts(&short) > 1).then_some(()) }).await;
+    eventually("the second start", PATIENCE, || async {
+        (starts(&short) > 1).then_some(())
+    })
+    .await;
     tokio::time::sleep(Duration::from_millis(1200)).await;
     assert!(starts(&short) <= 3, "{}", starts(&short));
 }
@@ -97,22 +141,47 @@ async fn agent_without_its_sign_in_has_no_idle_processes() {
     let gateway = Setup::fake_with(&["--auth-required"], pool).start();
     until(&gateway, "fake", json!({ "idle": 1, "minIdle": 1 })).await;
     let body = json!({ "agent": "fake" });
-    gateway.posted("/v1/sessions", &[], &body).await.problem(424, "agent_auth_required");
-    until(&gateway, "fake", json!({ "idle": 0, "starting": 0, "processes": 0, "minIdle": 0 })).await;
+    gateway
+        .posted("/v1/sessions", &[], &body)
+        .await
+        .problem(424, "agent_auth_required");
+    until(
+        &gateway,
+        "fake",
+        json!({ "idle": 0, "starting": 0, "processes": 0, "minIdle": 0 }),
+    )
+    .await;
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    assert_eq!(self::pool(&gateway, "fake").await["processes"], 0, "after another look too");
-    let signed_in = gateway.posted("/v1/agents/fake/auth", &[], &json!({ "methodId": "login" })).await;
+    assert_eq!(
+        self::pool(&gateway, "fake").await["processes"],
+        0,
+        "after another look too"
+    );
+    let signed_in = gateway
+        .posted("/v1/agents/fake/auth", &[], &json!({ "methodId": "login" }))
+        .await;
     assert_eq!(signed_in.status, 204);
-    until(&gateway, "fake", json!({ "idle": 1, "minIdle": 1, "starting": 0 })).await;
+    until(
+        &gateway,
+        "fake",
+        json!({ "idle": 1, "minIdle": 1, "starting": 0 }),
+    )
+    .await;
     gateway.session("fake").await;
 }
 
 #[tokio::test]
 async fn unused_agent_has_no_idle_processes() {
-    let pool = "pool = { max_size = 4, min_idle = 2, min_idle_for = \"5s\", idle_timeout = \"100ms\" }";
+    let pool =
+        "pool = { max_size = 4, min_idle = 2, min_idle_for = \"5s\", idle_timeout = \"100ms\" }";
     let gateway = Setup::fake_with(&[], pool).start();
     until(&gateway, "fake", json!({ "idle": 2, "minIdle": 2 })).await;
-    until(&gateway, "fake", json!({ "idle": 0, "processes": 0, "minIdle": 0 })).await;
+    until(
+        &gateway,
+        "fake",
+        json!({ "idle": 0, "processes": 0, "minIdle": 0 }),
+    )
+    .await;
     gateway.session("fake").await;
     until(&gateway, "fake", json!({ "idle": 2 })).await;
 }

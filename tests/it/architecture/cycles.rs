@@ -29,8 +29,12 @@ impl Graph {
         let mut graph = Self::default();
         let mut parsed = BTreeMap::new();
         for (file, source) in files {
-            let mut module: Module =
-                file.trim_end_matches(".rs").split('/').skip(1).map(str::to_owned).collect();
+            let mut module: Module = file
+                .trim_end_matches(".rs")
+                .split('/')
+                .skip(1)
+                .map(str::to_owned)
+                .collect();
             if module.iter().any(|part| part == "tests") || module == ["main"] {
                 continue;
             }
@@ -43,7 +47,10 @@ impl Graph {
             let mut edges = BTreeMap::new();
             for (target, path) in resolver.imported(module, imports) {
                 if target != *module && parsed.contains_key(&target) {
-                    let import = Import { line: path.line, path: path.parts.join("::") };
+                    let import = Import {
+                        line: path.line,
+                        path: path.parts.join("::"),
+                    };
                     edges.entry(target).or_insert(import);
                 }
             }
@@ -54,12 +61,21 @@ impl Graph {
 
     /// Describes the shortest cycle, one import on each line.
     pub(crate) fn shortest_cycle(&self) -> Option<String> {
-        let cycles = self.imports.keys().filter_map(|start| self.path_back_to(start));
+        let cycles = self
+            .imports
+            .keys()
+            .filter_map(|start| self.path_back_to(start));
         let cycle = cycles.min_by_key(Vec::len)?;
-        let lines = cycle.iter().zip(cycle.iter().cycle().skip(1)).map(|(from, to)| {
-            let Import { line, path } = &self.imports[*from][*to];
-            format!("{}:{line} imports {} ({path})", self.files[*from], self.files[*to])
-        });
+        let lines = cycle
+            .iter()
+            .zip(cycle.iter().cycle().skip(1))
+            .map(|(from, to)| {
+                let Import { line, path } = &self.imports[*from][*to];
+                format!(
+                    "{}:{line} imports {} ({path})",
+                    self.files[*from], self.files[*to]
+                )
+            });
         Some(lines.collect::<Vec<_>>().join("\n"))
     }
 
@@ -98,7 +114,9 @@ impl Resolver<'_> {
         // A module in scope by its name. Its import alone is not a use of its items.
         let mut modules: BTreeMap<&str, Module> = BTreeMap::new();
         for path in &imports.uses {
-            let Some(mut absolute) = self.absolute(module, &path.parts) else { continue };
+            let Some(mut absolute) = self.absolute(module, &path.parts) else {
+                continue;
+            };
             if absolute.pop_if(|last| last == "*").is_none() && self.files.contains_key(&absolute) {
                 modules.insert(&path.name, absolute);
             } else {
@@ -137,7 +155,9 @@ impl Resolver<'_> {
 
     /// The module that defines the item with an absolute path. Follows re-exports.
     fn definition(&self, path: &[String], reexports: usize) -> Option<Module> {
-        let depth = (0..=path.len()).rev().find(|&depth| self.files.contains_key(&path[..depth]))?;
+        let depth = (0..=path.len())
+            .rev()
+            .find(|&depth| self.files.contains_key(&path[..depth]))?;
         let (module, rest) = (path[..depth].to_vec(), &path[depth..]);
         let imports = &self.files[&module];
         let Some(name) = rest.first().filter(|name| !imports.defined.contains(*name)) else {
@@ -146,7 +166,10 @@ impl Resolver<'_> {
         if reexports == MAX_REEXPORTS {
             return Some(module);
         }
-        let named = imports.reexports.iter().find(|reexport| reexport.name == *name);
+        let named = imports
+            .reexports
+            .iter()
+            .find(|reexport| reexport.name == *name);
         if let Some(reexport) = named {
             let mut target = self.absolute(&module, &reexport.parts)?;
             if target == path[..=depth] {
@@ -155,7 +178,10 @@ impl Resolver<'_> {
             target.extend_from_slice(&rest[1..]);
             return self.definition(&target, reexports + 1);
         }
-        let globs = imports.reexports.iter().filter(|reexport| reexport.name == "*");
+        let globs = imports
+            .reexports
+            .iter()
+            .filter(|reexport| reexport.name == "*");
         let mut through_glob = globs.filter_map(|glob| {
             let mut target = self.absolute(&module, &glob.parts)?;
             target.pop();
@@ -177,26 +203,50 @@ fn a_cycle_is_reported_with_files_and_lines() {
     for (b, path) in [
         ("use super::a::A; pub struct B;", "super::a::A"),
         ("use super::a::*; pub struct B;", "super::a::*"),
-        ("use crate::{std, a::{self, A}}; pub struct B;", "crate::a::A"),
+        (
+            "use crate::{std, a::{self, A}}; pub struct B;",
+            "crate::a::A",
+        ),
         ("use super::a; pub struct B(a::A);", "a::A"),
         ("pub struct B(Vec<crate::a::A>);", "crate::a::A"),
         ("fn f() { while g!(super::a::A) {} }", "super::a::A"),
         ("#[serde(with = \"super::a\")] struct B;", "super::a"),
-        ("mod inner { fn f() { super::super::a::f() } }", "super::a::f"),
+        (
+            "mod inner { fn f() { super::super::a::f() } }",
+            "super::a::f",
+        ),
     ] {
         let back = format!("src/b.rs:1 imports src/a.rs ({path})");
         let expected = format!("src/a.rs:2 imports src/b.rs (crate::b::B)\n{back}");
-        assert_eq!(cycle(&[("src/a.rs", a), ("src/b.rs", b)]), Some(expected), "{b}");
+        assert_eq!(
+            cycle(&[("src/a.rs", a), ("src/b.rs", b)]),
+            Some(expected),
+            "{b}"
+        );
     }
 }
 
 #[test]
 fn modules_tests_and_reexports_are_no_imports() {
-    let a = ("src/a/mod.rs", "mod b; pub use b::B; pub use self::c::C; mod c; pub struct A;");
+    let a = (
+        "src/a/mod.rs",
+        "mod b; pub use b::B; pub use self::c::C; mod c; pub struct A;",
+    );
     let b = "use super::A; #[cfg(test)] use super::C; mod inner { use super::b; }\n#[cfg(test)] mod tests { use super::C; }";
-    assert_eq!(cycle(&[a, ("src/a/b.rs", b), ("src/a/c.rs", "use super::B; pub struct C;")]), None);
     assert_eq!(
-        cycle(&[a, ("src/a/b.rs", "pub struct B;"), ("src/a/b/tests.rs", "use super::super::A;")]),
+        cycle(&[
+            a,
+            ("src/a/b.rs", b),
+            ("src/a/c.rs", "use super::B; pub struct C;")
+        ]),
+        None
+    );
+    assert_eq!(
+        cycle(&[
+            a,
+            ("src/a/b.rs", "pub struct B;"),
+            ("src/a/b/tests.rs", "use super::super::A;")
+        ]),
         None
     );
 }
@@ -216,11 +266,18 @@ fn the_shortest_cycle_is_reported() {
     let files = [
         ("src/a.rs", "use super::b::B; pub struct A;"),
         ("src/b.rs", "use super::c::C; pub struct B;"),
-        ("src/c.rs", "use super::a::A; use super::d::D; pub struct C;"),
+        (
+            "src/c.rs",
+            "use super::a::A; use super::d::D; pub struct C;",
+        ),
         ("src/d.rs", "use super::c::C; pub struct D;"),
     ];
-    let short = "src/c.rs:1 imports src/d.rs (super::d::D)\nsrc/d.rs:1 imports src/c.rs (super::c::C)";
+    let short =
+        "src/c.rs:1 imports src/d.rs (super::d::D)\nsrc/d.rs:1 imports src/c.rs (super::c::C)";
     assert_eq!(cycle(&files).as_deref(), Some(short));
-    assert_eq!(cycle(&files[..3]).map(|cycle| cycle.lines().count()), Some(3));
+    assert_eq!(
+        cycle(&files[..3]).map(|cycle| cycle.lines().count()),
+        Some(3)
+    );
     assert_eq!(cycle(&files[..2]), None);
 }

@@ -11,13 +11,30 @@ const FORWARDERS: [&str; 2] = ["src/stream", "src/webhooks/message.rs"];
 /// Methods that return the bytes of an event.
 const RAW: [&str; 2] = ["raw_json", "raw_frame"];
 /// The methods of the bytes of a run that do not read them.
-const UNREAD: [&str; 7] = ["capacity", "clone", "into", "is_empty", "len", "shrink_to_fit", "slice"];
+const UNREAD: [&str; 7] = [
+    "capacity",
+    "clone",
+    "into",
+    "is_empty",
+    "len",
+    "shrink_to_fit",
+    "slice",
+];
 /// Text without quotes that begins a line of a frame or a member of a head.
-const FORMAT: [&str; 7] = ["id: ", "event: ", "data: ", "{id:", ",seq:", ",sessionId:", ",time:"];
+const FORMAT: [&str; 7] = [
+    "id: ",
+    "event: ",
+    "data: ",
+    "{id:",
+    ",seq:",
+    ",sessionId:",
+    ",time:",
+];
 
 /// Every place in one file that reads or writes the bytes of an event. Tests may do both.
 pub(crate) fn violations(file: &Path, source: &str) -> Vec<Violation> {
-    let is_test = |part: &std::ffi::OsStr| part == "tests" || part == "tests.rs" || part == "contract.rs";
+    let is_test =
+        |part: &std::ffi::OsStr| part == "tests" || part == "tests.rs" || part == "contract.rs";
     if file.starts_with("src/event") || file.iter().any(is_test) {
         return Vec::new();
     }
@@ -27,16 +44,26 @@ pub(crate) fn violations(file: &Path, source: &str) -> Vec<Violation> {
         Some(Kind::Word(word)) => word.as_str(),
         _ => "",
     };
-    let is = |at: usize, punct: char| tokens.get(at).is_some_and(|token| token.kind == Kind::Punct(punct));
+    let is = |at: usize, punct: char| {
+        tokens
+            .get(at)
+            .is_some_and(|token| token.kind == Kind::Punct(punct))
+    };
     let mut found = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
         let broken = match &token.kind {
-            Kind::Text(text) if FORMAT.iter().any(|part| text.replace(['\\', '"'], "").starts_with(part)) => {
-                Some(format!("`{text}` belongs to the format of events, which only `event` writes"))
+            Kind::Text(text)
+                if FORMAT
+                    .iter()
+                    .any(|part| text.replace(['\\', '"'], "").starts_with(part)) =>
+            {
+                Some(format!(
+                    "`{text}` belongs to the format of events, which only `event` writes"
+                ))
             }
-            Kind::Word(name) if RAW.contains(&name.as_str()) && !forwards => {
-                Some(format!("only streams and webhooks forward events with `{name}`"))
-            }
+            Kind::Word(name) if RAW.contains(&name.as_str()) && !forwards => Some(format!(
+                "only streams and webhooks forward events with `{name}`"
+            )),
             Kind::Word(name) if name == "frames" && at > 0 && is(at - 1, '.') => {
                 let reads = is(at + 1, '[') || is(at + 1, '.') && !UNREAD.contains(&word(at + 2));
                 reads.then(|| "only `event` reads the bytes of a run".to_owned())
@@ -50,7 +77,10 @@ pub(crate) fn violations(file: &Path, source: &str) -> Vec<Violation> {
 
 #[cfg(test)]
 fn judged(file: &str, source: &str) -> Vec<String> {
-    violations(Path::new(file), source).into_iter().map(|(line, what)| format!("{line}: {what}")).collect()
+    violations(Path::new(file), source)
+        .into_iter()
+        .map(|(line, what)| format!("{line}: {what}"))
+        .collect()
 }
 
 #[test]
@@ -67,7 +97,10 @@ fn reads_and_writes_of_event_bytes_are_found() {
             "4: `{\\\"id\\\":` belongs to the format of events, which only `event` writes",
         ]
     );
-    assert_eq!(judged("src/stream/feed.rs", "fn f() { e.raw_json(); }"), Vec::<String>::new());
+    assert_eq!(
+        judged("src/stream/feed.rs", "fn f() { e.raw_json(); }"),
+        Vec::<String>::new()
+    );
     assert_eq!(judged("src/event/framer.rs", source), Vec::<String>::new());
     assert_eq!(judged("src/store/tests.rs", source), Vec::<String>::new());
 }

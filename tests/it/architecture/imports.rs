@@ -29,7 +29,13 @@ impl Imports {
     /// Collects the paths of a file. Tests are ignored.
     pub(crate) fn of(source: &str) -> Self {
         let tokens = without_tests(&tokens(source));
-        let mut walk = Walk { tokens, at: 0, depth: 0, modules: Vec::new(), found: Self::default() };
+        let mut walk = Walk {
+            tokens,
+            at: 0,
+            depth: 0,
+            modules: Vec::new(),
+            found: Self::default(),
+        };
         while walk.at < walk.tokens.len() {
             walk.step();
         }
@@ -56,11 +62,15 @@ impl Walk {
     }
 
     fn is(&self, at: usize, punct: char) -> bool {
-        self.tokens.get(at).is_some_and(|token| token.kind == Kind::Punct(punct))
+        self.tokens
+            .get(at)
+            .is_some_and(|token| token.kind == Kind::Punct(punct))
     }
 
     fn is_sep(&self, at: usize) -> bool {
-        self.tokens.get(at).is_some_and(|token| token.kind == Kind::PathSep)
+        self.tokens
+            .get(at)
+            .is_some_and(|token| token.kind == Kind::PathSep)
     }
 
     fn step(&mut self) {
@@ -80,7 +90,10 @@ impl Walk {
             Kind::Punct(_) | Kind::PathSep => {}
             // `#[serde(with = "super::x")]` is a path too.
             Kind::Text(text) => {
-                if ["crate::", "super::", "self::"].iter().any(|root| text.starts_with(root)) {
+                if ["crate::", "super::", "self::"]
+                    .iter()
+                    .any(|root| text.starts_with(root))
+                {
                     self.add_inline(text.split("::").map(str::to_owned).collect(), line);
                 }
             }
@@ -104,10 +117,14 @@ impl Walk {
 
     /// Whether `pub` or `pub(...)` precedes the word at `at`.
     fn is_public(&self, at: usize) -> bool {
-        let Some(mut before) = at.checked_sub(1) else { return false };
+        let Some(mut before) = at.checked_sub(1) else {
+            return false;
+        };
         if self.is(before, ')') {
-            before =
-                (0..before).rev().find(|&open| self.is(open, '(')).map_or(0, |open| open.saturating_sub(1));
+            before = (0..before)
+                .rev()
+                .find(|&open| self.is(open, '('))
+                .map_or(0, |open| open.saturating_sub(1));
         }
         self.word(before) == Some("pub")
     }
@@ -115,7 +132,8 @@ impl Walk {
     /// Collects a path in code that begins at `at`. The path in `pub(in path)` is not an import.
     fn path(&mut self, at: usize) {
         let inside = at > 0
-            && (self.is_sep(at - 1) || (self.word(at - 1) == Some("in") && at > 2 && self.is(at - 2, '(')));
+            && (self.is_sep(at - 1)
+                || (self.word(at - 1) == Some("in") && at > 2 && self.is(at - 2, '(')));
         if inside || !self.is_sep(at + 1) {
             return;
         }
@@ -133,7 +151,11 @@ impl Walk {
 
     fn add_inline(&mut self, parts: Vec<String>, line: usize) {
         if let Some(parts) = self.leave_inline_modules(parts) {
-            self.found.inline.push(PathUse { name: parts[0].clone(), parts, line });
+            self.found.inline.push(PathUse {
+                name: parts[0].clone(),
+                parts,
+                line,
+            });
         }
     }
 
@@ -150,7 +172,11 @@ impl Walk {
                 self.at += 1;
                 return;
             }
-            let part = if self.is(self.at, '*') { "*" } else { self.word(self.at).unwrap_or_default() };
+            let part = if self.is(self.at, '*') {
+                "*"
+            } else {
+                self.word(self.at).unwrap_or_default()
+            };
             parts.push(part.to_owned());
             self.at += 1;
             if !self.is_sep(self.at) {
@@ -161,11 +187,17 @@ impl Walk {
         parts.pop_if(|last| last == "self");
         let mut name = parts.last().cloned().unwrap_or_default();
         if self.word(self.at) == Some("as") {
-            self.word(self.at + 1).unwrap_or_default().clone_into(&mut name);
+            self.word(self.at + 1)
+                .unwrap_or_default()
+                .clone_into(&mut name);
             self.at += 2;
         }
         if let Some(parts) = self.leave_inline_modules(parts) {
-            let paths = if public { &mut self.found.reexports } else { &mut self.found.uses };
+            let paths = if public {
+                &mut self.found.reexports
+            } else {
+                &mut self.found.uses
+            };
             paths.push(PathUse { parts, name, line });
         }
     }
@@ -190,7 +222,10 @@ impl Walk {
 
 #[cfg(test)]
 fn shown(paths: &[PathUse]) -> Vec<String> {
-    paths.iter().map(|path| format!("{}:{} as {}", path.line, path.parts.join("::"), path.name)).collect()
+    paths
+        .iter()
+        .map(|path| format!("{}:{} as {}", path.line, path.parts.join("::"), path.name))
+        .collect()
 }
 
 #[test]
@@ -198,7 +233,15 @@ fn trees_of_paths_are_expanded() {
     let found = Imports::of(
         "use a::{self, b::{c as d, *},\n e};\npub use super::f;\npub(in crate::g) use h as i;\nfn j() -> impl use<> K {}",
     );
-    assert_eq!(shown(&found.uses), ["1:a as a", "1:a::b::c as d", "1:a::b::* as *", "2:a::e as e"]);
+    assert_eq!(
+        shown(&found.uses),
+        [
+            "1:a as a",
+            "1:a::b::c as d",
+            "1:a::b::* as *",
+            "2:a::e as e"
+        ]
+    );
     assert_eq!(shown(&found.reexports), ["3:super::f as f", "4:h as i"]);
     assert_eq!(found.defined, BTreeSet::from(["j".to_owned()]));
 }

@@ -37,15 +37,34 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("store", &["event", "types", "shutdown"]),
     ("process", &["types", "shutdown"]),
     ("eventlog", &["store", "event", "types", "shutdown"]),
-    ("audit", &["eventlog", "store", "event", "types", "shutdown"]),
+    (
+        "audit",
+        &["eventlog", "store", "event", "types", "shutdown"],
+    ),
     ("transcript", &["acp", "event", "api", "types"]),
-    ("projection", &["transcript", "acp", "event", "api", "types"]),
+    (
+        "projection",
+        &["transcript", "acp", "event", "api", "types"],
+    ),
     ("fleet", &["types", "shutdown"]),
     ("cca", &["fleet", "jsonrpc", "types", "shutdown"]),
-    ("registry", &["process", "outgoing", "acp", "types", "shutdown"]),
-    ("agent", &["fleet", "audit", "event", "process", "outgoing", "acp", "jsonrpc", "types", "shutdown"]),
+    (
+        "registry",
+        &["process", "outgoing", "acp", "types", "shutdown"],
+    ),
+    (
+        "agent",
+        &[
+            "fleet", "audit", "event", "process", "outgoing", "acp", "jsonrpc", "types", "shutdown",
+        ],
+    ),
     ("pool", &["agent", "acp", "types", "shutdown"]),
-    ("webhooks", &["eventlog", "store", "event", "outgoing", "types", "shutdown"]),
+    (
+        "webhooks",
+        &[
+            "eventlog", "store", "event", "outgoing", "types", "shutdown",
+        ],
+    ),
     ("workspace", &["process", "acp", "types", "shutdown"]),
     (
         "session",
@@ -66,15 +85,34 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "shutdown",
         ],
     ),
-    ("conversation", &["session", "eventlog", "store", "types", "shutdown"]),
-    ("task", &["session", "webhooks", "eventlog", "store", "event", "api", "types", "shutdown"]),
+    (
+        "conversation",
+        &["session", "eventlog", "store", "types", "shutdown"],
+    ),
+    (
+        "task",
+        &[
+            "session", "webhooks", "eventlog", "store", "event", "api", "types", "shutdown",
+        ],
+    ),
     (
         "broadcast",
-        &["session", "pool", "cca", "fleet", "agent", "audit", "event", "acp", "api", "types", "shutdown"],
+        &[
+            "session", "pool", "cca", "fleet", "agent", "audit", "event", "acp", "api", "types",
+            "shutdown",
+        ],
     ),
     ("auth", &["audit", "event", "store", "types", "shutdown"]),
-    ("control", &["auth", "process", "store", "types", "shutdown"]),
-    ("stream", &["auth", "session", "eventlog", "event", "api", "types", "shutdown"]),
+    (
+        "control",
+        &["auth", "process", "store", "types", "shutdown"],
+    ),
+    (
+        "stream",
+        &[
+            "auth", "session", "eventlog", "event", "api", "types", "shutdown",
+        ],
+    ),
     ("server", &["stream", "auth", "types", "shutdown"]),
     (
         "surface",
@@ -105,9 +143,29 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "shutdown",
         ],
     ),
-    ("attach", &["served", "outgoing", "acp", "jsonrpc", "types", "shutdown"]),
-    ("connect", &["outgoing", "fleet", "workspace", "process", "acp", "jsonrpc", "types", "shutdown"]),
-    ("translate", &["agent", "served", "process", "acp", "jsonrpc", "types", "shutdown"]),
+    (
+        "attach",
+        &["served", "outgoing", "acp", "jsonrpc", "types", "shutdown"],
+    ),
+    (
+        "connect",
+        &[
+            "outgoing",
+            "fleet",
+            "workspace",
+            "process",
+            "acp",
+            "jsonrpc",
+            "types",
+            "shutdown",
+        ],
+    ),
+    (
+        "translate",
+        &[
+            "agent", "served", "process", "acp", "jsonrpc", "types", "shutdown",
+        ],
+    ),
     ("demo_agent", &["acp", "jsonrpc", "types", "shutdown"]),
     (
         "app",
@@ -207,7 +265,13 @@ pub(crate) fn violations(file: &Path, source: &str) -> Vec<Violation> {
         // `main.rs` is the root of a separate crate.
         module.clear();
     }
-    let mut walk = Walk { tokens: tokens(source), module, owner, inline: Vec::new(), found: Vec::new() };
+    let mut walk = Walk {
+        tokens: tokens(source),
+        module,
+        owner,
+        inline: Vec::new(),
+        found: Vec::new(),
+    };
     walk.file();
     walk.found
 }
@@ -275,7 +339,11 @@ impl Walk {
             // `#[serde(with = "crate::x")]` is an import too.
             if text.starts_with("crate::") {
                 let target = tokens(text).into_iter().nth(2);
-                if let Some(Token { kind: Kind::Word(target), .. }) = target {
+                if let Some(Token {
+                    kind: Kind::Word(target),
+                    ..
+                }) = target
+                {
                     self.import(at, &target);
                 }
             }
@@ -300,10 +368,17 @@ impl Walk {
     fn crates(&mut self, at: usize) {
         let word = self.word(at).to_owned();
         let leads = self.is_sep(at + 1) || (at > 0 && self.word(at - 1) == "use");
-        if leads && WEB_CRATES.contains(&word.as_str()) && !WEB_MODULES.contains(&self.owner.as_str()) {
-            self.report(at, format!("{word} is known only in server, surface and app"));
+        if leads
+            && WEB_CRATES.contains(&word.as_str())
+            && !WEB_MODULES.contains(&self.owner.as_str())
+        {
+            self.report(
+                at,
+                format!("{word} is known only in server, surface and app"),
+            );
         }
-        if leads && word == "agent_client_protocol_schema" && NO_ACP.contains(&self.owner.as_str()) {
+        if leads && word == "agent_client_protocol_schema" && NO_ACP.contains(&self.owner.as_str())
+        {
             self.report(at, format!("{} knows no ACP", self.owner));
         }
         let mut last = at;
@@ -341,19 +416,31 @@ impl Walk {
             // The path stays in its own row. A group may be in another row.
             base.push(self.word(at).to_owned());
             let group = if self.is(at, '{') { at } else { at + 2 };
-            return if self.is(group, '{') { self.group(group, &base) } else { at + 1 };
+            return if self.is(group, '{') {
+                self.group(group, &base)
+            } else {
+                at + 1
+            };
         }
         if self.is(at, '{') {
             return self.group(at, &base);
         }
-        let target = if self.is(at, '*') { "*".to_owned() } else { self.word(at).to_owned() };
+        let target = if self.is(at, '*') {
+            "*".to_owned()
+        } else {
+            self.word(at).to_owned()
+        };
         self.import(at, &target);
         at + 1
     }
 
     /// Walks `{a, b::c, d}`. Every member starts in `base`.
     fn group(&mut self, open: usize, base: &[String]) -> usize {
-        let base: Vec<String> = base.iter().filter(|part| !part.is_empty()).cloned().collect();
+        let base: Vec<String> = base
+            .iter()
+            .filter(|part| !part.is_empty())
+            .cloned()
+            .collect();
         let mut at = open + 1;
         let mut depth = 1;
         let mut member = true;
@@ -363,7 +450,11 @@ impl Walk {
                 member = false;
                 continue;
             }
-            depth = if self.is(at, '{') { depth + 1 } else { depth - usize::from(self.is(at, '}')) };
+            depth = if self.is(at, '{') {
+                depth + 1
+            } else {
+                depth - usize::from(self.is(at, '}'))
+            };
             member = self.is(at, ',');
             at += 1;
         }
@@ -389,7 +480,10 @@ impl Walk {
 
 #[cfg(test)]
 fn judged(file: &str, source: &str) -> Vec<String> {
-    violations(Path::new(file), source).into_iter().map(|(line, what)| format!("{line}: {what}")).collect()
+    violations(Path::new(file), source)
+        .into_iter()
+        .map(|(line, what)| format!("{line}: {what}"))
+        .collect()
 }
 
 #[test]
@@ -398,9 +492,18 @@ fn listed_import_passes() {
         use super::writer::{self, Tail};\nuse self::a::b;\npub(crate) fn f() -> crate::types::SessionId {\n\
         // crate::session\n let text = \"crate is a word\"; crate::eventlog::y() }\n\
         mod tests { use super::super::z; }";
-    assert_eq!(judged("src/eventlog/reader.rs", source), Vec::<String>::new());
-    assert_eq!(judged("src/main.rs", "fn main() { acp_gateway::cli::main() }"), Vec::<String>::new());
-    assert_eq!(judged("src/lib.rs", "pub mod types;\npub mod store;"), Vec::<String>::new());
+    assert_eq!(
+        judged("src/eventlog/reader.rs", source),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        judged("src/main.rs", "fn main() { acp_gateway::cli::main() }"),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        judged("src/lib.rs", "pub mod types;\npub mod store;"),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -428,32 +531,77 @@ fn an_import_up_the_layers_is_found() {
 #[test]
 fn super_resolves_by_the_depth_of_the_file() {
     let source = "use super::session::x;";
-    assert_eq!(judged("src/store/mod.rs", source), ["1: store may not import session"]);
-    assert_eq!(judged("src/shutdown.rs", source), ["1: shutdown may not import session"]);
+    assert_eq!(
+        judged("src/store/mod.rs", source),
+        ["1: store may not import session"]
+    );
+    assert_eq!(
+        judged("src/shutdown.rs", source),
+        ["1: shutdown may not import session"]
+    );
     assert_eq!(judged("src/store/sqlite.rs", source), Vec::<String>::new());
 }
 
 #[test]
 fn ways_around_the_table_are_found() {
-    assert_eq!(judged("src/store/mod.rs", "use crate::*;"), ["1: `crate::*` is no module of the table"]);
-    assert_eq!(judged("src/store/mod.rs", "use crate as c;"), ["1: the crate's root may not be renamed"]);
-    assert_eq!(judged("src/store/mod.rs", "use super as c;"), ["1: the crate's root may not be renamed"]);
-    assert_eq!(judged("src/new/mod.rs", "use crate::types::A;"), ["1: new may not import types"]);
-    assert_eq!(judged("src/types/mod.rs", "use crate::telemetry;"), ["1: types may not import telemetry"]);
-    assert_eq!(judged("src/lib.rs", "pub use types::A;"), ["1: lib.rs lists modules and re-exports nothing"]);
+    assert_eq!(
+        judged("src/store/mod.rs", "use crate::*;"),
+        ["1: `crate::*` is no module of the table"]
+    );
+    assert_eq!(
+        judged("src/store/mod.rs", "use crate as c;"),
+        ["1: the crate's root may not be renamed"]
+    );
+    assert_eq!(
+        judged("src/store/mod.rs", "use super as c;"),
+        ["1: the crate's root may not be renamed"]
+    );
+    assert_eq!(
+        judged("src/new/mod.rs", "use crate::types::A;"),
+        ["1: new may not import types"]
+    );
+    assert_eq!(
+        judged("src/types/mod.rs", "use crate::telemetry;"),
+        ["1: types may not import telemetry"]
+    );
+    assert_eq!(
+        judged("src/lib.rs", "pub use types::A;"),
+        ["1: lib.rs lists modules and re-exports nothing"]
+    );
 }
 
 #[test]
 fn crates_and_calls_have_their_places() {
     let axum = ["1: axum is known only in server, surface and app"];
     assert_eq!(judged("src/api/mod.rs", "use axum::Json;"), axum);
-    assert_eq!(judged("src/session/mod.rs", "fn f(x: axum::Json<u8>) {}"), axum);
-    assert_eq!(judged("src/server/mod.rs", "use axum::Json;"), Vec::<String>::new());
+    assert_eq!(
+        judged("src/session/mod.rs", "fn f(x: axum::Json<u8>) {}"),
+        axum
+    );
+    assert_eq!(
+        judged("src/server/mod.rs", "use axum::Json;"),
+        Vec::<String>::new()
+    );
     let child = ["1: children are started only in process"];
-    assert_eq!(judged("src/agent/mod.rs", "fn f() { Command::new(x); }"), child);
-    assert_eq!(judged("src/agent/mod.rs", "fn f() { std::process::Command::new(x); }"), child);
-    assert_eq!(judged("src/process/spawn.rs", "fn f() { Command::new(x); }"), Vec::<String>::new());
-    assert_eq!(judged("src/cli/mod.rs", "fn f() { clap::Command::new(x); }"), Vec::<String>::new());
+    assert_eq!(
+        judged("src/agent/mod.rs", "fn f() { Command::new(x); }"),
+        child
+    );
+    assert_eq!(
+        judged(
+            "src/agent/mod.rs",
+            "fn f() { std::process::Command::new(x); }"
+        ),
+        child
+    );
+    assert_eq!(
+        judged("src/process/spawn.rs", "fn f() { Command::new(x); }"),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        judged("src/cli/mod.rs", "fn f() { clap::Command::new(x); }"),
+        Vec::<String>::new()
+    );
     assert_eq!(
         judged("src/store/mod.rs", "use agent_client_protocol_schema::v1;"),
         ["1: store knows no ACP"]

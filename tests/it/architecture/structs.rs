@@ -18,10 +18,15 @@ pub(crate) fn structs(source: &str) -> Vec<Struct> {
         if let (Kind::Word(keyword), Some(Kind::Word(name))) = (&token.kind, name)
             && keyword == "struct"
         {
-            let body =
-                tokens[at..].iter().position(|token| matches!(token.kind, Kind::Punct('{' | '(' | ';')));
+            let body = tokens[at..]
+                .iter()
+                .position(|token| matches!(token.kind, Kind::Punct('{' | '(' | ';')));
             let fields = body.map_or(0, |body| fields(&tokens[at + body..]));
-            found.push(Struct { name: name.clone(), line: token.line, fields });
+            found.push(Struct {
+                name: name.clone(),
+                line: token.line,
+                fields,
+            });
         }
     }
     found
@@ -32,7 +37,9 @@ pub(crate) fn structs(source: &str) -> Vec<Struct> {
 fn fields(tokens: &[Token]) -> usize {
     let mut depth = 0_usize;
     let mut fields = 0;
-    let is_tuple = tokens.first().is_some_and(|open| open.kind == Kind::Punct('('));
+    let is_tuple = tokens
+        .first()
+        .is_some_and(|open| open.kind == Kind::Punct('('));
     let mut is_type = false;
     for token in tokens {
         match token.kind {
@@ -57,8 +64,13 @@ fn fields(tokens: &[Token]) -> usize {
 fn fields_are_counted() {
     let source = "struct A;\nstruct B { #[x(y: z)] a: c::D<E, F>, pub(super) g: [u8; 2], #[cfg(test)] h: u8 }\n\
         pub struct I<'a>(pub J<K, L>, &'a (M, N));\nstruct O {}";
-    let found: Vec<_> =
-        structs(source).into_iter().map(|found| (found.name, found.line, found.fields)).collect();
+    let found: Vec<_> = structs(source)
+        .into_iter()
+        .map(|found| (found.name, found.line, found.fields))
+        .collect();
     let expected = [("A", 1, 0), ("B", 2, 2), ("I", 3, 2), ("O", 4, 0)];
-    assert_eq!(found, expected.map(|(name, line, fields)| (name.to_owned(), line, fields)));
+    assert_eq!(
+        found,
+        expected.map(|(name, line, fields)| (name.to_owned(), line, fields))
+    );
 }

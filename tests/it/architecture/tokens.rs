@@ -21,7 +21,9 @@ pub(crate) enum Kind {
 
 /// Tokenizes a file. Brackets are single tokens, so that the list is flat.
 pub(crate) fn tokens(source: &str) -> Vec<Token> {
-    let stream: TokenStream = source.parse().unwrap_or_else(|error| panic!("{error} in:\n{source}"));
+    let stream: TokenStream = source
+        .parse()
+        .unwrap_or_else(|error| panic!("{error} in:\n{source}"));
     let mut found = Vec::new();
     flatten(stream, &mut found);
     found
@@ -39,13 +41,21 @@ fn flatten(stream: TokenStream, found: &mut Vec<Token>) {
                     Delimiter::Bracket => ('[', ']'),
                     Delimiter::None => continue,
                 };
-                found.push(Token { line, kind: Kind::Punct(open) });
+                found.push(Token {
+                    line,
+                    kind: Kind::Punct(open),
+                });
                 flatten(group.stream(), found);
                 let line = group.span_close().start().line;
-                found.push(Token { line, kind: Kind::Punct(close) });
+                found.push(Token {
+                    line,
+                    kind: Kind::Punct(close),
+                });
                 continue;
             }
-            TokenTree::Ident(word) => Kind::Word(word.to_string().trim_start_matches("r#").to_owned()),
+            TokenTree::Ident(word) => {
+                Kind::Word(word.to_string().trim_start_matches("r#").to_owned())
+            }
             TokenTree::Punct(punct) => match (punct.as_char(), punct.spacing()) {
                 ('\'', _) => continue,
                 (':', Spacing::Joint) => {
@@ -56,7 +66,9 @@ fn flatten(stream: TokenStream, found: &mut Vec<Token>) {
             },
             TokenTree::Literal(literal) => {
                 let literal = literal.to_string();
-                let text = literal.split_once('"').and_then(|(_, rest)| rest.rsplit_once('"'));
+                let text = literal
+                    .split_once('"')
+                    .and_then(|(_, rest)| rest.rsplit_once('"'));
                 match text {
                     Some((text, _)) => Kind::Text(text.to_owned()),
                     None => continue,
@@ -72,7 +84,10 @@ pub(crate) fn without_tests(tokens: &[Token]) -> Vec<Token> {
     let attribute = self::tokens("#[cfg(test)]");
     let is_attribute = |at: usize| {
         let kinds = tokens.iter().skip(at).zip(&attribute);
-        kinds.filter(|(token, expected)| token.kind == expected.kind).count() == attribute.len()
+        kinds
+            .filter(|(token, expected)| token.kind == expected.kind)
+            .count()
+            == attribute.len()
     };
     let mut kept = Vec::new();
     let mut at = 0;
@@ -98,8 +113,10 @@ fn end_of_item(tokens: &[Token], mut at: usize) -> usize {
             continue;
         };
         attribute |= depth == 0 && punct == '#';
-        let arrow =
-            matches!(at.checked_sub(1).map(|before| &tokens[before].kind), Some(Kind::Punct('-' | '=')));
+        let arrow = matches!(
+            at.checked_sub(1).map(|before| &tokens[before].kind),
+            Some(Kind::Punct('-' | '='))
+        );
         match punct {
             '(' | '[' | '{' | '<' => depth += 1,
             '}' | ']' | ')' if depth == 0 => return at,
@@ -132,7 +149,8 @@ fn shown(tokens: &[Token]) -> String {
 
 #[test]
 fn comments_numbers_and_lifetimes_are_no_tokens() {
-    let source = "a // b\n/* c /* d */ e */ 'f' '\"' 7 &'g \"h\\\"i\" (r#\"j\"k\"#)\nr#type::l b\"m\"";
+    let source =
+        "a // b\n/* c /* d */ e */ 'f' '\"' 7 &'g \"h\\\"i\" (r#\"j\"k\"#)\nr#type::l b\"m\"";
     let expected = "1:a & 2:g 2:\"h\\\"i\" ( 2:\"j\"k\" ) 3:type :: 3:l 3:\"m\"";
     assert_eq!(shown(&tokens(source)), expected);
 }
@@ -142,7 +160,10 @@ fn items_for_tests_are_removed() {
     for (source, rest) in [
         ("#[cfg(test)] mod tests { use a; } b", "1:b"),
         ("#[cfg(test)] mod tests; b", "1:b"),
-        ("#[cfg(test)] #[path = \"x\"] fn f<A, B>(c: [A; 2]) -> B { {} } b", "1:b"),
+        (
+            "#[cfg(test)] #[path = \"x\"] fn f<A, B>(c: [A; 2]) -> B { {} } b",
+            "1:b",
+        ),
         ("{ #[cfg(test)] a: M<A, B>, b }", "{ 1:b }"),
         ("{ b, #[cfg(test)] a: A }", "{ 1:b , }"),
         ("#[cfg(unix)] b", "# [ 1:cfg ( 1:unix ) ] 1:b"),

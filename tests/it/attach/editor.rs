@@ -14,7 +14,8 @@ use crate::support::gateway::{KEY, command};
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(super) fn initialize() -> Value {
-    let capabilities = json!({ "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true });
+    let capabilities =
+        json!({ "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true });
     let params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
     json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params })
 }
@@ -22,7 +23,11 @@ pub(super) fn initialize() -> Value {
 /// `acp-gateway attach` with the admin key and nothing else in its environment.
 pub(super) fn attach() -> Command {
     let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
-    command.env_clear().env("HOME", "/nonexistent").env("ACP_GATEWAY_KEY", KEY).arg("attach");
+    command
+        .env_clear()
+        .env("HOME", "/nonexistent")
+        .env("ACP_GATEWAY_KEY", KEY)
+        .arg("attach");
     command
 }
 
@@ -41,16 +46,30 @@ impl Editor {
     }
 
     pub(super) fn of(mut command: Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut command = tokio::process::Command::from(command);
-        let mut child = command.kill_on_drop(true).spawn().expect("the binary was built");
+        let mut child = command
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the binary was built");
         let stdout = child.stdout.take().expect("it is piped");
-        Self { stdin: child.stdin.take(), lines: BufReader::new(stdout).lines(), child, seen: Vec::new() }
+        Self {
+            stdin: child.stdin.take(),
+            lines: BufReader::new(stdout).lines(),
+            child,
+            seen: Vec::new(),
+        }
     }
 
     pub(super) async fn write(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().expect("it is open");
-        stdin.write_all(format!("{line}\n").as_bytes()).await.expect("the bridge reads");
+        stdin
+            .write_all(format!("{line}\n").as_bytes())
+            .await
+            .expect("the bridge reads");
     }
 
     pub(super) async fn send(&mut self, message: &Value) {
@@ -61,8 +80,11 @@ impl Editor {
     async fn next(&mut self) -> Value {
         let line = timeout(PATIENCE, self.lines.next_line()).await;
         let line = line.unwrap_or_else(|_| panic!("no line after {:?}", self.seen.last()));
-        let line = line.expect("a pipe").unwrap_or_else(|| panic!("the end after {:?}", self.seen.last()));
-        let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: {line}"));
+        let line = line
+            .expect("a pipe")
+            .unwrap_or_else(|| panic!("the end after {:?}", self.seen.last()));
+        let message: Value =
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: {line}"));
         assert_eq!(message["jsonrpc"], "2.0", "{line}");
         self.seen.push(message.clone());
         message
@@ -95,14 +117,21 @@ impl Editor {
     pub(super) async fn new_session(&mut self, cwd: &str) -> String {
         self.initialize().await;
         let params = json!({ "cwd": cwd, "mcpServers": [] });
-        self.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "session/new", "params": params })).await;
+        self.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "session/new", "params": params }))
+            .await;
         let response = self.response(1).await;
-        response["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned()
+        response["result"]["sessionId"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{response}"))
+            .to_owned()
     }
 
     pub(super) async fn prompt(&mut self, id: u64, session: &str, text: &str) {
         let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] });
-        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "session/prompt", "params": params })).await;
+        self.send(
+            &json!({ "jsonrpc": "2.0", "id": id, "method": "session/prompt", "params": params }),
+        )
+        .await;
     }
 
     pub(super) fn seen(&self) -> &[Value] {
@@ -113,7 +142,14 @@ impl Editor {
     pub(super) fn updates(&self, kind: &str) -> Vec<String> {
         let updates = self.seen.iter().map(|line| &line["params"]["update"]);
         let chunks = updates.filter(|update| update["sessionUpdate"] == kind);
-        chunks.map(|update| update["content"]["text"].as_str().expect("a text").to_owned()).collect()
+        chunks
+            .map(|update| {
+                update["content"]["text"]
+                    .as_str()
+                    .expect("a text")
+                    .to_owned()
+            })
+            .collect()
     }
 
     /// The texts of the agent.
@@ -126,12 +162,17 @@ impl Editor {
         let mut found = self.texts().len();
         while found < count {
             let line = self.next().await;
-            found += usize::from(line["params"]["update"]["sessionUpdate"] == "agent_message_chunk");
+            found +=
+                usize::from(line["params"]["update"]["sessionUpdate"] == "agent_message_chunk");
         }
     }
 
     pub(super) fn assert_answered_once(&self) {
-        let mut ids: Vec<_> = self.seen.iter().filter(|line| line["method"].is_null()).collect();
+        let mut ids: Vec<_> = self
+            .seen
+            .iter()
+            .filter(|line| line["method"].is_null())
+            .collect();
         let count = ids.len();
         ids.sort_by_key(|line| line["id"].to_string());
         ids.dedup_by_key(|line| line["id"].clone());

@@ -34,7 +34,11 @@ for token in (token, "x" * 43):
 
 #[tokio::test]
 async fn agent_works_in_the_folder_of_the_editor_and_gets_no_key() {
-    let user = if geteuid().is_root() { User::Root } else { User::Unprivileged };
+    let user = if geteuid().is_root() {
+        User::Root
+    } else {
+        User::Unprivileged
+    };
     for machine in [Machine::Namespaces, Machine::LandlockOnly] {
         let gateway = start(setup(user, machine, "private", ""), user);
         let project = tempfile::tempdir_in(outside_tmp()).expect("a folder");
@@ -46,24 +50,63 @@ async fn agent_works_in_the_folder_of_the_editor_and_gets_no_key() {
         });
         let id = editor.new_session(project.to_str().expect("UTF-8")).await;
         let session = gateway.get(&format!("/v1/sessions/{id}")).await;
-        let mechanism = session["isolation"]["mechanism"].as_str().expect("a text").to_owned();
-        let session = Opened { id, cwd: PathBuf::from(&project), json: session };
-        let private = gateway.path("data").canonicalize().expect("it exists").join("private");
+        let mechanism = session["isolation"]["mechanism"]
+            .as_str()
+            .expect("a text")
+            .to_owned();
+        let session = Opened {
+            id,
+            cwd: PathBuf::from(&project),
+            json: session,
+        };
+        let private = gateway
+            .path("data")
+            .canonicalize()
+            .expect("it exists")
+            .join("private");
         let run = json!({ "act": "run", "command": ["python3", "-c", HELLO, private] });
         // The agent writes the result to the folder of the editor.
         let ran = order(&gateway, &session, &run, "ran.json").await;
         let output = ran[1].as_str().expect("a text");
-        assert_eq!((&ran[0], output.lines().count()), (&json!(0), 2), "{machine:?} {ran}");
-        assert!(!output.contains("welcome") && !output.contains("acpg_"), "{machine:?} {output}");
+        assert_eq!(
+            (&ran[0], output.lines().count()),
+            (&json!(0), 2),
+            "{machine:?} {ran}"
+        );
+        assert!(
+            !output.contains("welcome") && !output.contains("acpg_"),
+            "{machine:?} {output}"
+        );
         if machine == Machine::Namespaces {
-            assert_eq!((&*mechanism, output.matches("no connection").count()), ("namespaces", 2), "{output}");
+            assert_eq!(
+                (&*mechanism, output.matches("no connection").count()),
+                ("namespaces", 2),
+                "{output}"
+            );
         }
         // The same program with the rights of the editor gets a key.
         let mut python = crate::support::gateway::command("python3");
-        let own = python.args(["-c", HELLO]).arg(&private).output().expect("python is installed");
+        let own = python
+            .args(["-c", HELLO])
+            .arg(&private)
+            .output()
+            .expect("python is installed");
         let output = String::from_utf8(own.stdout).expect("text");
-        assert!(output.lines().next().is_some_and(|line| line.contains("acpg_")), "{output}");
-        assert!(!output.lines().nth(1).expect("a second line").contains("welcome"), "{output}");
+        assert!(
+            output
+                .lines()
+                .next()
+                .is_some_and(|line| line.contains("acpg_")),
+            "{output}"
+        );
+        assert!(
+            !output
+                .lines()
+                .nth(1)
+                .expect("a second line")
+                .contains("welcome"),
+            "{output}"
+        );
         assert_eq!(editor.end().await.0, Some(0));
     }
 }
@@ -90,7 +133,11 @@ while os.getppid() == first:
 /// An agent can know the token, for example through an editor that serves files.
 #[tokio::test]
 async fn agent_with_the_token_gets_no_key() {
-    let user = if geteuid().is_root() { User::Root } else { User::Unprivileged };
+    let user = if geteuid().is_root() {
+        User::Root
+    } else {
+        User::Unprivileged
+    };
     let gateway = start(setup(user, Machine::Any, "off", ""), user);
     let mut editor = Editor::of({
         let mut attach = super::attach_command("attach", &gateway.path("data"));
@@ -100,16 +147,39 @@ async fn agent_with_the_token_gets_no_key() {
     let id = editor.new_session("").await;
     let session = gateway.get_session(&id).await;
     let cwd = PathBuf::from(session["cwd"].as_str().expect("a folder"));
-    let session = Opened { id, cwd, json: session };
-    let private = gateway.path("data").canonicalize().expect("it exists").join("private");
+    let session = Opened {
+        id,
+        cwd,
+        json: session,
+    };
+    let private = gateway
+        .path("data")
+        .canonicalize()
+        .expect("it exists")
+        .join("private");
     for program in [HELLO.to_owned(), format!("{ORPHAN}{HELLO}")] {
         let run = json!({ "act": "run", "command": ["python3", "-c", program, private] });
         let ran = order(&gateway, &session, &run, "ran.json").await;
         let output = ran[1].as_str().expect("a text");
-        assert_eq!(output.matches("processes of agents must not use").count(), 2, "{ran}");
-        assert!(!output.contains("welcome") && !output.contains("acpg_"), "{output}");
+        assert_eq!(
+            output.matches("processes of agents must not use").count(),
+            2,
+            "{ran}"
+        );
+        assert!(
+            !output.contains("welcome") && !output.contains("acpg_"),
+            "{output}"
+        );
         std::fs::remove_file(session.cwd.join("ran.json")).expect("the agent wrote it");
     }
     assert_eq!(editor.end().await.0, Some(0));
-    assert_eq!(gateway.log().matches("rejected a process of an agent").count(), 1, "{}", gateway.log());
+    assert_eq!(
+        gateway
+            .log()
+            .matches("rejected a process of an agent")
+            .count(),
+        1,
+        "{}",
+        gateway.log()
+    );
 }

@@ -48,7 +48,11 @@ impl Person {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().canonicalize().expect("it exists").join(name)
+        self.folder
+            .path()
+            .canonicalize()
+            .expect("it exists")
+            .join(name)
     }
 
     fn data(&self) -> PathBuf {
@@ -106,7 +110,13 @@ impl Person {
 
     /// The only gateway, after another one that started at the same time has ended.
     async fn gateway(&self) -> u32 {
-        let only = || async { if let [only] = self.gateways()[..] { Some(only) } else { None } };
+        let only = || async {
+            if let [only] = self.gateways()[..] {
+                Some(only)
+            } else {
+                None
+            }
+        };
         eventually("there is one gateway", LONGEST, only).await
     }
 
@@ -122,7 +132,10 @@ impl Person {
     }
 
     async fn until_no_gateway(&self) {
-        eventually("the gateway ends", LONGEST, || async { self.gateways().is_empty().then_some(()) }).await;
+        eventually("the gateway ends", LONGEST, || async {
+            self.gateways().is_empty().then_some(())
+        })
+        .await;
     }
 }
 
@@ -131,7 +144,11 @@ impl Drop for Person {
         let began = Instant::now();
         while let [first, ..] = self.gateways()[..] {
             let pid = Pid::from_raw(first.cast_signed()).expect("a pid");
-            let signal = if began.elapsed() < Duration::from_secs(20) { Signal::TERM } else { Signal::KILL };
+            let signal = if began.elapsed() < Duration::from_secs(20) {
+                Signal::TERM
+            } else {
+                Signal::KILL
+            };
             // The process may have ended meanwhile.
             kill_process(pid, signal).ok();
             std::thread::sleep(Duration::from_millis(100));
@@ -140,17 +157,29 @@ impl Drop for Person {
 }
 
 fn mode(path: &Path) -> u32 {
-    std::fs::metadata(path).expect("it exists").permissions().mode() & 0o777
+    std::fs::metadata(path)
+        .expect("it exists")
+        .permissions()
+        .mode()
+        & 0o777
 }
 
 async fn create_session(url: &str, key: &str, body: &Value) -> (u16, Value) {
-    let request = reqwest::Client::new().post(format!("{url}/v1/sessions")).bearer_auth(key).json(body);
+    let request = reqwest::Client::new()
+        .post(format!("{url}/v1/sessions"))
+        .bearer_auth(key)
+        .json(body);
     let response = request.send().await.expect("an answer");
-    (response.status().as_u16(), response.json().await.expect("JSON"))
+    (
+        response.status().as_u16(),
+        response.json().await.expect("JSON"),
+    )
 }
 
 async fn get(url: &str, key: &str, path: &str) -> Value {
-    let request = reqwest::Client::new().get(format!("{url}{path}")).bearer_auth(key);
+    let request = reqwest::Client::new()
+        .get(format!("{url}{path}"))
+        .bearer_auth(key);
     let response = request.send().await.expect("an answer");
     assert_eq!(response.status(), 200, "{path}");
     response.json().await.expect("JSON")
@@ -170,7 +199,13 @@ async fn two_editors_start_one_gateway_that_serves_the_page_too() {
     }
     // The gateway is in no session of a terminal or of the editor.
     let stat = std::fs::read_to_string(format!("/proc/{gateway}/stat")).expect("it runs");
-    let session = stat.rsplit_once(") ").expect("a name").1.split(' ').nth(3).expect("a session");
+    let session = stat
+        .rsplit_once(") ")
+        .expect("a name")
+        .1
+        .split(' ')
+        .nth(3)
+        .expect("a session");
     assert_eq!(session, gateway.to_string());
 
     let (url, key) = person.link();
@@ -178,7 +213,10 @@ async fn two_editors_start_one_gateway_that_serves_the_page_too() {
     assert_eq!(page.status(), 200);
     assert!(page.text().await.expect("a body").contains("<html"));
     for (session, editor) in [(&first, &mut one), (&second, &mut two)] {
-        assert_eq!(get(&url, &key, &format!("/v1/sessions/{session}")).await["state"], "idle");
+        assert_eq!(
+            get(&url, &key, &format!("/v1/sessions/{session}")).await["state"],
+            "idle"
+        );
         editor.prompt(2, session, "echo hello").await;
         assert_eq!(editor.response(2).await["result"]["stopReason"], "end_turn");
     }
@@ -189,10 +227,20 @@ async fn two_editors_start_one_gateway_that_serves_the_page_too() {
         assert_eq!(code, Some(0), "{log}");
         assert!(!log.contains("acpg_"), "{log}");
     }
-    eventually("the keys end", LONGEST, || async { (keys() == 0).then_some(()) }).await;
+    eventually("the keys end", LONGEST, || async {
+        (keys() == 0).then_some(())
+    })
+    .await;
     let log = person.log();
-    assert!(!log.contains("acpg_") && log.contains("accepts connections"), "{log}");
-    kill_process(Pid::from_raw(gateway.cast_signed()).expect("a pid"), Signal::TERM).expect("it runs");
+    assert!(
+        !log.contains("acpg_") && log.contains("accepts connections"),
+        "{log}"
+    );
+    kill_process(
+        Pid::from_raw(gateway.cast_signed()).expect("a pid"),
+        Signal::TERM,
+    )
+    .expect("it runs");
     person.until_no_gateway().await;
     assert!(!private.join("control.sock").exists() && !private.join("control.token").exists());
 }
@@ -206,7 +254,11 @@ async fn editor_continues_after_a_kill_of_the_gateway_that_it_has_started() {
     editor.prompt(2, &session, "echo one").await;
     editor.response(2).await;
     let former = person.gateway().await;
-    kill_process(Pid::from_raw(former.cast_signed()).expect("a pid"), Signal::KILL).expect("it runs");
+    kill_process(
+        Pid::from_raw(former.cast_signed()).expect("a pid"),
+        Signal::KILL,
+    )
+    .expect("it runs");
     editor.prompt(3, &session, "echo two").await;
     assert_eq!(editor.response(3).await["result"]["stopReason"], "end_turn");
     assert_eq!(editor.texts(), ["one", "two"]);
@@ -214,7 +266,10 @@ async fn editor_continues_after_a_kill_of_the_gateway_that_it_has_started() {
     let keys = || person.output(&["key", "list"]).matches(" attach ").count();
     assert_eq!(keys(), 1);
     editor.kill().await;
-    eventually("the key ends", LONGEST, || async { (keys() == 0).then_some(()) }).await;
+    eventually("the key ends", LONGEST, || async {
+        (keys() == 0).then_some(())
+    })
+    .await;
 }
 
 /// Waits for the exit code.
@@ -234,12 +289,19 @@ async fn gateway_ends_when_it_has_no_editor_client_or_turn() {
     let person = Person::with_fake_agent();
     let idle = Duration::from_secs(1);
     let mut serve = person.command(&["serve", "--exit-when-idle", "1s"]);
-    let mut child =
-        serve.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary was built");
+    let mut child = serve
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
     let mut editor = person.editor();
     let session = editor.new_session("").await;
     tokio::time::sleep(idle * 3).await;
-    assert_eq!(child.try_wait().expect("it is our child"), None, "an editor uses it");
+    assert_eq!(
+        child.try_wait().expect("it is our child"),
+        None,
+        "an editor uses it"
+    );
     let (url, key) = person.link();
     // A turn and a queued prompt of a client that disconnects.
     editor.prompt(2, &session, "slow chunks=30 ms=100").await;
@@ -247,36 +309,69 @@ async fn gateway_ends_when_it_has_no_editor_client_or_turn() {
     editor.prompt(3, &session, "echo queued").await;
     let queued = || async {
         let found = get(&url, &key, &format!("/v1/sessions/{session}")).await;
-        (found["queued"].as_array().is_some_and(|queued| queued.len() == 1)).then_some(())
+        (found["queued"]
+            .as_array()
+            .is_some_and(|queued| queued.len() == 1))
+        .then_some(())
     };
     eventually("the prompt waits", LONGEST, queued).await;
     assert_eq!(editor.end().await.0, Some(0));
     let began = Instant::now();
     assert_eq!(ended(&mut child).await, Some(0));
-    assert!(began.elapsed() > idle * 2, "the turn uses the gateway: {:?}", began.elapsed());
+    assert!(
+        began.elapsed() > idle * 2,
+        "the turn uses the gateway: {:?}",
+        began.elapsed()
+    );
     assert!(person.gateways().is_empty());
     // The next editor starts a gateway, in which the turn is complete.
     let mut editor = person.editor();
     editor.initialize().await;
     let (url, key) = person.link();
     let page = get(&url, &key, &format!("/v1/sessions/{session}/prompts")).await;
-    let first = page["prompts"].as_array().expect("a list").iter().find(|prompt| prompt["promptId"] == "p1");
-    assert_eq!(first.unwrap_or_else(|| panic!("{page}"))["stopReason"], "end_turn", "{page}");
+    let first = page["prompts"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|prompt| prompt["promptId"] == "p1");
+    assert_eq!(
+        first.unwrap_or_else(|| panic!("{page}"))["stopReason"],
+        "end_turn",
+        "{page}"
+    );
 }
 
 #[test]
 fn attach_reports_why_the_gateway_cannot_start() {
     let person = Person::new("nonsense = 1\n[agents.fake]\ncommand = \"/nonexistent/agent\"\n");
-    let failed = person.command(&["attach"]).output().expect("the binary was built");
+    let failed = person
+        .command(&["attach"])
+        .output()
+        .expect("the binary was built");
     let log = String::from_utf8(failed.stderr).expect("text");
-    assert_eq!((failed.status.code(), failed.stdout.len()), (Some(1), 0), "{log}");
+    assert_eq!(
+        (failed.status.code(), failed.stdout.len()),
+        (Some(1), 0),
+        "{log}"
+    );
     assert!(log.contains("nonsense"), "{log}");
     // The log of the gateway has the reason if only the gateway finds it.
-    let person = Person::new("[agents.fake]\ncommand = \"/bin/cat\"\n[mcp.\"wrong name\"]\nurl = \"x\"\n");
-    let failed = person.command(&["attach"]).output().expect("the binary was built");
+    let person =
+        Person::new("[agents.fake]\ncommand = \"/bin/cat\"\n[mcp.\"wrong name\"]\nurl = \"x\"\n");
+    let failed = person
+        .command(&["attach"])
+        .output()
+        .expect("the binary was built");
     let log = String::from_utf8(failed.stderr).expect("text");
-    assert_eq!((failed.status.code(), failed.stdout.len()), (Some(1), 0), "{log}");
-    assert!(log.contains("could not start") && log.contains("gateway.log"), "{log}");
+    assert_eq!(
+        (failed.status.code(), failed.stdout.len()),
+        (Some(1), 0),
+        "{log}"
+    );
+    assert!(
+        log.contains("could not start") && log.contains("gateway.log"),
+        "{log}"
+    );
     assert!(log.contains("wrong name"), "{log}");
     assert!(person.gateways().is_empty());
 }
@@ -296,10 +391,18 @@ async fn folder_of_a_local_editor_is_open_to_its_key_only() {
     // Clients with `files` read the files of the session, as of every session.
     let request = reqwest::Client::new().get(format!("{url}/v1/sessions/{session}/files/file.txt"));
     let file = request.bearer_auth(&key).send().await.expect("an answer");
-    assert_eq!((file.status().as_u16(), file.text().await.expect("a body")), (200, "content".to_owned()));
+    assert_eq!(
+        (file.status().as_u16(), file.text().await.expect("a body")),
+        (200, "content".to_owned())
+    );
     // Other keys cannot open the folder.
-    let (status, problem) = create_session(&url, &key, &json!({ "agent": "fake", "cwd": project })).await;
-    assert_eq!((status, &problem["code"]), (403, &json!("forbidden")), "{problem}");
+    let (status, problem) =
+        create_session(&url, &key, &json!({ "agent": "fake", "cwd": project })).await;
+    assert_eq!(
+        (status, &problem["code"]),
+        (403, &json!("forbidden")),
+        "{problem}"
+    );
     let mut two = Editor::of({
         let mut command = person.command(&["attach", "--url", &url]);
         command.env("ACP_GATEWAY_KEY", &key);
@@ -315,7 +418,12 @@ async fn folder_of_a_local_editor_is_open_to_its_key_only() {
     assert_eq!(two.end().await.0, Some(0));
     // Folders that would open the gateway or the whole machine are rejected.
     let home = person.path("home").to_str().expect("UTF-8").to_owned();
-    let private = person.data().join("private").to_str().expect("UTF-8").to_owned();
+    let private = person
+        .data()
+        .join("private")
+        .to_str()
+        .expect("UTF-8")
+        .to_owned();
     for (id, (folder, said)) in (10..).zip([
         ("/", "below it"),
         (&*home, "home folder"),
@@ -325,21 +433,41 @@ async fn folder_of_a_local_editor_is_open_to_its_key_only() {
         editor.send(&new(id, folder)).await;
         let error = editor.response(id).await["error"].clone();
         assert_eq!(error["code"], -32602, "{folder} {error}");
-        assert!(error["message"].as_str().expect("a text").contains(said), "{folder} {error}");
+        assert!(
+            error["message"].as_str().expect("a text").contains(said),
+            "{folder} {error}"
+        );
     }
     // The session keeps its folder through a restart, without the editor.
     assert_eq!(editor.end().await.0, Some(0));
     let gateway = person.gateway().await;
-    kill_process(Pid::from_raw(gateway.cast_signed()).expect("a pid"), Signal::KILL).expect("it runs");
+    kill_process(
+        Pid::from_raw(gateway.cast_signed()).expect("a pid"),
+        Signal::KILL,
+    )
+    .expect("it runs");
     person.until_no_gateway().await;
     let mut editor = person.editor();
     editor.initialize().await;
     let (url, key) = person.link();
     let prompt = reqwest::Client::new().post(format!("{url}/v1/sessions/{session}/prompts"));
-    let prompt =
-        prompt.bearer_auth(&key).header("Prefer", "wait=60").json(&json!({ "prompt": "echo again" }));
-    let prompt: Value = prompt.send().await.expect("an answer").json().await.expect("JSON");
-    assert_eq!(prompt["stopReason"], "end_turn", "{prompt}\n{}", person.log());
+    let prompt = prompt
+        .bearer_auth(&key)
+        .header("Prefer", "wait=60")
+        .json(&json!({ "prompt": "echo again" }));
+    let prompt: Value = prompt
+        .send()
+        .await
+        .expect("an answer")
+        .json()
+        .await
+        .expect("JSON");
+    assert_eq!(
+        prompt["stopReason"],
+        "end_turn",
+        "{prompt}\n{}",
+        person.log()
+    );
     let (status, _) = create_session(&url, &key, &json!({ "agent": "fake", "cwd": other })).await;
     assert_eq!(status, 403);
     let audit = person.output(&["audit", "export"]);
@@ -349,7 +477,10 @@ async fn folder_of_a_local_editor_is_open_to_its_key_only() {
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
     assert_eq!(grants.len(), 1, "{audit}");
-    assert_eq!((&grants[0]["folder"], &grants[0]["key"]["name"]), (&json!(project), &json!("attach")));
+    assert_eq!(
+        (&grants[0]["folder"], &grants[0]["key"]["name"]),
+        (&json!(project), &json!("attach"))
+    );
     assert!(!audit.contains(KEY));
 }
 
@@ -371,24 +502,51 @@ async fn agent_gets_files_of_a_local_editor_only_in_the_folders_of_its_session()
         PathBuf::from("/etc/hostname"),
     ]) {
         let path = path.to_str().expect("UTF-8");
-        editor.prompt(id, &session, &format!("read path={path}; write path={path} text=x")).await;
-        assert_eq!(editor.response(id).await["result"]["stopReason"], "end_turn");
+        editor
+            .prompt(
+                id,
+                &session,
+                &format!("read path={path}; write path={path} text=x"),
+            )
+            .await;
+        assert_eq!(
+            editor.response(id).await["result"]["stopReason"],
+            "end_turn"
+        );
         let texts = editor.texts();
-        assert_eq!(texts[texts.len() - 2..], ["[error -32602]", "[error -32602]"], "{path}");
+        assert_eq!(
+            texts[texts.len() - 2..],
+            ["[error -32602]", "[error -32602]"],
+            "{path}"
+        );
     }
-    assert!(
-        !editor.seen().iter().any(|line| line["method"].as_str().is_some_and(|name| name.starts_with("fs/")))
-    );
+    assert!(!editor.seen().iter().any(|line| {
+        line["method"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("fs/"))
+    }));
     // A file that the editor has not saved need not exist.
-    for (id, method, answer, expected) in
-        [(20, "read", json!({ "content": "unsaved" }), "[unsaved]"), (21, "write", Value::Null, "[written]")]
-    {
-        editor.prompt(id, &session, &format!("{method} path={project}/sub/new text=x")).await;
+    for (id, method, answer, expected) in [
+        (20, "read", json!({ "content": "unsaved" }), "[unsaved]"),
+        (21, "write", Value::Null, "[written]"),
+    ] {
+        editor
+            .prompt(
+                id,
+                &session,
+                &format!("{method} path={project}/sub/new text=x"),
+            )
+            .await;
         let name = format!("fs/{method}_text_file");
         let request = editor.until(|line| line["method"] == *name).await;
         assert_eq!(request["params"]["path"], format!("{project}/sub/new"));
-        editor.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": answer })).await;
-        assert_eq!(editor.response(id).await["result"]["stopReason"], "end_turn");
+        editor
+            .send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": answer }))
+            .await;
+        assert_eq!(
+            editor.response(id).await["result"]["stopReason"],
+            "end_turn"
+        );
         assert_eq!(editor.texts().last().expect("a text"), expected);
     }
     let audit = person.output(&["audit", "export"]);
@@ -405,7 +563,11 @@ async fn editor_gets_another_key_if_its_key_was_revoked() {
     editor.response(2).await;
     let list = || person.output(&["key", "list"]);
     let id_of = |list: &str| {
-        let line = list.lines().find(|line| line.contains(" attach ")).expect("a key").to_owned();
+        let line = list
+            .lines()
+            .find(|line| line.contains(" attach "))
+            .expect("a key")
+            .to_owned();
         line.split_whitespace().next().expect("an id").to_owned()
     };
     let former = id_of(&list());
@@ -430,8 +592,11 @@ async fn editor_gets_another_key_if_its_key_was_revoked() {
 async fn connections_without_a_token_do_not_count() {
     let person = Person::with_fake_agent();
     let mut serve = person.command(&["serve", "--exit-when-idle", "1s"]);
-    let mut child =
-        serve.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary was built");
+    let mut child = serve
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
     let socket = person.data().join("private/control.sock");
     let connect = || async { std::os::unix::net::UnixStream::connect(&socket).ok() };
     let mut silent = vec![eventually("the gateway listens", LONGEST, connect).await];
@@ -475,6 +640,9 @@ async fn connection_without_the_token_gets_no_key() {
         drop(writeln!(stream, "{request}"));
         let mut reply = String::new();
         drop(BufReader::new(stream).read_line(&mut reply));
-        assert!(reply.is_empty() || reply.contains("token is wrong"), "{reply}");
+        assert!(
+            reply.is_empty() || reply.contains("token is wrong"),
+            "{reply}"
+        );
     }
 }

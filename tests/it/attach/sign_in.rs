@@ -45,7 +45,12 @@ impl Terminal {
     }
 
     fn resize(&mut self, cols: u16, rows: u16, notify: bool) {
-        let size = Winsize { ws_col: cols, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize {
+            ws_col: cols,
+            ws_row: rows,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
         tcsetwinsize(&self.ours, size).expect("it is ours");
         if notify {
             self.signal(Signal::WINCH);
@@ -71,17 +76,27 @@ impl Terminal {
 
     /// Reads the output that arrives within a moment. The end of a child can interrupt the wait.
     fn read(&mut self) {
-        let limit = rustix::event::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-        let mut ready = [rustix::event::PollFd::new(&self.ours, rustix::event::PollFlags::IN)];
+        let limit = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 50_000_000,
+        };
+        let mut ready = [rustix::event::PollFd::new(
+            &self.ours,
+            rustix::event::PollFlags::IN,
+        )];
         if rustix::event::poll(&mut ready, Some(&limit)).unwrap_or(0) > 0 {
             let mut bytes = [0; 4096];
             let count = self.ours.read(&mut bytes).expect("it is ours");
-            self.shown.push_str(&String::from_utf8_lossy(&bytes[..count]));
+            self.shown
+                .push_str(&String::from_utf8_lossy(&bytes[..count]));
         }
     }
 
     fn is_raw(&self) -> bool {
-        !tcgetattr(&self.theirs).expect("it is ours").local_modes.contains(LocalModes::ICANON)
+        !tcgetattr(&self.theirs)
+            .expect("it is ours")
+            .local_modes
+            .contains(LocalModes::ICANON)
     }
 
     fn ended(&mut self) -> Option<i32> {
@@ -92,7 +107,11 @@ impl Terminal {
                 self.read();
                 return status.code();
             }
-            assert!(began.elapsed() < LONGEST, "it does not end: {:?}", self.shown);
+            assert!(
+                began.elapsed() < LONGEST,
+                "it does not end: {:?}",
+                self.shown
+            );
         }
     }
 }
@@ -108,9 +127,18 @@ impl Drop for Terminal {
 fn gateway() -> (Gateway, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("signed-in");
-    let args = ["--auth-required", "--auth-file", file.to_str().expect("UTF-8")];
+    let args = [
+        "--auth-required",
+        "--auth-file",
+        file.to_str().expect("UTF-8"),
+    ];
     let program = env!("CARGO_BIN_EXE_fake-agent");
-    (Setup::default().agent("fake", program, &args, "terminal_auth = true\n").start(), folder)
+    (
+        Setup::default()
+            .agent("fake", program, &args, "terminal_auth = true\n")
+            .start(),
+        folder,
+    )
 }
 
 /// The terminal method that an editor with this capability sees.
@@ -127,7 +155,11 @@ async fn method(editor: &mut Editor, capabilities: Value) -> Option<Value> {
 fn sign_in(gateway: &Gateway, method: &Value) -> Command {
     let run = &method["_meta"]["terminal-auth"];
     let mut sign_in = command(run["command"].as_str().expect("a program"));
-    let args = run["args"].as_array().expect("a list").iter().map(|arg| arg.as_str().expect("a text"));
+    let args = run["args"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|arg| arg.as_str().expect("a text"));
     sign_in.env_clear().env("HOME", gateway.path("")).args(args);
     sign_in
 }
@@ -142,12 +174,21 @@ async fn terminal_method_runs_the_sign_in_of_the_gateway() {
         attach
     };
     let mut plain = Editor::of(local());
-    assert_eq!(method(&mut plain, json!({})).await, None, "an editor without terminals");
+    assert_eq!(
+        method(&mut plain, json!({})).await,
+        None,
+        "an editor without terminals"
+    );
     let mut editor = Editor::of(local());
-    let method = method(&mut editor, json!({ "auth": { "terminal": true } })).await.expect("a method");
+    let method = method(&mut editor, json!({ "auth": { "terminal": true } }))
+        .await
+        .expect("a method");
     let id = method["id"].as_str().expect("a text");
     assert_eq!(method["args"], json!(["sign-in", "--method", id]));
-    assert!(method["env"].is_null(), "variables are for the agent's command: {method}");
+    assert!(
+        method["env"].is_null(),
+        "variables are for the agent's command: {method}"
+    );
     editor.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "session/new", "params": { "cwd": "", "mcpServers": [] } })).await;
     assert_eq!(editor.response(1).await["error"]["code"], -32000);
 
@@ -164,7 +205,11 @@ async fn terminal_method_runs_the_sign_in_of_the_gateway() {
     terminal.until("the word: ");
     terminal.signal(Signal::TERM);
     assert_eq!(terminal.ended(), Some(1));
-    assert!(!terminal.is_raw() && terminal.shown.contains("cancelled"), "{}", terminal.shown);
+    assert!(
+        !terminal.is_raw() && terminal.shown.contains("cancelled"),
+        "{}",
+        terminal.shown
+    );
 
     let mut terminal = Terminal::start(sign_in(&gateway, &method));
     terminal.until("the word: ");
@@ -180,7 +225,11 @@ async fn terminal_method_runs_the_sign_in_of_the_gateway() {
     }
     terminal.types("sesame\n");
     assert_eq!(terminal.ended(), Some(0), "{}", terminal.shown);
-    assert!(!terminal.is_raw() && terminal.shown.contains("welcome"), "{}", terminal.shown);
+    assert!(
+        !terminal.is_raw() && terminal.shown.contains("welcome"),
+        "{}",
+        terminal.shown
+    );
     assert!(!terminal.shown.contains("acpg_"), "{}", terminal.shown);
     editor.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "session/new", "params": { "cwd": "", "mcpServers": [] } })).await;
     assert!(editor.response(2).await["result"]["sessionId"].is_string());
@@ -192,16 +241,28 @@ async fn terminal_method_runs_the_sign_in_of_the_gateway() {
 async fn sign_in_works_below_the_path_of_a_proxy() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("signed-in");
-    let args = ["--auth-required", "--auth-file", file.to_str().expect("UTF-8")];
+    let args = [
+        "--auth-required",
+        "--auth-file",
+        file.to_str().expect("UTF-8"),
+    ];
     let proxy = PrefixProxy::bind().await;
     let gateway = Setup::default()
-        .agent("fake", env!("CARGO_BIN_EXE_fake-agent"), &args, "terminal_auth = true\n")
+        .agent(
+            "fake",
+            env!("CARGO_BIN_EXE_fake-agent"),
+            &args,
+            "terminal_auth = true\n",
+        )
         .settings(&format!("server.public_url = \"{}\"", proxy.url()))
         .start();
     let served = proxy.serve(&gateway.url, Host::Kept);
     for url in [&served.url, &gateway.url] {
         let mut attach = command(env!("CARGO_BIN_EXE_acp-gateway"));
-        attach.env_clear().env("HOME", gateway.path("")).env("ACP_GATEWAY_KEY", KEY);
+        attach
+            .env_clear()
+            .env("HOME", gateway.path(""))
+            .env("ACP_GATEWAY_KEY", KEY);
         attach.args(["attach", "--url", url, "sign-in", "--method", "shell"]);
         let mut terminal = Terminal::start(attach);
         terminal.until("the word: ");
@@ -214,30 +275,46 @@ async fn sign_in_works_below_the_path_of_a_proxy() {
 async fn sign_in_at_a_remote_gateway_needs_the_scope_admin() {
     let (gateway, _folder) = gateway();
     let mut attach = command(env!("CARGO_BIN_EXE_acp-gateway"));
-    attach.env_clear().env("HOME", gateway.path("")).env("ACP_GATEWAY_KEY", KEY);
+    attach
+        .env_clear()
+        .env("HOME", gateway.path(""))
+        .env("ACP_GATEWAY_KEY", KEY);
     attach.args(["attach", "--url", &gateway.url]);
     let mut editor = Editor::of(attach);
-    let method = method(&mut editor, json!({ "_meta": { "terminal-auth": true } })).await.expect("a method");
+    let method = method(&mut editor, json!({ "_meta": { "terminal-auth": true } }))
+        .await
+        .expect("a method");
     let with_key = |key: &str| {
         let mut sign_in = sign_in(&gateway, &method);
         sign_in.env("ACP_GATEWAY_KEY", key);
         Terminal::start(sign_in)
     };
     let mut key = super::attach_command("key", &gateway.path("data"));
-    let key = key.args(["create", "someone"]).output().expect("the binary was built").stdout;
+    let key = key
+        .args(["create", "someone"])
+        .output()
+        .expect("the binary was built")
+        .stdout;
     let key = String::from_utf8(key).expect("text");
     tokio::time::sleep(Duration::from_millis(1500)).await;
     let mut terminal = with_key(key.trim());
     assert_eq!(terminal.ended(), Some(1));
-    assert!(terminal.shown.contains("scope `admin`"), "{}", terminal.shown);
+    assert!(
+        terminal.shown.contains("scope `admin`"),
+        "{}",
+        terminal.shown
+    );
     let mut terminal = with_key(KEY);
     terminal.until("the word: ");
     terminal.types("sesame\n");
     assert_eq!(terminal.ended(), Some(0), "{}", terminal.shown);
     // Without a terminal, nothing starts.
     let mut piped = sign_in(&gateway, &method);
-    let failed =
-        piped.env("ACP_GATEWAY_KEY", KEY).stdin(Stdio::null()).output().expect("the binary was built");
+    let failed = piped
+        .env("ACP_GATEWAY_KEY", KEY)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the binary was built");
     let log = String::from_utf8(failed.stderr).expect("text");
     assert_eq!(failed.status.code(), Some(1));
     assert!(log.contains("needs a terminal"), "{log}");

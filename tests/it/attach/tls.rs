@@ -24,9 +24,12 @@ impl Drop for TlsProxy {
 impl TlsProxy {
     pub(crate) fn start(folder: &Path, gateway: &Gateway) -> (Self, PathBuf) {
         let (key, certificate) = certificate(folder);
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/clients/tls_proxy.mjs");
+        let script =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/clients/tls_proxy.mjs");
         let mut node = command("node");
-        node.arg(script).args([&key, &certificate]).arg(gateway.address().port().to_string());
+        node.arg(script)
+            .args([&key, &certificate])
+            .arg(gateway.address().port().to_string());
         let mut child = node.stdout(Stdio::piped()).spawn().expect("node is there");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("it is piped");
@@ -40,10 +43,31 @@ impl TlsProxy {
 pub(crate) fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
     let (key, certificate) = (folder.join("key.pem"), folder.join("certificate.pem"));
     let mut openssl = command("openssl");
-    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
-    openssl.args(["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
-    openssl.args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"]).arg(&key);
-    let made = openssl.arg("-out").arg(&certificate).output().expect("openssl is there");
+    openssl.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]);
+    openssl.args([
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost",
+    ]);
+    openssl
+        .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
+        .arg(&key);
+    let made = openssl
+        .arg("-out")
+        .arg(&certificate)
+        .output()
+        .expect("openssl is there");
     assert!(made.status.success(), "{made:?}");
     (key, certificate)
 }
@@ -57,7 +81,9 @@ async fn attach_uses_tls_with_the_certificates_of_the_system() {
     super::set_public_url(&mut gateway, &url);
 
     let mut command = attach();
-    command.args(["--url", &url]).env("SSL_CERT_FILE", &certificate);
+    command
+        .args(["--url", &url])
+        .env("SSL_CERT_FILE", &certificate);
     let mut editor = Editor::of(command);
     let session = editor.new_session("").await;
     editor.prompt(2, &session, "echo secret").await;

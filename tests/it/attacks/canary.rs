@@ -35,19 +35,45 @@ const FAILING: &str = r#"echo "cannot start with $ENV_SECRET" >&2; exit 3"#;
 const ENTRY: &str = "env = { ENV_SECRET = { from_env = \"GATEWAY_SECRET\" }, FILE_SECRET = { from_file = \"SECRET_FILE\" } }\n";
 
 fn canary(name: &'static str, text: &str, files: &'static [&'static str]) -> Canary {
-    Canary { name, text: text.to_owned(), files, agents: &[], in_gateway: false }
+    Canary {
+        name,
+        text: text.to_owned(),
+        files,
+        agents: &[],
+        in_gateway: false,
+    }
 }
 
 fn canaries() -> Vec<Canary> {
     let agents: &[&str] = &["stateful", "failing"];
     vec![
-        Canary { agents, in_gateway: true, ..canary("env", ENV, &[]) },
-        Canary { agents, ..canary("file", FILE, &[]) },
-        Canary { agents, ..canary("changed", CHANGED, &["secret"]) },
-        Canary { in_gateway: true, ..canary("header", HEADER, &[]) },
+        Canary {
+            agents,
+            in_gateway: true,
+            ..canary("env", ENV, &[])
+        },
+        Canary {
+            agents,
+            ..canary("file", FILE, &[])
+        },
+        Canary {
+            agents,
+            ..canary("changed", CHANGED, &["secret"])
+        },
+        Canary {
+            in_gateway: true,
+            ..canary("header", HEADER, &[])
+        },
         canary("sign-in", SIGN_IN, &[]),
         // The log is the store of prompts, and the agent keeps its own state in its HOME.
-        canary("prompt", PROMPT, &["data/private/log.sqlite", "data/homes/default/stateful/state"]),
+        canary(
+            "prompt",
+            PROMPT,
+            &[
+                "data/private/log.sqlite",
+                "data/homes/default/stateful/state",
+            ],
+        ),
         canary("admin key", KEY, &["admin-key"]),
     ]
 }
@@ -81,8 +107,10 @@ impl Run {
         let response = request.send().await.expect("an answer");
         let (status, url) = (response.status(), response.url().path().to_owned());
         let mut text = format!("{:?}\n", response.headers());
-        let is_stream =
-            response.headers().get("content-type").is_some_and(|kind| kind == "text/event-stream");
+        let is_stream = response
+            .headers()
+            .get("content-type")
+            .is_some_and(|kind| kind == "text/event-stream");
         if status.is_client_error() || status.is_server_error() || !is_stream {
             text += &response.text().await.expect("a body");
         }
@@ -97,7 +125,11 @@ impl Run {
     }
 
     async fn post(&mut self, path: &str, body: &Value) -> (u16, Value) {
-        let request = self.gateway.request(Method::POST, path).header("prefer", "wait=30").json(body);
+        let request = self
+            .gateway
+            .request(Method::POST, path)
+            .header("prefer", "wait=30")
+            .json(body);
         let (status, text) = self.send(request, &["prompt"]).await;
         let body = text.split_once('\n').map_or("", |(_, body)| body);
         (status, serde_json::from_str(body).unwrap_or_default())
@@ -111,8 +143,12 @@ impl Run {
     }
 
     async fn turn(&mut self, session: &str, text: &str) -> Value {
-        let (status, turn) =
-            self.post(&format!("/v1/sessions/{session}/prompts"), &json!({ "prompt": text })).await;
+        let (status, turn) = self
+            .post(
+                &format!("/v1/sessions/{session}/prompts"),
+                &json!({ "prompt": text }),
+            )
+            .await;
         assert_eq!(status, 200, "{turn}");
         turn
     }
@@ -130,19 +166,27 @@ async fn work(run: &mut Run) -> String {
     run.turn(&plain, "hello").await;
     run.turn(&session, &format!("echo {PROMPT}")).await;
     let script = "echo $ENV_SECRET $FILE_SECRET; env; sleep 0.2";
-    let steps =
-        json!([{ "create": { "command": "sh", "args": ["-c", script] } }, "wait", "output", "release"]);
+    let steps = json!([{ "create": { "command": "sh", "args": ["-c", script] } }, "wait", "output", "release"]);
     run.turn(&session, &format!("terminal {steps}")).await;
     run.look();
     let error = json!({ "code": -32603, "message": "no model", "data": { "details": "none" } });
     run.turn(&session, &format!("raw fail {error}")).await;
-    run.turn(&session, "garbage; bad-utf8; stderr text=noise").await;
-    let crash = run.turn(&session, &format!("crash code=42 text={PROMPT}")).await;
+    run.turn(&session, "garbage; bad-utf8; stderr text=noise")
+        .await;
+    let crash = run
+        .turn(&session, &format!("crash code=42 text={PROMPT}"))
+        .await;
     assert_eq!(crash["error"]["code"], "agent_exited", "{crash}");
     run.turn(&session, "crash signal=KILL").await;
-    let (status, _) = run.post("/v1/sessions", &json!({ "agent": "failing" })).await;
+    let (status, _) = run
+        .post("/v1/sessions", &json!({ "agent": "failing" }))
+        .await;
     assert!(status >= 500, "{status}");
-    run.post("/v1/agents/failing/rpc", &json!({ "method": "_vendor/echo" })).await;
+    run.post(
+        "/v1/agents/failing/rpc",
+        &json!({ "method": "_vendor/echo" }),
+    )
+    .await;
     session
 }
 
@@ -155,7 +199,9 @@ async fn sign_in(run: &mut Run) {
         run.post("/v1/agents/keyed/auth", &body).await;
     }
     run.turn(&session, "hello").await;
-    let (status, offered) = run.post("/v1/agents/locked/auth", &json!({ "methodId": "shell" })).await;
+    let (status, offered) = run
+        .post("/v1/agents/locked/auth", &json!({ "methodId": "shell" }))
+        .await;
     assert_eq!(status, 201, "{offered}");
     let path = offered["url"].as_str().expect("a path").to_owned();
     let ticket = ticket(run, &path).await;
@@ -173,8 +219,17 @@ async fn sign_in(run: &mut Run) {
 
 /// A ticket for a path. It becomes a canary.
 async fn ticket(run: &mut Run, path: &str) -> String {
-    let request = run.gateway.request(Method::POST, "/v1/tickets").json(&json!({ "paths": [path] }));
-    let answer: Value = request.send().await.expect("an answer").json().await.expect("JSON");
+    let request = run
+        .gateway
+        .request(Method::POST, "/v1/tickets")
+        .json(&json!({ "paths": [path] }));
+    let answer: Value = request
+        .send()
+        .await
+        .expect("an answer")
+        .json()
+        .await
+        .expect("JSON");
     let ticket = answer["ticket"].as_str().expect("a ticket").to_owned();
     run.scan.canaries.push(canary("ticket", &ticket, &[]));
     ticket
@@ -185,17 +240,30 @@ async fn misuse(run: &mut Run, session: &str, key: &str) {
     let ticket = ticket(run, &format!("/v1/sessions/{session}/events")).await;
     let (http, url) = (run.gateway.http.clone(), run.gateway.url.clone());
     let keyed = |operation: &crate::route_walk::operations::Operation, query: &str| {
-        http.request(operation.method.clone(), format!("{url}{}{query}", operation.path))
+        http.request(
+            operation.method.clone(),
+            format!("{url}{}{query}", operation.path),
+        )
     };
     for operation in operations_on(session, "stateful") {
-        let ends =
-            ["DELETE", "PATCH"].contains(&operation.method.as_str()) || operation.path.ends_with("/close");
-        for query in [format!("?key={key}"), format!("?ticket={ticket}x"), format!("?after={key}&q={PROMPT}")]
-        {
+        let ends = ["DELETE", "PATCH"].contains(&operation.method.as_str())
+            || operation.path.ends_with("/close");
+        for query in [
+            format!("?key={key}"),
+            format!("?ticket={ticket}x"),
+            format!("?after={key}&q={PROMPT}"),
+        ] {
             run.send(keyed(&operation, &query), &["prompt"]).await;
         }
-        run.send(keyed(&operation, "").bearer_auth(format!("{key}x")), &[]).await;
-        run.send(keyed(&operation, "").bearer_auth(key).header("host", "evil.example"), &[]).await;
+        run.send(keyed(&operation, "").bearer_auth(format!("{key}x")), &[])
+            .await;
+        run.send(
+            keyed(&operation, "")
+                .bearer_auth(key)
+                .header("host", "evil.example"),
+            &[],
+        )
+        .await;
         // The body of a file is its content.
         if operation.has_body && !operation.template.ends_with("/{path}") {
             for body in [
@@ -203,34 +271,70 @@ async fn misuse(run: &mut Run, session: &str, key: &str) {
                 format!(r#"{{"prompt":[{{"text":"{PROMPT}"}}]}}"#),
                 format!("[\"{PROMPT}\"]"),
             ] {
-                let request =
-                    keyed(&operation, "").bearer_auth(KEY).header("content-type", "application/json");
+                let request = keyed(&operation, "")
+                    .bearer_auth(KEY)
+                    .header("content-type", "application/json");
                 run.send(request.body(body), &["prompt"]).await;
             }
         } else if !operation.has_body && !ends {
-            run.send(keyed(&operation, "").bearer_auth(key), &["prompt"]).await;
+            run.send(keyed(&operation, "").bearer_auth(key), &["prompt"])
+                .await;
         }
     }
-    run.send(http.get(format!("{url}/v1/sessions/{session}/events/stream?ticket={ticket}")), &[]).await;
+    run.send(
+        http.get(format!(
+            "{url}/v1/sessions/{session}/events/stream?ticket={ticket}"
+        )),
+        &[],
+    )
+    .await;
 }
 
 async fn logged(gateway: &Gateway, text: &str) {
-    eventually(text, PATIENCE, || async { gateway.log().contains(text).then_some(()) }).await;
+    eventually(text, PATIENCE, || async {
+        gateway.log().contains(text).then_some(())
+    })
+    .await;
 }
 
 /// A gateway without a configured admin key prints a link. Returns the key of the link after some requests with it.
 async fn link(run: &mut Run) -> String {
     let mut serve = run.gateway.serve("127.0.0.1:0");
     let log = std::fs::File::create(run.gateway.path("link-stderr")).expect("the folder is ours");
-    serve.env_remove("ACP_GATEWAY_ADMIN_KEY_FILE").stdout(Stdio::piped()).stderr(log);
+    serve
+        .env_remove("ACP_GATEWAY_ADMIN_KEY_FILE")
+        .stdout(Stdio::piped())
+        .stderr(log);
     let mut child = serve.spawn().expect("the binary was built");
     let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut line).expect("text");
+    BufReader::new(child.stdout.take().expect("it is piped"))
+        .read_line(&mut line)
+        .expect("text");
     let (address, key) = line.trim().split_once("/#key=").expect("a link");
     run.scan.canaries.push(canary("link", key, &[]));
-    run.send(run.gateway.http.get(format!("{address}/v1/sessions")).bearer_auth(key), &["prompt"]).await;
-    run.send(run.gateway.http.get(format!("{address}/v1/sessions?key={key}")), &[]).await;
-    run.send(run.gateway.http.delete(format!("{address}/v1/agents/keyed/auth")).bearer_auth(key), &[]).await;
+    run.send(
+        run.gateway
+            .http
+            .get(format!("{address}/v1/sessions"))
+            .bearer_auth(key),
+        &["prompt"],
+    )
+    .await;
+    run.send(
+        run.gateway
+            .http
+            .get(format!("{address}/v1/sessions?key={key}")),
+        &[],
+    )
+    .await;
+    run.send(
+        run.gateway
+            .http
+            .delete(format!("{address}/v1/agents/keyed/auth"))
+            .bearer_auth(key),
+        &[],
+    )
+    .await;
     run.scan.processes(child.id());
     child.kill().expect("it runs");
     child.wait().expect("it is our child");
@@ -245,9 +349,17 @@ async fn no_secret_is_in_a_log_a_process_list_an_error_or_a_file() {
     let gateway = setup(&secret).start_with(|folder| {
         std::fs::create_dir(folder.join("tmp")).expect("the folder is ours");
         let tmp = folder.join("tmp").into_os_string();
-        vec![("GATEWAY_SECRET", ENV.into()), ("MCP_SECRET", HEADER.into()), ("TMPDIR", tmp)]
+        vec![
+            ("GATEWAY_SECRET", ENV.into()),
+            ("MCP_SECRET", HEADER.into()),
+            ("TMPDIR", tmp),
+        ]
     });
-    let mut run = Run { gateway, scan: Scan::of(canaries()), errors: 0 };
+    let mut run = Run {
+        gateway,
+        scan: Scan::of(canaries()),
+        errors: 0,
+    };
     let named = key(&run.gateway, "ada", "read,prompt,approve,files").await;
     run.scan.canaries.push(canary("key", &named, &[]));
     let session = work(&mut run).await;
@@ -263,7 +375,11 @@ async fn no_secret_is_in_a_log_a_process_list_an_error_or_a_file() {
     run.turn(&second, &format!("echo {PROMPT}")).await;
     run.look();
     let config = std::fs::read_to_string(run.gateway.path("config.toml")).expect("it is ours");
-    std::fs::write(run.gateway.path("config.toml"), format!("{config}\nwrong = 1\n")).expect("it is ours");
+    std::fs::write(
+        run.gateway.path("config.toml"),
+        format!("{config}\nwrong = 1\n"),
+    )
+    .expect("it is ours");
     run.gateway.signal(Signal::HUP);
     logged(&run.gateway, "the configuration was not reloaded").await;
     std::fs::write(run.gateway.path("config.toml"), config).expect("it is ours");
@@ -271,11 +387,20 @@ async fn no_secret_is_in_a_log_a_process_list_an_error_or_a_file() {
     run.scan.text("the list of keys", listed.as_bytes(), &[]);
     let revoked = key_command(&run.gateway, &["revoke", "ada"]);
     run.scan.text("the end of a key", revoked.as_bytes(), &[]);
-    run.gateway.prompt(&second, &format!("stream n=3; hang; echo {PROMPT}")).await;
+    run.gateway
+        .prompt(&second, &format!("stream n=3; hang; echo {PROMPT}"))
+        .await;
     run.gateway.kill();
     run.gateway.start();
     run.turn(&second, "hello").await;
-    run.send(run.gateway.http.get(format!("{}/v1", run.gateway.url)).bearer_auth(&named), &[]).await;
+    run.send(
+        run.gateway
+            .http
+            .get(format!("{}/v1", run.gateway.url))
+            .bearer_auth(&named),
+        &[],
+    )
+    .await;
     run.look();
     assert_eq!(run.gateway.stop(), Some(0));
     link(&mut run).await;
@@ -290,12 +415,23 @@ async fn no_secret_is_in_a_log_a_process_list_an_error_or_a_file() {
         run.scan.found.len()
     ));
     assert!(run.errors > 200, "only {} errors were answered", run.errors);
-    assert!(run.gateway.log().contains("\"level\":\"DEBUG\""), "the log is detailed");
-    assert!(run.scan.saw("prompt", "log.sqlite"), "the scan reads files: {:?}", run.scan.found);
+    assert!(
+        run.gateway.log().contains("\"level\":\"DEBUG\""),
+        "the log is detailed"
+    );
+    assert!(
+        run.scan.saw("prompt", "log.sqlite"),
+        "the scan reads files: {:?}",
+        run.scan.found
+    );
     assert!(
         run.scan.saw("env", "homes/default/stateful"),
         "the scan reads environments: {:?}",
         run.scan.found
     );
-    assert!(run.scan.saw("admin key", "admin-key"), "{:?}", run.scan.found);
+    assert!(
+        run.scan.saw("admin key", "admin-key"),
+        "{:?}",
+        run.scan.found
+    );
 }

@@ -20,7 +20,12 @@ pub(crate) fn check(config: &str) -> Output {
     let file = folder.path().join("config.toml");
     std::fs::write(&file, config).expect("the folder is ours");
     let mut check = command(env!("CARGO_BIN_EXE_acp-gateway"));
-    check.env_clear().env("HOME", folder.path()).arg("check").arg("--config").arg(&file);
+    check
+        .env_clear()
+        .env("HOME", folder.path())
+        .arg("check")
+        .arg("--config")
+        .arg(&file);
     check.output().expect("the binary was built")
 }
 
@@ -30,15 +35,34 @@ fn only_the_module_outgoing_has_a_client_for_http() {
     let dependencies = manifest["dependencies"].as_table().expect("a table");
     assert!(dependencies.len() > 20);
     for name in dependencies.keys() {
-        let clients = ["reqwest", "ureq", "curl", "isahc", "nats", "kafka", "redis", "native-tls"];
-        assert!(!clients.iter().any(|client| name.contains(client)), "{name}");
+        let clients = [
+            "reqwest",
+            "ureq",
+            "curl",
+            "isahc",
+            "nats",
+            "kafka",
+            "redis",
+            "native-tls",
+        ];
+        assert!(
+            !clients.iter().any(|client| name.contains(client)),
+            "{name}"
+        );
     }
     let source = |file: &Path| std::fs::read_to_string(file).expect("a file of ours");
     let using = |words: &[&str]| -> Vec<PathBuf> {
         let files = files_below("src", &["rs"]).into_iter();
-        files.filter(|file| words.iter().any(|word| source(file).contains(word))).collect()
+        files
+            .filter(|file| words.iter().any(|word| source(file).contains(word)))
+            .collect()
     };
-    let clients = using(&["hyper_rustls", "rustls::", "hyper_util::client", "tungstenite::client"]);
+    let clients = using(&[
+        "hyper_rustls",
+        "rustls::",
+        "hyper_util::client",
+        "tungstenite::client",
+    ]);
     assert!(!clients.is_empty());
     for file in clients {
         assert!(file.starts_with("src/outgoing"), "{file:?}");
@@ -49,9 +73,20 @@ fn only_the_module_outgoing_has_a_client_for_http() {
     let users = using(&["use crate::outgoing::"]);
     assert!(!users.is_empty());
     for user in users {
-        let allowed =
-            ["src/attach", "src/connect", "src/cli/attach", "src/agent/", "src/registry/", "src/webhooks/"];
-        assert!(allowed.iter().any(|folder| user.to_string_lossy().starts_with(folder)), "{user:?}");
+        let allowed = [
+            "src/attach",
+            "src/connect",
+            "src/cli/attach",
+            "src/agent/",
+            "src/registry/",
+            "src/webhooks/",
+        ];
+        assert!(
+            allowed
+                .iter()
+                .any(|folder| user.to_string_lossy().starts_with(folder)),
+            "{user:?}"
+        );
     }
     let document: Value = serde_json::from_str(&read("openapi/openapi.json")).expect("JSON");
     for path in document["paths"].as_object().expect("paths").keys() {
@@ -70,11 +105,17 @@ fn there_is_no_configuration_for_a_bus() {
         ("transport = \"websocket\"\n", "agents.a.transport"),
         ("[nats]\nurl = \"nats://127.0.0.1\"\n", "nats"),
         ("[cluster]\nnode = \"a\"\n", "cluster"),
-        ("[webhooks]\nallowed_hosts = [\"https://hooks.example\"]\n", "webhooks.allowed_hosts"),
+        (
+            "[webhooks]\nallowed_hosts = [\"https://hooks.example\"]\n",
+            "webhooks.allowed_hosts",
+        ),
     ] {
         let output = check(&format!("{entry}{more}"));
-        let text =
-            String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-        assert!(!output.status.success() && text.contains(key), "{key}: {text}");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned()
+            + &String::from_utf8_lossy(&output.stdout);
+        assert!(
+            !output.status.success() && text.contains(key),
+            "{key}: {text}"
+        );
     }
 }

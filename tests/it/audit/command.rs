@@ -17,7 +17,11 @@ const AUDIT: [u8; 16] = [0; 16];
 
 pub(super) fn audit_command(gateway: &Gateway, args: &[&str]) -> Output {
     let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
-    command.env_clear().env("ACP_GATEWAY_DATA", gateway.path("data")).arg("audit").args(args);
+    command
+        .env_clear()
+        .env("ACP_GATEWAY_DATA", gateway.path("data"))
+        .arg("audit")
+        .args(args);
     command.output().expect("the binary was built")
 }
 
@@ -25,7 +29,9 @@ pub(super) fn export(gateway: &Gateway, args: &[&str]) -> Vec<Value> {
     let output = audit_command(gateway, &[&["export"], args].concat());
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("text");
-    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
 }
 
 /// A gateway without the operator's key, which prints a link.
@@ -37,12 +43,21 @@ pub(super) struct Link {
 
 pub(super) fn serve_link(gateway: &Gateway) -> Link {
     let mut serve = gateway.serve("127.0.0.1:0");
-    serve.env_remove("ACP_GATEWAY_ADMIN_KEY_FILE").stdout(Stdio::piped()).stderr(Stdio::null());
+    serve
+        .env_remove("ACP_GATEWAY_ADMIN_KEY_FILE")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let mut child = serve.spawn().expect("the binary was built");
     let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    BufReader::new(child.stdout.take().expect("a pipe"))
+        .read_line(&mut line)
+        .expect("a line");
     let (url, key) = line.trim().split_once("/#key=").expect("a link");
-    Link { url: url.to_owned(), key: key.to_owned(), child }
+    Link {
+        url: url.to_owned(),
+        key: key.to_owned(),
+        child,
+    }
 }
 
 impl Link {
@@ -65,7 +80,9 @@ async fn some_events() -> Gateway {
     for _ in 0..3 {
         gateway.session("fake").await;
     }
-    gateway.posted("/v1/tickets", &[], &json!({ "paths": ["/v1/events"] })).await;
+    gateway
+        .posted("/v1/tickets", &[], &json!({ "paths": ["/v1/events"] }))
+        .await;
     first(&gateway, "ticket.created").await;
     gateway
 }
@@ -76,11 +93,28 @@ async fn export_prints_the_events_of_a_time_range_while_the_gateway_runs() {
     let events = audit(&gateway).await;
     assert_eq!(export(&gateway, &[]), events);
     let time = events[2]["time"].as_str().expect("a time");
-    let (before, after) = (export(&gateway, &["--until", time]), export(&gateway, &["--since", time]));
-    assert!(before.iter().all(|event| event["time"].as_str() < Some(time)) && !before.is_empty());
-    assert!(after.iter().all(|event| event["time"].as_str() >= Some(time)) && !after.is_empty());
+    let (before, after) = (
+        export(&gateway, &["--until", time]),
+        export(&gateway, &["--since", time]),
+    );
+    assert!(
+        before
+            .iter()
+            .all(|event| event["time"].as_str() < Some(time))
+            && !before.is_empty()
+    );
+    assert!(
+        after
+            .iter()
+            .all(|event| event["time"].as_str() >= Some(time))
+            && !after.is_empty()
+    );
     assert_eq!(before.len() + after.len(), events.len());
-    assert!(!audit_command(&gateway, &["export", "--since", "yesterday"]).status.success());
+    assert!(
+        !audit_command(&gateway, &["export", "--since", "yesterday"])
+            .status
+            .success()
+    );
     let nowhere = command(env!("CARGO_BIN_EXE_acp-gateway"))
         .env_clear()
         .env("ACP_GATEWAY_DATA", gateway.path("nowhere"))
@@ -88,7 +122,10 @@ async fn export_prints_the_events_of_a_time_range_while_the_gateway_runs() {
         .output()
         .expect("the binary was built");
     assert_eq!(nowhere.status.code(), Some(1));
-    assert!(!gateway.path("nowhere").join("private/log.sqlite").exists(), "a command creates no log");
+    assert!(
+        !gateway.path("nowhere").join("private/log.sqlite").exists(),
+        "a command creates no log"
+    );
 }
 
 #[tokio::test]
@@ -111,7 +148,15 @@ async fn verify_succeeds_while_the_gateway_runs_and_after_a_kill_and_a_restore()
             .env("ACP_GATEWAY_DATA", gateway.path("data"))
             .arg(action)
             .arg(gateway.path("copy"));
-        assert_eq!(command.output().expect("the binary was built").status.code(), code, "{action}");
+        assert_eq!(
+            command
+                .output()
+                .expect("the binary was built")
+                .status
+                .code(),
+            code,
+            "{action}"
+        );
     }
     gateway.start();
     gateway.session("fake").await;
@@ -125,7 +170,9 @@ fn edit(gateway: &Gateway, change: impl Fn(&mut Vec<u8>) -> bool) {
     let rows: Vec<(i64, i64, i64, Vec<u8>)> = log
         .prepare("SELECT pos, first_seq, last_seq, frames FROM run WHERE session = ?1 ORDER BY pos")
         .expect("a statement")
-        .query_map([AUDIT], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+        .query_map([AUDIT], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })
         .expect("rows")
         .collect::<Result<_, _>>()
         .expect("rows");
@@ -155,13 +202,18 @@ async fn verify_detects_an_edited_event() {
     gateway.stop();
     assert!(audit_command(&gateway, &["verify"]).status.success());
     edit(&gateway, |frames| {
-        let Some(at) = memchr::memmem::find(frames, b"\"agent\":\"fake\"") else { return false };
+        let Some(at) = memchr::memmem::find(frames, b"\"agent\":\"fake\"") else {
+            return false;
+        };
         frames[at + 9..at + 13].copy_from_slice(b"none");
         true
     });
     let verified = audit_command(&gateway, &["verify"]);
     let text = String::from_utf8(verified.stderr.clone()).expect("text");
-    assert!(verified.status.code() == Some(1) && text.contains("does not contain the hash"), "{verified:?}");
+    assert!(
+        verified.status.code() == Some(1) && text.contains("does not contain the hash"),
+        "{verified:?}"
+    );
     // The gateway continues, and the evidence stays.
     gateway.start();
     gateway.session("fake").await;
@@ -178,5 +230,8 @@ async fn verify_detects_removed_last_events() {
     drop(log);
     let verified = audit_command(&gateway, &["verify"]);
     let text = String::from_utf8(verified.stderr.clone()).expect("text");
-    assert!(verified.status.code() == Some(1) && text.contains("the log ends with event"), "{verified:?}");
+    assert!(
+        verified.status.code() == Some(1) && text.contains("the log ends with event"),
+        "{verified:?}"
+    );
 }

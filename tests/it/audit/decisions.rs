@@ -9,19 +9,27 @@ use crate::support::{Gateway, Setup, eventually};
 async fn asked(gateway: &Gateway) -> String {
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "permission").await;
-    gateway.log_until(&session, |event| event["type"] == "request.created").await;
+    gateway
+        .log_until(&session, |event| event["type"] == "request.created")
+        .await;
     session
 }
 
 /// Answers the request. Returns the status.
 async fn answer(gateway: &Gateway, session: &str, option: &str) -> u16 {
     let path = format!("/v1/sessions/{session}/permissions/r1");
-    gateway.posted(&path, &[], &json!({ "optionId": option })).await.status.as_u16()
+    gateway
+        .posted(&path, &[], &json!({ "optionId": option }))
+        .await
+        .status
+        .as_u16()
 }
 
 /// The only decision.
 fn only(decided: &[Value]) -> &Value {
-    let [decided] = decided else { panic!("{decided:?}") };
+    let [decided] = decided else {
+        panic!("{decided:?}")
+    };
     decided
 }
 
@@ -32,7 +40,9 @@ async fn an_answer_is_recorded_once_with_the_key_of_its_author() {
     for status in [204, 409] {
         assert_eq!(answer(&gateway, &session, "reject").await, status);
     }
-    gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
+    gateway
+        .log_until(&session, |event| event["type"] == "prompt.completed")
+        .await;
     let decided = settled(&mut gateway, "permission.decided").await;
     let decided = only(&decided);
     for (member, value) in [
@@ -50,7 +60,10 @@ async fn an_answer_is_recorded_once_with_the_key_of_its_author() {
         (&actor["kind"], &actor["name"], &actor["address"]),
         (&json!("key"), &json!("admin"), &json!("127.0.0.1"))
     );
-    assert!(actor["keyId"].as_str().is_some_and(|id| id.len() == 12), "{actor}");
+    assert!(
+        actor["keyId"].as_str().is_some_and(|id| id.len() == 12),
+        "{actor}"
+    );
 }
 
 #[tokio::test]
@@ -60,8 +73,14 @@ async fn a_decision_of_the_policy_is_recorded() {
     gateway.turn(&session, "permission").await;
     let decided = settled(&mut gateway, "permission.decided").await;
     let decided = only(&decided);
-    assert_eq!((&decided["actor"], &decided["resolution"]), (&json!({ "kind": "policy" }), &json!("policy")));
-    assert_eq!((&decided["optionKind"], &decided["toolKind"]), (&json!("allow_once"), &json!("edit")));
+    assert_eq!(
+        (&decided["actor"], &decided["resolution"]),
+        (&json!({ "kind": "policy" }), &json!("policy"))
+    );
+    assert_eq!(
+        (&decided["optionKind"], &decided["toolKind"]),
+        (&json!("allow_once"), &json!("edit"))
+    );
 }
 
 #[tokio::test]
@@ -86,12 +105,18 @@ async fn a_request_that_a_crash_left_open_is_recorded_once() {
     gateway.start();
     eventually("the request ends", super::PATIENCE, || async {
         let events = gateway.all_events(&session).await;
-        events.iter().any(|event| event["type"] == "request.resolved").then_some(())
+        events
+            .iter()
+            .any(|event| event["type"] == "request.resolved")
+            .then_some(())
     })
     .await;
     let decided = settled(&mut gateway, "permission.decided").await;
     assert_eq!(
-        (&only(&decided)["actor"]["kind"], &only(&decided)["resolution"]),
+        (
+            &only(&decided)["actor"]["kind"],
+            &only(&decided)["resolution"]
+        ),
         (&json!("timeout"), &json!("expired"))
     );
 }
@@ -106,25 +131,42 @@ async fn an_answer_that_the_agent_received_is_in_the_audit_log_after_a_kill() {
         gateway.start();
         let events = audit(&gateway).await;
         let decided = of(&events, "permission.decided");
-        assert_eq!((decided.len(), &decided[0]["optionKind"]), (1, &json!("allow_once")));
+        assert_eq!(
+            (decided.len(), &decided[0]["optionKind"]),
+            (1, &json!("allow_once"))
+        );
     }
 }
 
 #[tokio::test]
 async fn refused_files_and_terminals_are_recorded() {
-    let gateway = Setup::fake(&[]).agent("served", crate::support::FAKE, &[], "files = \"gateway\"\n");
+    let gateway =
+        Setup::fake(&[]).agent("served", crate::support::FAKE, &[], "files = \"gateway\"\n");
     let mut gateway = gateway.start();
-    let read = r#"ask method=fs/read_text_file params={"sessionId":$SESSION,"path":"/etc/passwd-canary"}"#;
-    let (off, served) = (gateway.session("fake").await, gateway.session("served").await);
+    let read =
+        r#"ask method=fs/read_text_file params={"sessionId":$SESSION,"path":"/etc/passwd-canary"}"#;
+    let (off, served) = (
+        gateway.session("fake").await,
+        gateway.session("served").await,
+    );
     for session in [&off, &served] {
         gateway.turn(session, read).await;
     }
     let refused = settled(&mut gateway, "agent.request_refused").await;
     assert_eq!(refused.len(), 2, "{refused:?}");
-    for (agent, session, reason) in [("fake", &off, "off"), ("served", &served, "outside_folders")] {
-        let event = refused.iter().find(|event| event["sessionId"] == **session).expect("one of the session");
+    for (agent, session, reason) in [
+        ("fake", &off, "off"),
+        ("served", &served, "outside_folders"),
+    ] {
+        let event = refused
+            .iter()
+            .find(|event| event["sessionId"] == **session)
+            .expect("one of the session");
         assert_eq!(event["actor"], json!({ "kind": "agent", "name": agent }));
-        assert_eq!((&event["method"], &event["reason"]), (&json!("fs/read_text_file"), &json!(reason)));
+        assert_eq!(
+            (&event["method"], &event["reason"]),
+            (&json!("fs/read_text_file"), &json!(reason))
+        );
         assert_eq!(event["count"], 1);
     }
     assert!(!format!("{refused:?}").contains("canary"));
@@ -135,11 +177,21 @@ async fn the_audit_log_has_no_text_of_prompts_or_tools() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let params = r#"{"sessionId":$SESSION,"toolCall":{"toolCallId":"c","title":"canary","kind":"canary"},"options":[{"optionId":"canary","name":"canary","kind":"canary"}]}"#;
-    gateway.prompt(&session, &format!("ask method=session/request_permission params={params}")).await;
-    gateway.log_until(&session, |event| event["type"] == "request.created").await;
+    gateway
+        .prompt(
+            &session,
+            &format!("ask method=session/request_permission params={params}"),
+        )
+        .await;
+    gateway
+        .log_until(&session, |event| event["type"] == "request.created")
+        .await;
     assert_eq!(answer(&gateway, &session, "canary").await, 204);
     let events = audit(&gateway).await;
     let decided = of(&events, "permission.decided");
-    assert_eq!((&decided[0]["optionKind"], &decided[0]["toolKind"]), (&json!("other"), &json!("other")));
+    assert_eq!(
+        (&decided[0]["optionKind"], &decided[0]["toolKind"]),
+        (&json!("other"), &json!("other"))
+    );
     assert!(!format!("{events:?}").contains("canary"));
 }

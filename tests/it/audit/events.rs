@@ -13,30 +13,49 @@ use crate::support::{Answer, Gateway, Setup, eventually};
 
 /// The id of the admin key.
 async fn key_id(gateway: &Gateway) -> String {
-    gateway.posted("/v1/tickets", &[], &json!({ "paths": ["/v1/events"] })).await;
-    first(gateway, "ticket.created").await["actor"]["keyId"].as_str().expect("an id").to_owned()
+    gateway
+        .posted("/v1/tickets", &[], &json!({ "paths": ["/v1/events"] }))
+        .await;
+    first(gateway, "ticket.created").await["actor"]["keyId"]
+        .as_str()
+        .expect("an id")
+        .to_owned()
 }
 
 #[tokio::test]
 async fn changes_of_a_key_are_recorded_once_in_their_commit() {
     let mut gateway = Setup::fake(&[]).start();
     key(&gateway, "alice", "read,prompt").await;
-    key_command(&gateway, &["update", "alice", "--scopes", "read", "--max-streams", "3"]);
+    key_command(
+        &gateway,
+        &["update", "alice", "--scopes", "read", "--max-streams", "3"],
+    );
     key_command(&gateway, &["revoke", "alice"]);
     let revoked = settled(&mut gateway, "key.revoked").await;
-    let [revoked] = &revoked[..] else { panic!("{revoked:?}") };
+    let [revoked] = &revoked[..] else {
+        panic!("{revoked:?}")
+    };
     assert_eq!(revoked["actor"], json!({ "kind": "command_line" }));
     let events = audit(&gateway).await;
     let (created, updated) = (of(&events, "key.created"), of(&events, "key.updated"));
-    let ([created], [updated]) = (&created[..], &updated[..]) else { panic!("{events:?}") };
-    assert_eq!((&created["key"]["name"], &created["key"]["kind"]), (&json!("alice"), &json!("named")));
+    let ([created], [updated]) = (&created[..], &updated[..]) else {
+        panic!("{events:?}")
+    };
+    assert_eq!(
+        (&created["key"]["name"], &created["key"]["kind"]),
+        (&json!("alice"), &json!("named"))
+    );
     assert_eq!(created["key"]["scopes"], json!(["read", "prompt"]));
     assert_eq!(updated["key"]["scopes"], json!(["read"]));
     assert_eq!(
         (&updated["formerScopes"], &updated["limitsChanged"]),
         (&json!(["read", "prompt"]), &json!(true))
     );
-    assert!([created, updated].iter().all(|event| event["key"]["id"] == revoked["key"]["id"]));
+    assert!(
+        [created, updated]
+            .iter()
+            .all(|event| event["key"]["id"] == revoked["key"]["id"])
+    );
 }
 
 #[tokio::test]
@@ -44,21 +63,33 @@ async fn changes_without_a_running_gateway_are_recorded_at_the_next_start() {
     let mut gateway = Setup::fake(&[]).start();
     gateway.stop();
     key_command(&gateway, &["create", "bob"]);
-    assert_eq!(of(&export(&gateway, &[]), "key.created").len(), 1, "the export has pending changes");
+    assert_eq!(
+        of(&export(&gateway, &[]), "key.created").len(),
+        1,
+        "the export has pending changes"
+    );
     gateway.start();
     let created = first(&gateway, "key.created").await;
-    assert_eq!((&created["key"]["name"], &created["actor"]["kind"]), (&json!("bob"), &json!("command_line")));
+    assert_eq!(
+        (&created["key"]["name"], &created["actor"]["kind"]),
+        (&json!("bob"), &json!("command_line"))
+    );
     assert_eq!(settled(&mut gateway, "key.created").await.len(), 1);
 }
 
 #[tokio::test]
 async fn a_printed_link_its_use_and_its_expiry_are_recorded() {
-    let mut gateway = Setup::fake(&[]).settings("auth.link_key_idle_timeout = \"2s\"").start();
+    let mut gateway = Setup::fake(&[])
+        .settings("auth.link_key_idle_timeout = \"2s\"")
+        .start();
     gateway.stop();
     {
         let link = serve_link(&gateway);
         for _ in 0..2 {
-            let request = gateway.http.get(format!("{}/v1", link.url)).bearer_auth(&link.key);
+            let request = gateway
+                .http
+                .get(format!("{}/v1", link.url))
+                .bearer_auth(&link.key);
             assert_eq!(request.send().await.expect("an answer").status(), 200);
         }
         eventually("the link key expires", super::PATIENCE, || async {
@@ -66,7 +97,11 @@ async fn a_printed_link_its_use_and_its_expiry_are_recorded() {
             // An invalid key is a use of no key.
             let unused = tokio::time::sleep(std::time::Duration::from_millis(2500));
             unused.await;
-            let answer = request.bearer_auth(&link.key).send().await.expect("an answer");
+            let answer = request
+                .bearer_auth(&link.key)
+                .send()
+                .await
+                .expect("an answer");
             (answer.status() == 401).then_some(())
         })
         .await;
@@ -75,10 +110,16 @@ async fn a_printed_link_its_use_and_its_expiry_are_recorded() {
     let events = export(&gateway, &[]);
     let created = of(&events, "key.created");
     let id = &created[0]["key"]["id"];
-    assert_eq!((created.len(), &created[0]["key"]["kind"]), (1, &json!("link")));
+    assert_eq!(
+        (created.len(), &created[0]["key"]["kind"]),
+        (1, &json!("link"))
+    );
     assert_eq!(created[0]["actor"]["kind"], "gateway");
-    let (printed, used, expired) =
-        (of(&events, "link.printed"), of(&events, "link.used"), of(&events, "key.expired"));
+    let (printed, used, expired) = (
+        of(&events, "link.printed"),
+        of(&events, "link.used"),
+        of(&events, "key.expired"),
+    );
     assert_eq!((printed.len(), &printed[0]["keyId"]), (1, id));
     assert_eq!((used.len(), &used[0]["actor"]["keyId"]), (1, id));
     assert_eq!(
@@ -86,7 +127,11 @@ async fn a_printed_link_its_use_and_its_expiry_are_recorded() {
         (&json!("owner"), &json!("127.0.0.1"))
     );
     assert_eq!(
-        (expired.len(), &expired[0]["key"]["id"], &expired[0]["actor"]["kind"]),
+        (
+            expired.len(),
+            &expired[0]["key"]["id"],
+            &expired[0]["actor"]["kind"]
+        ),
         (1, id, &json!("timeout"))
     );
 }
@@ -95,17 +140,29 @@ async fn a_printed_link_its_use_and_its_expiry_are_recorded() {
 async fn rotation_of_the_operators_key_is_recorded() {
     let mut gateway = Setup::fake(&[]).run_by(&["setsid"]).start();
     let former = key_id(&gateway).await;
-    for (text, count) in [("acpg_another_key_that_is_long_enough_for_an_admin", 1), (KEY, 2)] {
+    for (text, count) in [
+        ("acpg_another_key_that_is_long_enough_for_an_admin", 1),
+        (KEY, 2),
+    ] {
         std::fs::write(gateway.path("admin-key"), text).expect("the folder is ours");
         gateway.signal(Signal::HUP);
         eventually("the reload", super::PATIENCE, || async {
-            (gateway.log().matches("the configuration was reloaded").count() == count).then_some(())
+            (gateway
+                .log()
+                .matches("the configuration was reloaded")
+                .count()
+                == count)
+                .then_some(())
         })
         .await;
     }
     let rotated = settled(&mut gateway, "key.rotated").await;
     assert_eq!(
-        (rotated.len(), &rotated[0]["formerKeyId"], &rotated[1]["keyId"]),
+        (
+            rotated.len(),
+            &rotated[0]["formerKeyId"],
+            &rotated[1]["keyId"]
+        ),
         (2, &json!(former), &json!(former))
     );
     assert_eq!(rotated[0]["keyId"], rotated[1]["formerKeyId"]);
@@ -116,11 +173,19 @@ async fn rotation_of_the_operators_key_is_recorded() {
 async fn tickets_are_recorded_with_their_author() {
     let mut gateway = Setup::fake(&[]).start();
     for _ in 0..3 {
-        let ticket = gateway.posted("/v1/tickets", &[], &json!({ "paths": ["/v1/events"] })).await;
+        let ticket = gateway
+            .posted("/v1/tickets", &[], &json!({ "paths": ["/v1/events"] }))
+            .await;
         assert_eq!(ticket.status, 201);
     }
     let created = settled(&mut gateway, "ticket.created").await;
-    assert_eq!(created.iter().filter_map(|event| event["count"].as_u64()).sum::<u64>(), 3);
+    assert_eq!(
+        created
+            .iter()
+            .filter_map(|event| event["count"].as_u64())
+            .sum::<u64>(),
+        3
+    );
     let actor = &created[0]["actor"];
     assert_eq!(
         (&actor["kind"], &actor["name"], &actor["address"]),
@@ -132,16 +197,38 @@ async fn tickets_are_recorded_with_their_author() {
 async fn sign_ins_are_recorded_with_their_outcome() {
     let mut gateway = Setup::fake(&["--auth-required", "--logout"]).start();
     let auth = "/v1/agents/fake/auth";
-    assert_eq!(gateway.posted(auth, &[], &json!({ "methodId": "login" })).await.status, 204);
-    gateway.posted(auth, &[], &json!({ "methodId": "nonsense" })).await.problem(422, "invalid");
+    assert_eq!(
+        gateway
+            .posted(auth, &[], &json!({ "methodId": "login" }))
+            .await
+            .status,
+        204
+    );
+    gateway
+        .posted(auth, &[], &json!({ "methodId": "nonsense" }))
+        .await
+        .problem(422, "invalid");
     assert_eq!(gateway.call(Method::DELETE, auth).await.status, 204);
     let ended = settled(&mut gateway, "sign_in.ended").await;
     let events = audit(&gateway).await;
-    let (started, out) = (of(&events, "sign_in.started"), of(&events, "sign_in.signed_out"));
-    assert_eq!((started.len(), ended.len(), out.len()), (1, 1, 1), "{events:?}");
-    assert_eq!((&ended[0]["methodId"], &ended[0]["outcome"]), (&json!("login"), &json!("succeeded")));
+    let (started, out) = (
+        of(&events, "sign_in.started"),
+        of(&events, "sign_in.signed_out"),
+    );
+    assert_eq!(
+        (started.len(), ended.len(), out.len()),
+        (1, 1, 1),
+        "{events:?}"
+    );
+    assert_eq!(
+        (&ended[0]["methodId"], &ended[0]["outcome"]),
+        (&json!("login"), &json!("succeeded"))
+    );
     for event in [started[0], &ended[0], out[0]] {
-        assert_eq!((&event["agent"], &event["actor"]["name"]), (&json!("fake"), &json!("admin")));
+        assert_eq!(
+            (&event["agent"], &event["actor"]["name"]),
+            (&json!("fake"), &json!("admin"))
+        );
     }
 }
 
@@ -149,12 +236,22 @@ async fn sign_ins_are_recorded_with_their_outcome() {
 async fn terminal_sign_ins_are_recorded_with_their_outcome() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("signed-in");
-    let args = ["--auth-required", "--auth-file", file.to_str().expect("UTF-8")];
+    let args = [
+        "--auth-required",
+        "--auth-file",
+        file.to_str().expect("UTF-8"),
+    ];
     let mut gateway = Setup::fake_with(&args, "terminal_auth = true").start();
     let unused = offered(&gateway).await;
-    assert!(of(&audit(&gateway).await, "sign_in.started").is_empty(), "the terminal is not open: {unused}");
-    for (input, outcome) in [(Some("wrong\n"), "failed"), (None, "aborted"), (Some("sesame\n"), "succeeded")]
-    {
+    assert!(
+        of(&audit(&gateway).await, "sign_in.started").is_empty(),
+        "the terminal is not open: {unused}"
+    );
+    for (input, outcome) in [
+        (Some("wrong\n"), "failed"),
+        (None, "aborted"),
+        (Some("sesame\n"), "succeeded"),
+    ] {
         let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
         socket.until("the word: ").await;
         match input {
@@ -166,7 +263,10 @@ async fn terminal_sign_ins_are_recorded_with_their_outcome() {
         }
         let last = || async {
             let events = audit(&gateway).await;
-            of(&events, "sign_in.ended").last().is_some_and(|ended| ended["outcome"] == outcome).then_some(())
+            of(&events, "sign_in.ended")
+                .last()
+                .is_some_and(|ended| ended["outcome"] == outcome)
+                .then_some(())
         };
         eventually(outcome, PATIENCE, last).await;
     }
@@ -175,8 +275,15 @@ async fn terminal_sign_ins_are_recorded_with_their_outcome() {
     let started = of(&events, "sign_in.started");
     assert_eq!((started.len(), ended.len()), (3, 3), "{events:?}");
     for event in started.into_iter().chain(&ended) {
-        assert_eq!((&event["agent"], &event["actor"]["name"]), (&json!("fake"), &json!("admin")));
-        assert_eq!(event["methodId"], Value::Null, "a terminal has no method: {event}");
+        assert_eq!(
+            (&event["agent"], &event["actor"]["name"]),
+            (&json!("fake"), &json!("admin"))
+        );
+        assert_eq!(
+            event["methodId"],
+            Value::Null,
+            "a terminal has no method: {event}"
+        );
         assert!(!event.to_string().contains("sesame"), "{event}");
     }
 }
@@ -186,25 +293,41 @@ async fn the_isolation_of_each_agent_process_is_recorded() {
     let mut gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let turn = gateway.turn(&session, "pid").await;
-    let pid: u32 =
-        turn["text"].as_str().and_then(|text| text.trim().strip_prefix("pid=")?.parse().ok()).expect("a pid");
+    let pid: u32 = turn["text"]
+        .as_str()
+        .and_then(|text| text.trim().strip_prefix("pid=")?.parse().ok())
+        .expect("a pid");
     let applied = settled(&mut gateway, "isolation.applied").await;
-    let [applied] = &applied[..] else { panic!("{applied:?}") };
-    assert_eq!((&applied["agent"], &applied["processId"]), (&json!("fake"), &json!(pid)));
-    assert_eq!((&applied["level"], &applied["mechanism"]), (&json!("off"), &json!("none")));
+    let [applied] = &applied[..] else {
+        panic!("{applied:?}")
+    };
+    assert_eq!(
+        (&applied["agent"], &applied["processId"]),
+        (&json!("fake"), &json!(pid))
+    );
+    assert_eq!(
+        (&applied["level"], &applied["mechanism"]),
+        (&json!("off"), &json!("none"))
+    );
     assert_eq!(applied["actor"], json!({ "kind": "gateway" }));
 }
 
 #[tokio::test]
 async fn retention_prunes_the_oldest_events_and_records_it() {
-    let mut gateway = Setup::fake(&[]).table("[testing]\naudit_max_bytes = \"1 KiB\"").start();
+    let mut gateway = Setup::fake(&[])
+        .table("[testing]\naudit_max_bytes = \"1 KiB\"")
+        .start();
     for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
         key_command(&gateway, &["create", name]);
         let created = || async {
-            of(&audit(&gateway).await, "key.created").last().map(|event| event["key"]["name"] == name)
+            of(&audit(&gateway).await, "key.created")
+                .last()
+                .map(|event| event["key"]["name"] == name)
         };
-        eventually("one run for each key", super::PATIENCE, || async { created().await.filter(|is| *is) })
-            .await;
+        eventually("one run for each key", super::PATIENCE, || async {
+            created().await.filter(|is| *is)
+        })
+        .await;
     }
     // Retention runs at each start.
     gateway.stop();
@@ -232,8 +355,16 @@ async fn rejections_have_their_reason_and_no_secret() {
         (get("/v1"), 401),
         (get("/v1").bearer_auth(canary), 401),
         (get("/v1/events?ticket=canary"), 401),
-        (get("/v1").bearer_auth(KEY).header("host", "canary.example"), 421),
-        (get("/v1").bearer_auth(KEY).header("origin", "http://canary.example"), 403),
+        (
+            get("/v1").bearer_auth(KEY).header("host", "canary.example"),
+            421,
+        ),
+        (
+            get("/v1")
+                .bearer_auth(KEY)
+                .header("origin", "http://canary.example"),
+            403,
+        ),
         (get("/v1/audit").bearer_auth(&reader), 403),
     ];
     for (request, status) in requests {
@@ -243,14 +374,25 @@ async fn rejections_have_their_reason_and_no_secret() {
     let summary = |event: &Value| {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let actor = &event["actor"];
-        assert_eq!((&event["count"], &actor["address"]), (&json!(1), &json!("127.0.0.1")));
-        (text(&event["reason"]), text(&actor["kind"]), text(&actor["name"]))
+        assert_eq!(
+            (&event["count"], &actor["address"]),
+            (&json!(1), &json!("127.0.0.1"))
+        );
+        (
+            text(&event["reason"]),
+            text(&actor["kind"]),
+            text(&actor["name"]),
+        )
     };
     let mut found: Vec<_> = rejected.iter().map(summary).collect();
     found.sort();
     let client = |reason: &str| (reason.to_owned(), "client".to_owned(), String::new());
     let expected = [
-        ("forbidden".to_owned(), "key".to_owned(), "reader".to_owned()),
+        (
+            "forbidden".to_owned(),
+            "key".to_owned(),
+            "reader".to_owned(),
+        ),
         client("invalid_key"),
         client("invalid_ticket"),
         client("misdirected_request"),
@@ -259,7 +401,11 @@ async fn rejections_have_their_reason_and_no_secret() {
     ];
     assert_eq!(found, expected);
     let everything = format!("{:?}{}", audit(&gateway).await, gateway.log());
-    assert!(!everything.contains("canary") && !everything.contains(&reader) && !everything.contains(KEY));
+    assert!(
+        !everything.contains("canary")
+            && !everything.contains(&reader)
+            && !everything.contains(KEY)
+    );
 }
 
 #[tokio::test]
@@ -269,7 +415,8 @@ async fn messages_at_acp_that_a_key_does_not_permit_are_counted() {
     let (http, url) = (gateway.http.clone(), format!("{}/acp", gateway.url));
     let post = |message: Value| http.post(&url).bearer_auth(&reader).json(&message);
     let params = json!({ "protocolVersion": 1 });
-    let opened = post(json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }));
+    let opened =
+        post(json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }));
     let opened = opened.send().await.expect("an answer");
     let connection = opened.headers()["acp-connection-id"].clone();
     // The answer to the POST follows the check.
@@ -278,12 +425,17 @@ async fn messages_at_acp_that_a_key_does_not_permit_are_counted() {
         json!({ "jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": params }),
         json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }),
     ] {
-        let sent = post(message).header("acp-connection-id", connection.clone()).send().await;
+        let sent = post(message)
+            .header("acp-connection-id", connection.clone())
+            .send()
+            .await;
         assert_eq!(sent.expect("an answer").status(), 202);
     }
     let rejected = settled(&mut gateway, "request.rejected").await;
     // The gateway does not accept a new key at once, so other requests were rejected too.
-    let forbidden = rejected.iter().filter(|event| event["reason"] == "forbidden");
+    let forbidden = rejected
+        .iter()
+        .filter(|event| event["reason"] == "forbidden");
     let number = |event: &Value| {
         assert_eq!(event["actor"]["name"], "reader");
         event["count"].as_u64().expect("a number")

@@ -10,7 +10,9 @@ use crate::key_life::key;
 use crate::support::{Answer, Events, Gateway, Setup};
 
 async fn ticket(gateway: &Gateway) {
-    let created = gateway.posted("/v1/tickets", &[], &json!({ "paths": ["/v1/events"] })).await;
+    let created = gateway
+        .posted("/v1/tickets", &[], &json!({ "paths": ["/v1/events"] }))
+        .await;
     assert_eq!(created.status, 201);
 }
 
@@ -18,13 +20,22 @@ async fn ticket(gateway: &Gateway) {
 async fn only_the_scope_admin_reads_the_audit_log() {
     let gateway = Setup::fake(&[]).start();
     let all_others = key(&gateway, "reader", "read,prompt,approve,files").await;
-    let request = gateway.http.get(format!("{}/v1/audit", gateway.url)).bearer_auth(all_others);
+    let request = gateway
+        .http
+        .get(format!("{}/v1/audit", gateway.url))
+        .bearer_auth(all_others);
     Answer::of(request).await.problem(403, "forbidden");
     let admin = key(&gateway, "auditor", "admin").await;
-    let request = gateway.http.get(format!("{}/v1/audit", gateway.url)).bearer_auth(admin);
+    let request = gateway
+        .http
+        .get(format!("{}/v1/audit", gateway.url))
+        .bearer_auth(admin);
     assert_eq!(Answer::of(request).await.status, 200);
     let paths = json!({ "paths": ["/v1/audit"] });
-    gateway.posted("/v1/tickets", &[], &paths).await.problem(422, "invalid");
+    gateway
+        .posted("/v1/tickets", &[], &paths)
+        .await
+        .problem(422, "invalid");
 }
 
 #[tokio::test]
@@ -33,18 +44,26 @@ async fn no_route_changes_the_audit_log_and_no_session_route_shows_it() {
     ticket(&gateway).await;
     super::first(&gateway, "ticket.created").await;
     for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
-        gateway.call(method, "/v1/audit").await.problem(405, "method_not_allowed");
+        gateway
+            .call(method, "/v1/audit")
+            .await
+            .problem(405, "method_not_allowed");
     }
     let session = "/v1/sessions/00000000-0000-0000-0000-000000000000";
     for (method, path) in [
         (Method::GET, session.to_owned()),
         (Method::DELETE, session.to_owned()),
         (Method::GET, format!("{session}/events")),
-        (Method::GET, format!("/v1/events?session={}", &session[13..])),
+        (
+            Method::GET,
+            format!("/v1/events?session={}", &session[13..]),
+        ),
     ] {
         gateway.call(method, &path).await.problem(404, "not_found");
     }
-    let merged = gateway.get("/v1/events?after=tail&types=ticket.created").await;
+    let merged = gateway
+        .get("/v1/events?after=tail&types=ticket.created")
+        .await;
     assert_eq!(merged["events"], json!([]));
     assert!(!audit(&gateway).await.is_empty());
 }
@@ -59,7 +78,10 @@ async fn pages_streams_and_lines_have_the_same_events() {
     let events = audit(&gateway).await;
     assert!(events.len() >= 2, "{events:?}");
     let page = gateway.get("/v1/audit?limit=1").await;
-    assert_eq!((&page["events"][0], &page["more"]), (&events[0], &json!(true)));
+    assert_eq!(
+        (&page["events"][0], &page["more"]),
+        (&events[0], &json!(true))
+    );
     let sse: Vec<Value> = gateway
         .events("/v1/audit?follow=false")
         .await
@@ -70,13 +92,33 @@ async fn pages_streams_and_lines_have_the_same_events() {
         .map(|event| event.data)
         .collect();
     assert_eq!(sse, events);
-    let request =
-        gateway.request(Method::GET, "/v1/audit?follow=false").header("accept", "application/x-ndjson");
-    let text = request.send().await.expect("an answer").text().await.expect("lines");
-    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    assert_eq!(lines.filter(|line| line["seq"].is_u64()).collect::<Vec<_>>(), events);
+    let request = gateway
+        .request(Method::GET, "/v1/audit?follow=false")
+        .header("accept", "application/x-ndjson");
+    let text = request
+        .send()
+        .await
+        .expect("an answer")
+        .text()
+        .await
+        .expect("lines");
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    assert_eq!(
+        lines
+            .filter(|line| line["seq"].is_u64())
+            .collect::<Vec<_>>(),
+        events
+    );
     let end = gateway
-        .call(Method::GET, &format!("/v1/audit?after={}", page["lastEventId"].as_str().expect("a cursor")))
+        .call(
+            Method::GET,
+            &format!(
+                "/v1/audit?after={}",
+                page["lastEventId"].as_str().expect("a cursor")
+            ),
+        )
         .await;
     assert_eq!(end.body["events"][0], events[1]);
 }
@@ -103,7 +145,9 @@ async fn a_stream_resumes_without_loss_or_duplicates_over_restart_and_kill() {
         for _ in 0..3 {
             gateway.session("fake").await;
         }
-        let last = audit(&gateway).await.last().expect("events")["seq"].as_u64().expect("a number");
+        let last = audit(&gateway).await.last().expect("events")["seq"]
+            .as_u64()
+            .expect("a number");
         let mut stream = gateway.events_after("/v1/audit", cursor.as_deref()).await;
         let read = last - u64::from(round % 2 == 0);
         cursor = read_through(&mut stream, &mut seen, read).await.or(cursor);
@@ -115,7 +159,9 @@ async fn a_stream_resumes_without_loss_or_duplicates_over_restart_and_kill() {
         }
         gateway.start();
     }
-    let last = audit(&gateway).await.last().expect("events")["seq"].as_u64().expect("a number");
+    let last = audit(&gateway).await.last().expect("events")["seq"]
+        .as_u64()
+        .expect("a number");
     let mut stream = gateway.events_after("/v1/audit", cursor.as_deref()).await;
     read_through(&mut stream, &mut seen, last).await;
     assert_eq!(seen, (1..=last).collect::<Vec<_>>());
@@ -128,9 +174,17 @@ async fn a_stream_resumes_without_loss_or_duplicates_over_restart_and_kill() {
 async fn a_stream_ends_with_its_key() {
     let gateway = Setup::fake(&[]).start();
     let auditor = key(&gateway, "auditor", "admin").await;
-    let request = gateway.http.get(format!("{}/v1/audit", gateway.url)).bearer_auth(&auditor);
-    let mut stream =
-        Events::new(request.header("accept", "text/event-stream").send().await.expect("an answer"));
+    let request = gateway
+        .http
+        .get(format!("{}/v1/audit", gateway.url))
+        .bearer_auth(&auditor);
+    let mut stream = Events::new(
+        request
+            .header("accept", "text/event-stream")
+            .send()
+            .await
+            .expect("an answer"),
+    );
     crate::key_life::key_command(&gateway, &["revoke", "auditor"]);
     let mut ended = false;
     while let Some(event) = stream.next().await {

@@ -25,7 +25,9 @@ async fn process_of_a_member_gets_the_notification() {
         "kind": "member", "name": "laptop", "agentId": process["agentId"], "sessionId": created, "delivery": "received",
     });
     assert_eq!(report["reached"], json!([expected]), "{report}");
-    gateway.turn(&created, "echo the line before was read").await;
+    gateway
+        .turn(&created, "echo the line before was read")
+        .await;
     assert_eq!(log.broadcasts()[0]["broadcastId"], report["id"]);
 
     drop(member);
@@ -34,8 +36,16 @@ async fn process_of_a_member_gets_the_notification() {
         (fleet["members"][0]["state"] != "connected").then_some(())
     })
     .await;
-    let report = announce(&gateway, &json!({ "members": ["laptop"], "agents": ["laptop"] })).await;
-    assert_eq!(reasons(&report), ["disconnected", "disconnected"], "{report}");
+    let report = announce(
+        &gateway,
+        &json!({ "members": ["laptop"], "agents": ["laptop"] }),
+    )
+    .await;
+    assert_eq!(
+        reasons(&report),
+        ["disconnected", "disconnected"],
+        "{report}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,21 +60,41 @@ async fn member_without_acp_gets_one_message_for_all_its_processes() {
         "{report}"
     );
     let message = worker.next("broadcast").await;
-    assert_eq!((&message["broadcast_type"], &message["content"]), (&json!("announcement"), &json!("hello")));
-    assert_eq!((&message["from"], &message["broadcast_id"]), (&json!("admin"), &report["id"]));
-    assert!(message["at"].is_string() && message["id"].is_null(), "{message}");
+    assert_eq!(
+        (&message["broadcast_type"], &message["content"]),
+        (&json!("announcement"), &json!("hello"))
+    );
+    assert_eq!(
+        (&message["from"], &message["broadcast_id"]),
+        (&json!("admin"), &report["id"])
+    );
+    assert!(
+        message["at"].is_string() && message["id"].is_null(),
+        "{message}"
+    );
 
-    let (one, two) = (gateway.session("worker").await, gateway.session("worker").await);
+    let (one, two) = (
+        gateway.session("worker").await,
+        gateway.session("worker").await,
+    );
     let to = json!({ "sessions": [one, two], "agents": ["worker"] });
     let report = announce(&gateway, &to).await;
-    assert_eq!((reached(&report).len(), reasons(&report).len()), (3, 0), "{report}");
+    assert_eq!(
+        (reached(&report).len(), reasons(&report).len()),
+        (3, 0),
+        "{report}"
+    );
     let all = announce(&gateway, &json!("all")).await;
     assert_eq!(reached(&all).len(), 1, "{all}");
     for expected in [&report, &all] {
-        assert_eq!(worker.next("broadcast").await["broadcast_id"], expected["id"]);
+        assert_eq!(
+            worker.next("broadcast").await["broadcast_id"],
+            expected["id"]
+        );
     }
 
-    let body = json!({ "type": "custom", "content": "x", "to": { "sessions": [one] }, "as": "prompt" });
+    let body =
+        json!({ "type": "custom", "content": "x", "to": { "sessions": [one] }, "as": "prompt" });
     send(&gateway, &body).await;
     let task = worker.next("task_assign").await;
     assert_eq!(task["description"], "[broadcast custom from admin]\n\nx");
@@ -77,6 +107,11 @@ async fn member_without_acp_gets_one_message_for_all_its_processes() {
     })
     .await;
     let report = announce(&gateway, &json!({ "members": ["worker"] })).await;
-    assert!(reasons(&report).iter().all(|reason| *reason == "disconnected"), "{report}");
+    assert!(
+        reasons(&report)
+            .iter()
+            .all(|reason| *reason == "disconnected"),
+        "{report}"
+    );
     assert_eq!(reached(&report).len(), 0);
 }

@@ -22,13 +22,17 @@ async fn every_process_gets_the_notification_once() {
     gateway.prompt(&two, "hang").await;
     let body = json!({ "type": "context_update", "content": "a \"new\"\nbranch", "to": "all" });
     let report = send(&gateway, &body).await;
-    assert_eq!((&report["type"], &report["notReached"]), (&json!("context_update"), &json!([])));
+    assert_eq!(
+        (&report["type"], &report["notReached"]),
+        (&json!("context_update"), &json!([]))
+    );
     assert_eq!(reached(&report).len(), 2, "{report}");
     let status = gateway.get("/v1/agents/fake/status").await;
-    for (item, (session, process)) in reached(&report)
-        .iter()
-        .zip([&one, &two].into_iter().zip(status["processes"].as_array().expect("a list")))
-    {
+    for (item, (session, process)) in reached(&report).iter().zip(
+        [&one, &two]
+            .into_iter()
+            .zip(status["processes"].as_array().expect("a list")),
+    ) {
         let expected = json!({
             "kind": "agent", "name": "fake", "agentId": process["agentId"], "sessionId": session, "delivery": "written",
         });
@@ -39,13 +43,24 @@ async fn every_process_gets_the_notification_once() {
     })
     .await;
     for params in received {
-        assert_eq!((&params["type"], &params["content"]), (&body["type"], &body["content"]));
-        assert_eq!((&params["from"], &params["broadcastId"]), (&json!("admin"), &report["id"]));
+        assert_eq!(
+            (&params["type"], &params["content"]),
+            (&body["type"], &body["content"])
+        );
+        assert_eq!(
+            (&params["from"], &params["broadcastId"]),
+            (&json!("admin"), &report["id"])
+        );
         assert!(params["at"].is_string(), "{params}");
-        assert_eq!(params["_meta"]["acp-gateway"]["broadcast"]["id"], report["id"]);
+        assert_eq!(
+            params["_meta"]["acp-gateway"]["broadcast"]["id"],
+            report["id"]
+        );
     }
     // The turn of the session continues, and the sessions have no events of the broadcast.
-    gateway.post(&format!("/v1/sessions/{two}/cancel"), &json!({})).await;
+    gateway
+        .post(&format!("/v1/sessions/{two}/cancel"), &json!({}))
+        .await;
     gateway.turn(&one, "echo after").await;
     gateway.lawful(&one).await;
 }
@@ -61,7 +76,9 @@ async fn process_that_several_targets_select_gets_one_line() {
     assert_eq!(reasons(&report), ["unknown"], "{report}");
     let kinds: Vec<&Value> = reached(&report).iter().map(|item| &item["kind"]).collect();
     assert_eq!(kinds, ["agent", "session"], "{report}");
-    gateway.turn(&session, "echo the line before was read").await;
+    gateway
+        .turn(&session, "echo the line before was read")
+        .await;
     assert_eq!(log.broadcasts().len(), 1);
 }
 
@@ -71,8 +88,15 @@ async fn targets_without_a_process_are_named_with_their_reasons() {
     let to = json!({ "agents": ["nobody", "fake"], "sessions": [UNKNOWN], "members": ["nobody"] });
     let report = announce(&gateway, &to).await;
     assert_eq!(reached(&report).len(), 0);
-    assert_eq!(reasons(&report), ["no_process", "unknown", "unknown", "unknown"], "{report}");
-    assert_eq!(announce(&gateway, &json!("all")).await["notReached"], json!([]));
+    assert_eq!(
+        reasons(&report),
+        ["no_process", "unknown", "unknown", "unknown"],
+        "{report}"
+    );
+    assert_eq!(
+        announce(&gateway, &json!("all")).await["notReached"],
+        json!([])
+    );
     // A process that has ended is no target any more.
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "crash").await;
@@ -81,8 +105,16 @@ async fn targets_without_a_process_are_named_with_their_reasons() {
         (status["processes"] == json!([])).then_some(())
     })
     .await;
-    let report = announce(&gateway, &json!({ "agents": ["fake"], "sessions": [session] })).await;
-    assert_eq!((reached(&report).len(), reasons(&report)), (0, vec!["no_process", "no_process"]), "{report}");
+    let report = announce(
+        &gateway,
+        &json!({ "agents": ["fake"], "sessions": [session] }),
+    )
+    .await;
+    assert_eq!(
+        (reached(&report).len(), reasons(&report)),
+        (0, vec!["no_process", "no_process"]),
+        "{report}"
+    );
 }
 
 #[tokio::test]
@@ -93,13 +125,21 @@ async fn other_tenants_get_nothing() {
     let foreign = foreign_key(&gateway).await;
     for (to, expected) in [
         (json!("all"), vec![]),
-        (json!({ "agents": ["fake"], "sessions": [session] }), vec!["no_process", "unknown"]),
+        (
+            json!({ "agents": ["fake"], "sessions": [session] }),
+            vec!["no_process", "unknown"],
+        ),
     ] {
         for form in ["notification", "prompt"] {
             let body = json!({ "type": "custom", "content": "x", "to": to, "as": form });
             let request = by(&gateway, &foreign, Method::POST, PATH).json(&body);
             let answer = Answer::of(request).await;
-            assert_eq!((answer.status.as_u16(), reached(&answer.body).len()), (200, 0), "{}", answer.body);
+            assert_eq!(
+                (answer.status.as_u16(), reached(&answer.body).len()),
+                (200, 0),
+                "{}",
+                answer.body
+            );
             let reasons = reasons(&answer.body);
             let expected: Vec<&str> = match form {
                 "prompt" if !expected.is_empty() => vec!["no_session", "unknown"],
@@ -108,9 +148,16 @@ async fn other_tenants_get_nothing() {
             assert_eq!(reasons, expected, "{}", answer.body);
         }
     }
-    gateway.turn(&session, "echo the lines before were read").await;
+    gateway
+        .turn(&session, "echo the lines before were read")
+        .await;
     assert_eq!(log.broadcasts().len(), 0);
-    assert_eq!(gateway.get(&format!("/v1/sessions/{session}/prompts")).await["prompts"][1], Value::Null);
+    assert_eq!(
+        gateway
+            .get(&format!("/v1/sessions/{session}/prompts"))
+            .await["prompts"][1],
+        Value::Null
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,21 +171,41 @@ async fn process_that_does_not_read_is_not_reached_in_time() {
     let body = json!({ "type": "custom", "content": content, "to": { "sessions": [deaf, other] } });
     let began = Instant::now();
     let (first, second) = tokio::join!(send(&gateway, &body), send(&gateway, &body));
-    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        began.elapsed()
+    );
     for report in [&first, &second] {
-        let is_reached = |session: &str| reached(report).iter().any(|item| item["sessionId"] == *session);
+        let is_reached = |session: &str| {
+            reached(report)
+                .iter()
+                .any(|item| item["sessionId"] == *session)
+        };
         assert!(is_reached(&other), "{report}");
     }
-    let late = [&first, &second].into_iter().find(|report| !reasons(report).is_empty()).expect("one is late");
+    let late = [&first, &second]
+        .into_iter()
+        .find(|report| !reasons(report).is_empty())
+        .expect("one is late");
     let item = &late["notReached"][0];
-    assert_eq!((&item["sessionId"], &item["reason"]), (&json!(deaf), &json!("timeout")), "{item}");
+    assert_eq!(
+        (&item["sessionId"], &item["reason"]),
+        (&json!(deaf), &json!("timeout")),
+        "{item}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn protocol_without_notifications_is_unsupported() {
-    let agent = format!("exec {} translate --from acp --to stream-json -- {FAKE}", binary().display());
+    let agent = format!(
+        "exec {} translate --from acp --to stream-json -- {FAKE}",
+        binary().display()
+    );
     let more = "dialect = \"stream-json\"\nisolation = \"off\"";
-    let gateway = Setup::fake(&[]).agent("other", "/bin/sh", &["-c", &agent], more).start();
+    let gateway = Setup::fake(&[])
+        .agent("other", "/bin/sh", &["-c", &agent], more)
+        .start();
     let session = gateway.session("other").await;
     let report = announce(&gateway, &json!({ "sessions": [session] })).await;
     assert_eq!(reasons(&report), ["unsupported"], "{report}");
@@ -149,9 +216,16 @@ async fn protocol_without_notifications_is_unsupported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn demo_agent_ignores_a_notification() {
-    let gateway = Setup::default().table("[agents.demo]\nbuiltin = \"demo\"").start();
+    let gateway = Setup::default()
+        .table("[agents.demo]\nbuiltin = \"demo\"")
+        .start();
     let session = gateway.session("demo").await;
     let report = announce(&gateway, &json!({ "agents": ["demo"] })).await;
-    assert!(reached(&report).iter().any(|item| item["sessionId"] == *session), "{report}");
+    assert!(
+        reached(&report)
+            .iter()
+            .any(|item| item["sessionId"] == *session),
+        "{report}"
+    );
     assert_eq!(gateway.turn(&session, "hello").await["status"], "completed");
 }

@@ -4,7 +4,8 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
-    AG_UI, AI_SDK, COMPLETIONS, RESPONSES, body, completion, frames, post, run_input, text, ui_messages,
+    AG_UI, AI_SDK, COMPLETIONS, RESPONSES, body, completion, frames, post, run_input, text,
+    ui_messages,
 };
 use crate::key_life::key;
 use crate::support::wait::{LONGEST, eventually};
@@ -15,7 +16,9 @@ async fn waiting(gateway: &Gateway) -> String {
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "permission").await;
     eventually("a request", LONGEST, || async {
-        let open = gateway.get(&format!("/v1/sessions/{session}/requests")).await;
+        let open = gateway
+            .get(&format!("/v1/sessions/{session}/requests"))
+            .await;
         (open["requests"].as_array().expect("a list").len() == 1).then_some(())
     })
     .await;
@@ -27,7 +30,10 @@ async fn resume(gateway: &Gateway, session: &str) -> Vec<Value> {
 }
 
 fn last<'a>(frames: &'a [Value], kind: &str) -> &'a Value {
-    frames.iter().rfind(|frame| frame["type"] == kind).unwrap_or_else(|| panic!("no {kind}: {frames:?}"))
+    frames
+        .iter()
+        .rfind(|frame| frame["type"] == kind)
+        .unwrap_or_else(|| panic!("no {kind}: {frames:?}"))
 }
 
 /// The message with the answer, as `useChat` sends it.
@@ -44,15 +50,17 @@ fn run_answer(session: &str, payload: &Value) -> Value {
 }
 
 fn response_answer(session: &str, approve: bool) -> Value {
-    let answer =
-        json!({ "type": "mcp_approval_response", "approval_request_id": "mcpr_r1", "approve": approve });
+    let answer = json!({ "type": "mcp_approval_response", "approval_request_id": "mcpr_r1", "approve": approve });
     json!({ "model": "fake", "previous_response_id": format!("resp_{session}_p1"), "input": [answer], "stream": true })
 }
 
 /// The answers that the agent got.
 async fn answers(gateway: &Gateway, session: &str) -> Vec<Value> {
     let events = gateway.all_events(session).await;
-    events.into_iter().filter(|event| event["type"] == "request.resolved").collect()
+    events
+        .into_iter()
+        .filter(|event| event["type"] == "request.resolved")
+        .collect()
 }
 
 #[tokio::test]
@@ -65,17 +73,29 @@ async fn open_request_is_visible_through_each_protocol_and_answered_through_any(
         assert_eq!(last(&shown, "finish")["finishReason"], "tool-calls");
         let run = frames(&post(&gateway, AG_UI, &run_input(&session, "look", &[])).await);
         let outcome = &last(&run, "RUN_FINISHED")["outcome"];
-        assert_eq!((&outcome["type"], &outcome["interrupts"][0]["id"]), (&json!("interrupt"), &json!("r1")));
+        assert_eq!(
+            (&outcome["type"], &outcome["interrupts"][0]["id"]),
+            (&json!("interrupt"), &json!("r1"))
+        );
         let path = format!("{RESPONSES}/resp_{session}_p1");
         let first = gateway.get(&path).await;
         let output = first["output"].as_array().expect("items");
-        assert!(output.iter().any(|item| item["type"] == "mcp_approval_request"), "{first}");
+        assert!(
+            output
+                .iter()
+                .any(|item| item["type"] == "mcp_approval_request"),
+            "{first}"
+        );
         match answered_by {
             "rest" => {
                 let path = format!("/v1/sessions/{session}/permissions/r1");
                 let option = run[0..].iter().find_map(|frame| {
-                    let options = frame["outcome"]["interrupts"][0]["metadata"]["options"].as_array()?;
-                    options.iter().find(|option| option["kind"] == "allow_once").cloned()
+                    let options =
+                        frame["outcome"]["interrupts"][0]["metadata"]["options"].as_array()?;
+                    options
+                        .iter()
+                        .find(|option| option["kind"] == "allow_once")
+                        .cloned()
                 });
                 let option = option.expect("an option")["optionId"].clone();
                 let (status, problem) = gateway.post(&path, &json!({ "optionId": option })).await;
@@ -83,33 +103,60 @@ async fn open_request_is_visible_through_each_protocol_and_answered_through_any(
             }
             "ai-sdk" => {
                 let rest = frames(&post(&gateway, AI_SDK, &ui_answer(&session, true)).await);
-                assert_eq!(rest[0]["messageId"], format!("{session}_p1"), "the same message continues");
+                assert_eq!(
+                    rest[0]["messageId"],
+                    format!("{session}_p1"),
+                    "the same message continues"
+                );
                 assert_eq!(last(&rest, "finish")["finishReason"], "stop");
                 assert!(text(&rest).starts_with("permission: allow"), "{rest:?}");
             }
             "responses" => {
-                let rest = frames(&post(&gateway, RESPONSES, &response_answer(&session, true)).await);
+                let rest =
+                    frames(&post(&gateway, RESPONSES, &response_answer(&session, true)).await);
                 assert_eq!(rest[0]["response"]["id"], format!("resp_{session}_p1_2"));
-                assert_eq!(last(&rest, "response.completed")["response"]["status"], "completed");
+                assert_eq!(
+                    last(&rest, "response.completed")["response"]["status"],
+                    "completed"
+                );
                 assert!(text(&rest).starts_with("permission: allow"), "{rest:?}");
             }
             _ => {
-                let rest =
-                    frames(&post(&gateway, AG_UI, &run_answer(&session, &json!({ "approved": true }))).await);
+                let rest = frames(
+                    &post(
+                        &gateway,
+                        AG_UI,
+                        &run_answer(&session, &json!({ "approved": true })),
+                    )
+                    .await,
+                );
                 assert_eq!(rest[0]["type"], "RUN_STARTED");
                 assert_eq!(last(&rest, "RUN_FINISHED")["outcome"]["type"], "success");
                 assert!(text(&rest).starts_with("permission: allow"), "{rest:?}");
-                let results = rest.iter().filter(|frame| frame["type"] == "TOOL_CALL_RESULT").count();
+                let results = rest
+                    .iter()
+                    .filter(|frame| frame["type"] == "TOOL_CALL_RESULT")
+                    .count();
                 assert_eq!(results, 1, "{rest:?}");
             }
         }
         // The others end properly, also if they answer too late.
         let late = frames(&post(&gateway, AI_SDK, &ui_answer(&session, false)).await);
         assert_eq!(last(&late, "finish")["finishReason"], "stop");
-        let late = frames(&post(&gateway, AG_UI, &run_answer(&session, &json!({ "approved": false }))).await);
+        let late = frames(
+            &post(
+                &gateway,
+                AG_UI,
+                &run_answer(&session, &json!({ "approved": false })),
+            )
+            .await,
+        );
         assert_eq!(last(&late, "RUN_FINISHED")["outcome"]["type"], "success");
         let late = frames(&post(&gateway, RESPONSES, &response_answer(&session, false)).await);
-        assert_eq!(last(&late, "response.completed")["response"]["status"], "completed");
+        assert_eq!(
+            last(&late, "response.completed")["response"]["status"],
+            "completed"
+        );
         let answers = answers(&gateway, &session).await;
         assert_eq!(answers.len(), 1, "{answers:?}");
         assert_eq!(answers[0]["result"]["outcome"]["outcome"], "selected");
@@ -120,17 +167,25 @@ async fn open_request_is_visible_through_each_protocol_and_answered_through_any(
 async fn denied_call_ends_and_no_option_that_permits_is_selected() {
     let gateway = Setup::fake(&[]).start();
     let session = waiting(&gateway).await;
-    let open = gateway.get(&format!("/v1/sessions/{session}/requests")).await;
-    let options = open["requests"][0]["params"]["options"].as_array().expect("options").clone();
-    let allows = options.iter().find(|option| option["kind"] == "allow_once").expect("an option");
+    let open = gateway
+        .get(&format!("/v1/sessions/{session}/requests"))
+        .await;
+    let options = open["requests"][0]["params"]["options"]
+        .as_array()
+        .expect("options")
+        .clone();
+    let allows = options
+        .iter()
+        .find(|option| option["kind"] == "allow_once")
+        .expect("an option");
     // The text of a no can be the id of an option.
     let mut answer = ui_answer(&session, false);
     answer["messages"][0]["parts"][0]["approval"]["reason"] = allows["optionId"].clone();
     let rest = frames(&post(&gateway, AI_SDK, &answer).await);
     assert!(text(&rest).contains("reject"), "{rest:?}");
-    let ended = rest
-        .iter()
-        .any(|frame| frame["type"] == "tool-output-error" || frame["type"] == "tool-output-available");
+    let ended = rest.iter().any(|frame| {
+        frame["type"] == "tool-output-error" || frame["type"] == "tool-output-available"
+    });
     assert!(ended, "the client would send its answer again: {rest:?}");
 }
 
@@ -139,12 +194,20 @@ async fn deadline_answers_and_the_response_goes_on() {
     let gateway = Setup::fake_with(&[], "permissions = { timeout = \"1s\" }").start();
     let request = completion(&["permission"], true);
     let shown = frames(&post(&gateway, COMPLETIONS, &request).await);
-    let reasoning: String =
-        shown.iter().filter_map(|frame| frame["choices"][0]["delta"]["reasoning_content"].as_str()).collect();
-    assert!(reasoning.contains("asks for permission") && reasoning.contains("/#/s/"), "{reasoning}");
+    let reasoning: String = shown
+        .iter()
+        .filter_map(|frame| frame["choices"][0]["delta"]["reasoning_content"].as_str())
+        .collect();
+    assert!(
+        reasoning.contains("asks for permission") && reasoning.contains("/#/s/"),
+        "{reasoning}"
+    );
     assert!(text(&shown).starts_with("permission: "), "{shown:?}");
     let first = frames(&post(&gateway, AI_SDK, &ui_messages("c", &["permission"])).await);
-    let session = first[0]["messageMetadata"]["sessionId"].as_str().expect("an id").to_owned();
+    let session = first[0]["messageMetadata"]["sessionId"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     eventually("the end", LONGEST, || async {
         let session = gateway.get(&format!("/v1/sessions/{session}")).await;
         session["promptId"].is_null().then_some(())
@@ -159,24 +222,57 @@ async fn key_without_the_scope_cannot_answer() {
     let gateway = Setup::fake(&[]).start();
     let session = waiting(&gateway).await;
     let key = key(&gateway, "writer", "read,prompt").await;
-    let as_writer = |path: &str| gateway.http.post(format!("{}{path}", gateway.url)).bearer_auth(&key);
-    let response = as_writer(AI_SDK).json(&ui_answer(&session, true)).send().await.expect("an answer");
+    let as_writer = |path: &str| {
+        gateway
+            .http
+            .post(format!("{}{path}", gateway.url))
+            .bearer_auth(&key)
+    };
+    let response = as_writer(AI_SDK)
+        .json(&ui_answer(&session, true))
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(response.status(), StatusCode::FORBIDDEN);
-    assert_eq!(response.text().await.expect("a body"), "this key does not have the scope approve");
-    let response = as_writer(AG_UI).json(&run_answer(&session, &json!({ "approved": true }))).send().await;
+    assert_eq!(
+        response.text().await.expect("a body"),
+        "this key does not have the scope approve"
+    );
+    let response = as_writer(AG_UI)
+        .json(&run_answer(&session, &json!({ "approved": true })))
+        .send()
+        .await;
     let response = response.expect("an answer");
     assert_eq!(response.status(), StatusCode::FORBIDDEN);
-    assert_eq!(response.json::<Value>().await.expect("JSON")["error"]["type"], "permission_error");
-    assert!(answers(&gateway, &session).await.is_empty(), "the request stays open");
+    assert_eq!(
+        response.json::<Value>().await.expect("JSON")["error"]["type"],
+        "permission_error"
+    );
+    assert!(
+        answers(&gateway, &session).await.is_empty(),
+        "the request stays open"
+    );
 }
 
 #[tokio::test]
 async fn new_message_ends_the_question_or_is_rejected() {
     let gateway = Setup::fake(&[]).start();
     post(&gateway, AI_SDK, &ui_messages("c", &["permission"])).await;
-    let next = frames(&post(&gateway, AI_SDK, &ui_messages("c", &["permission", "echo on"])).await);
+    let next = frames(
+        &post(
+            &gateway,
+            AI_SDK,
+            &ui_messages("c", &["permission", "echo on"]),
+        )
+        .await,
+    );
     assert_eq!(text(&next), "on");
     post(&gateway, AG_UI, &run_input("t", "one", &["permission"])).await;
-    let (status, problem) = gateway.post(AG_UI, &run_input("t", "two", &["permission", "echo on"])).await;
-    assert_eq!((status, &problem["error"]["code"]), (StatusCode::CONFLICT, &json!("turn_running")));
+    let (status, problem) = gateway
+        .post(AG_UI, &run_input("t", "two", &["permission", "echo on"]))
+        .await;
+    assert_eq!(
+        (status, &problem["error"]["code"]),
+        (StatusCode::CONFLICT, &json!("turn_running"))
+    );
 }

@@ -12,15 +12,25 @@ use crate::support::{Setup, gateway::KEY};
 async fn agents_are_models() {
     let gateway = Setup::fake(&[]).start();
     let list = gateway.get("/openai/v1/models").await;
-    assert_eq!((&list["object"], &list["data"][0]["id"]), (&json!("list"), &json!("fake")));
+    assert_eq!(
+        (&list["object"], &list["data"][0]["id"]),
+        (&json!("list"), &json!("fake"))
+    );
     assert_eq!(gateway.get("/openai/v1/models/fake").await, list["data"][0]);
-    let response =
-        gateway.request(Method::GET, "/openai/v1/models/none%2Fx").send().await.expect("an answer");
+    let response = gateway
+        .request(Method::GET, "/openai/v1/models/none%2Fx")
+        .send()
+        .await
+        .expect("an answer");
     let status = response.status();
     let error: serde_json::Value = response.json().await.expect("JSON");
     assert_eq!(
         (status, &error["error"]["code"], &error["code"]),
-        (StatusCode::NOT_FOUND, &json!("not_found"), &json!("not_found"))
+        (
+            StatusCode::NOT_FOUND,
+            &json!("not_found"),
+            &json!("not_found")
+        )
     );
 }
 
@@ -28,21 +38,39 @@ async fn agents_are_models() {
 async fn model_of_the_agent_is_selected_by_its_option() {
     let gateway = Setup::fake(&[]).start();
     let mut request = completion(&["echo x"], false);
-    for (model, expected) in [("fake/nothing", StatusCode::NOT_FOUND), ("fake/large", StatusCode::OK)] {
+    for (model, expected) in [
+        ("fake/nothing", StatusCode::NOT_FOUND),
+        ("fake/large", StatusCode::OK),
+    ] {
         request["model"] = json!(model);
         let (status, answer) = gateway.post(COMPLETIONS, &request).await;
         assert_eq!(status, expected, "{answer}");
     }
-    let [session] = &sessions(&gateway).await[..] else { panic!("the rejected request left a session") };
+    let [session] = &sessions(&gateway).await[..] else {
+        panic!("the rejected request left a session")
+    };
     let options = &gateway.get(&format!("/v1/sessions/{session}")).await["configOptions"];
     assert_eq!(options[0]["currentValue"], "large", "{options}");
     let models = gateway.get("/openai/v1/models").await;
-    let ids: Vec<&str> =
-        models["data"].as_array().expect("a list").iter().filter_map(|model| model["id"].as_str()).collect();
-    assert!(ids.starts_with(&["fake"]) && ids.contains(&"fake/large"), "the agent and its models: {ids:?}");
-    assert_eq!(gateway.get("/openai/v1/models/fake%2Flarge").await["id"], "fake/large");
-    let unknown =
-        gateway.request(Method::GET, "/openai/v1/models/fake/nothing").send().await.expect("an answer");
+    let ids: Vec<&str> = models["data"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|model| model["id"].as_str())
+        .collect();
+    assert!(
+        ids.starts_with(&["fake"]) && ids.contains(&"fake/large"),
+        "the agent and its models: {ids:?}"
+    );
+    assert_eq!(
+        gateway.get("/openai/v1/models/fake%2Flarge").await["id"],
+        "fake/large"
+    );
+    let unknown = gateway
+        .request(Method::GET, "/openai/v1/models/fake/nothing")
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(unknown.status(), StatusCode::NOT_FOUND);
 }
 
@@ -51,23 +79,39 @@ async fn whole_answer_equals_the_stream() {
     let gateway = Setup::fake(&[]).start();
     let prompt = "thought; tool; slow chunks=1 ms=1; usage";
     let streamed = frames(&post(&gateway, COMPLETIONS, &completion(&[prompt], true)).await);
-    let (status, whole) = gateway.post(COMPLETIONS, &completion(&[prompt], false)).await;
+    let (status, whole) = gateway
+        .post(COMPLETIONS, &completion(&[prompt], false))
+        .await;
     assert_eq!(status, StatusCode::OK);
     let choice = &whole["choices"][0];
-    assert_eq!(choice["message"]["content"], json!(text(&streamed)), "{whole}");
+    assert_eq!(
+        choice["message"]["content"],
+        json!(text(&streamed)),
+        "{whole}"
+    );
     assert_eq!(choice["message"]["reasoning_content"], "hm", "{whole}");
-    assert_eq!((&choice["finish_reason"], &whole["object"]), (&json!("stop"), &json!("chat.completion")));
+    assert_eq!(
+        (&choice["finish_reason"], &whole["object"]),
+        (&json!("stop"), &json!("chat.completion"))
+    );
     assert_eq!(streamed[0]["choices"][0]["delta"]["role"], "assistant");
 }
 
 #[tokio::test]
 async fn failure_is_an_error_frame_or_an_error_body() {
     let gateway = Setup::fake(&[]).start();
-    let streamed = post(&gateway, COMPLETIONS, &completion(&["error message=broken"], true)).await;
+    let streamed = post(
+        &gateway,
+        COMPLETIONS,
+        &completion(&["error message=broken"], true),
+    )
+    .await;
     assert!(streamed.ends_with("data: [DONE]\n\n"), "{streamed}");
     let last = frames(&streamed).pop().expect("a frame");
     assert_eq!(last["error"]["code"], "agent_error", "{last}");
-    let (status, whole) = gateway.post(COMPLETIONS, &completion(&["error message=broken"], false)).await;
+    let (status, whole) = gateway
+        .post(COMPLETIONS, &completion(&["error message=broken"], false))
+        .await;
     assert_eq!(
         (status, &whole["error"]["code"]),
         (StatusCode::OK, &json!("agent_error")),
@@ -79,14 +123,30 @@ async fn failure_is_an_error_frame_or_an_error_body() {
 async fn side_job_stays_out_of_the_conversation() {
     let gateway = Setup::fake(&[]).start();
     let chat = |content: &serde_json::Value| {
-        gateway.request(Method::POST, COMPLETIONS).header("x-openwebui-chat-id", "c").json(content).send()
+        gateway
+            .request(Method::POST, COMPLETIONS)
+            .header("x-openwebui-chat-id", "c")
+            .json(content)
+            .send()
     };
-    chat(&completion(&["echo one"], false)).await.expect("an answer").text().await.expect("a body");
-    let title = chat(&completion(&["### Task:\nGenerate a title"], false)).await.expect("an answer");
+    chat(&completion(&["echo one"], false))
+        .await
+        .expect("an answer")
+        .text()
+        .await
+        .expect("a body");
+    let title = chat(&completion(&["### Task:\nGenerate a title"], false))
+        .await
+        .expect("an answer");
     assert_eq!(title.status(), StatusCode::OK);
     let title: serde_json::Value = title.json().await.expect("JSON");
-    assert!(title["choices"][0]["message"]["content"].is_string(), "{title}");
-    let [session] = &sessions(&gateway).await[..] else { panic!("one session is listed") };
+    assert!(
+        title["choices"][0]["message"]["content"].is_string(),
+        "{title}"
+    );
+    let [session] = &sessions(&gateway).await[..] else {
+        panic!("one session is listed")
+    };
     assert_eq!(turns(&gateway, session).await, 1);
 }
 
@@ -99,7 +159,10 @@ async fn turn_of_a_client_that_left_is_cancelled() {
         .send()
         .await
         .expect("an answer");
-    let session = response.headers()["x-acp-session-id"].to_str().expect("an id").to_owned();
+    let session = response.headers()["x-acp-session-id"]
+        .to_str()
+        .expect("an id")
+        .to_owned();
     response.chunk().await.expect("a chunk");
     drop(response);
     eventually("a cancel", LONGEST, || async {
@@ -118,21 +181,46 @@ async fn drain_and_an_ended_key_are_errors_in_the_stream() {
     let key = key(&gateway, "short", "read,prompt").await;
     let url = format!("{}{COMPLETIONS}", gateway.url);
     let hang = completion(&["slow chunks=1 ms=1; hang"], true);
-    let held = gateway.http.post(&url).bearer_auth(&key).json(&hang).send().await.expect("an answer");
+    let held = gateway
+        .http
+        .post(&url)
+        .bearer_auth(&key)
+        .json(&hang)
+        .send()
+        .await
+        .expect("an answer");
     key_command(&gateway, &["revoke", "short"]);
     let ended = held.text().await.expect("a body");
-    assert!(frames(&ended).pop().expect("a frame")["error"]["code"].is_string(), "{ended}");
+    assert!(
+        frames(&ended).pop().expect("a frame")["error"]["code"].is_string(),
+        "{ended}"
+    );
 
-    let mut held = gateway.http.post(&url).bearer_auth(KEY).json(&hang).send().await.expect("an answer");
+    let mut held = gateway
+        .http
+        .post(&url)
+        .bearer_auth(KEY)
+        .json(&hang)
+        .send()
+        .await
+        .expect("an answer");
     // The turn has begun.
     let mut drained = String::new();
     while drained.matches("\"content\":").count() < 2 {
-        let chunk = held.chunk().await.expect("a chunk").expect("the turn does not end");
+        let chunk = held
+            .chunk()
+            .await
+            .expect("a chunk")
+            .expect("the turn does not end");
         drained.push_str(std::str::from_utf8(&chunk).expect("UTF-8"));
     }
     gateway.stop();
     drained.push_str(&held.text().await.expect("a body"));
-    assert_eq!(frames(&drained).pop().expect("a frame")["error"]["code"], "draining", "{drained}");
+    assert_eq!(
+        frames(&drained).pop().expect("a frame")["error"]["code"],
+        "draining",
+        "{drained}"
+    );
 }
 
 /// A client that does not read is cut off in the middle of the body, in each protocol: never at a proper end.
@@ -141,20 +229,42 @@ async fn slow_reader_gets_no_proper_end() {
     let settings = "testing.write_stall_timeout = \"1s\"\nlimits.per_key.max_streams = 1";
     let gateway = Setup::fake(&[]).settings(settings).start();
     let key = key(&gateway, "slow", "read,prompt").await;
-    let request =
-        |method, path: &str| gateway.http.request(method, format!("{}{path}", gateway.url)).bearer_auth(&key);
+    let request = |method, path: &str| {
+        gateway
+            .http
+            .request(method, format!("{}{path}", gateway.url))
+            .bearer_auth(&key)
+    };
     let prompt = "flood n=200000";
     for (path, content) in [
         (COMPLETIONS, completion(&[prompt], true)),
-        (super::RESPONSES, json!({ "model": "fake", "input": prompt, "stream": true })),
+        (
+            super::RESPONSES,
+            json!({ "model": "fake", "input": prompt, "stream": true }),
+        ),
         (super::AI_SDK, super::ui_messages("c", &[prompt])),
         (super::AG_UI, super::run_input("t", "r", &[prompt])),
     ] {
-        let response = request(Method::POST, path).json(&content).send().await.expect("an answer");
-        let session = response.headers()["x-acp-session-id"].to_str().expect("an id").to_owned();
+        let response = request(Method::POST, path)
+            .json(&content)
+            .send()
+            .await
+            .expect("an answer");
+        let session = response.headers()["x-acp-session-id"]
+            .to_str()
+            .expect("an id")
+            .to_owned();
         let events = format!("/v1/sessions/{session}/events");
-        let other = || request(Method::GET, &events).header("accept", "application/x-ndjson").send();
-        assert_eq!(other().await.expect("an answer").status(), StatusCode::TOO_MANY_REQUESTS, "{path}");
+        let other = || {
+            request(Method::GET, &events)
+                .header("accept", "application/x-ndjson")
+                .send()
+        };
+        assert_eq!(
+            other().await.expect("an answer").status(),
+            StatusCode::TOO_MANY_REQUESTS,
+            "{path}"
+        );
         // The gateway has given up this response when it permits another stream.
         eventually("the end of the stream", LONGEST, || async {
             (other().await.expect("an answer").status() == StatusCode::OK).then_some(())
@@ -172,7 +282,11 @@ async fn slow_reader_gets_no_proper_end() {
 #[tokio::test]
 async fn requests_that_no_agent_can_satisfy_are_rejected() {
     let gateway = Setup::fake(&[]).start();
-    for (member, value) in [("tool_choice", json!("required")), ("n", json!(2)), ("messages", json!([]))] {
+    for (member, value) in [
+        ("tool_choice", json!("required")),
+        ("n", json!(2)),
+        ("messages", json!([])),
+    ] {
         let mut request = completion(&["echo x"], false);
         request[member] = value;
         let (status, error) = gateway.post(COMPLETIONS, &request).await;
@@ -187,8 +301,12 @@ async fn requests_that_no_agent_can_satisfy_are_rejected() {
         .await
         .expect("an answer");
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
-    let response =
-        gateway.http.get(format!("{}/openai/v1/models", gateway.url)).send().await.expect("an answer");
+    let response = gateway
+        .http
+        .get(format!("{}/openai/v1/models", gateway.url))
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(
         response.json::<serde_json::Value>().await.expect("JSON")["error"]["type"],
@@ -199,20 +317,49 @@ async fn requests_that_no_agent_can_satisfy_are_rejected() {
 /// A page of another origin may send what the SDKs send, and read the session.
 #[tokio::test]
 async fn browser_of_another_origin_may_use_the_sdk() {
-    let gateway = Setup::fake(&[]).settings("auth.allowed_origins = [\"https://app.example\"]").start();
+    let gateway = Setup::fake(&[])
+        .settings("auth.allowed_origins = [\"https://app.example\"]")
+        .start();
     let url = format!("{}{COMPLETIONS}", gateway.url);
-    let preflight = gateway.http.request(Method::OPTIONS, &url).header("origin", "https://app.example");
-    let preflight =
-        preflight.header("access-control-request-method", "POST").send().await.expect("an answer");
-    let allowed = preflight.headers()["access-control-allow-headers"].to_str().expect("ASCII").to_owned();
-    for name in
-        ["authorization", "x-stainless-retry-count", "x-stainless-lang", "x-acp-session-id", "x-acp-history"]
-    {
-        assert!(allowed.split(", ").any(|allowed| allowed == name), "{name}: {allowed}");
+    let preflight = gateway
+        .http
+        .request(Method::OPTIONS, &url)
+        .header("origin", "https://app.example");
+    let preflight = preflight
+        .header("access-control-request-method", "POST")
+        .send()
+        .await
+        .expect("an answer");
+    let allowed = preflight.headers()["access-control-allow-headers"]
+        .to_str()
+        .expect("ASCII")
+        .to_owned();
+    for name in [
+        "authorization",
+        "x-stainless-retry-count",
+        "x-stainless-lang",
+        "x-acp-session-id",
+        "x-acp-history",
+    ] {
+        assert!(
+            allowed.split(", ").any(|allowed| allowed == name),
+            "{name}: {allowed}"
+        );
     }
-    let request = gateway.http.post(&url).bearer_auth(KEY).header("origin", "https://app.example");
-    let response = request.json(&completion(&["echo x"], true)).send().await.expect("an answer");
-    let exposed = response.headers()["access-control-expose-headers"].to_str().expect("ASCII").to_owned();
+    let request = gateway
+        .http
+        .post(&url)
+        .bearer_auth(KEY)
+        .header("origin", "https://app.example");
+    let response = request
+        .json(&completion(&["echo x"], true))
+        .send()
+        .await
+        .expect("an answer");
+    let exposed = response.headers()["access-control-expose-headers"]
+        .to_str()
+        .expect("ASCII")
+        .to_owned();
     for name in response
         .headers()
         .keys()
@@ -231,11 +378,27 @@ async fn viewer_that_leaves_cancels_nothing() {
     let session = gateway.session("fake").await;
     let prompt = gateway.prompt(&session, "slow chunks=8 ms=1000").await;
     let look = super::run_input(&session, "look", &[]);
-    let mut viewer = gateway.request(Method::POST, super::AG_UI).json(&look).send().await.expect("an answer");
+    let mut viewer = gateway
+        .request(Method::POST, super::AG_UI)
+        .json(&look)
+        .send()
+        .await
+        .expect("an answer");
     viewer.chunk().await.expect("a chunk");
     drop(viewer);
-    let path = format!("/v1/sessions/{session}/prompts/{}", prompt["promptId"].as_str().expect("an id"));
-    let request = gateway.request(Method::GET, &path).header("prefer", "wait=60");
-    let ended: serde_json::Value = request.send().await.expect("an answer").json().await.expect("JSON");
+    let path = format!(
+        "/v1/sessions/{session}/prompts/{}",
+        prompt["promptId"].as_str().expect("an id")
+    );
+    let request = gateway
+        .request(Method::GET, &path)
+        .header("prefer", "wait=60");
+    let ended: serde_json::Value = request
+        .send()
+        .await
+        .expect("an answer")
+        .json()
+        .await
+        .expect("JSON");
     assert_eq!(ended["stopReason"], "end_turn", "{ended}");
 }

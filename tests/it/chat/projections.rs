@@ -7,7 +7,9 @@ use std::path::Path;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{AG_UI, AI_SDK, COMPLETIONS, RESPONSES, body, completion, post, run_input, ui_messages};
+use super::{
+    AG_UI, AI_SDK, COMPLETIONS, RESPONSES, body, completion, post, run_input, ui_messages,
+};
 use crate::golden::examples::{UPDATES, V2_UPDATES};
 use crate::support::wait::{LONGEST, eventually};
 use crate::support::{Gateway, Setup};
@@ -34,14 +36,21 @@ fn every_update() -> String {
             r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"$SESSION","update":{update}}}}}"#
         )
     };
-    let lines: Vec<String> = UPDATES.iter().chain(V2_UPDATES).chain(ODD).map(line).collect();
+    let lines: Vec<String> = UPDATES
+        .iter()
+        .chain(V2_UPDATES)
+        .chain(ODD)
+        .map(line)
+        .collect();
     format!("raw {}", lines.join("\n"))
 }
 
 /// Replaces what differs between runs.
 fn stable(frames: &str, session: &str) -> String {
     let stable = frames.replace(session, "SESSION");
-    let lines = stable.lines().filter(|line| !line.is_empty() && *line != ":");
+    let lines = stable
+        .lines()
+        .filter(|line| !line.is_empty() && *line != ":");
     let without = |line: String, member: &str| match line.split_once(member) {
         Some((before, after)) => {
             let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -49,22 +58,32 @@ fn stable(frames: &str, session: &str) -> String {
         }
         None => line,
     };
-    let timeless = |line: &str| without(without(line.to_owned(), "\"created\":"), "\"created_at\":");
+    let timeless =
+        |line: &str| without(without(line.to_owned(), "\"created\":"), "\"created_at\":");
     lines.map(timeless).map(|line| line + "\n").collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the flag is for developers")]
 fn compare(name: &str, frames: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/chat/expected").join(name);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/it/chat/expected")
+        .join(name);
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&file, frames).expect("the folder exists");
     }
     let expected = std::fs::read_to_string(&file).expect("the file exists");
-    assert!(expected == frames, "{name} differs: UPDATE=1 cargo test --test it chat::projections\n{frames}");
+    assert!(
+        expected == frames,
+        "{name} differs: UPDATE=1 cargo test --test it chat::projections\n{frames}"
+    );
 }
 
 async fn session_of(gateway: &Gateway) -> String {
-    super::sessions(gateway).await.first().expect("a session").clone()
+    super::sessions(gateway)
+        .await
+        .first()
+        .expect("a session")
+        .clone()
 }
 
 #[tokio::test]
@@ -74,12 +93,19 @@ async fn every_update_has_the_expected_frames() {
         ("ai_sdk.txt", AI_SDK, ui_messages("c", &[&prompt])),
         ("ag_ui.txt", AG_UI, run_input("t", "r", &[&prompt])),
         ("openai_chat.txt", COMPLETIONS, completion(&[&prompt], true)),
-        ("openai_responses.txt", RESPONSES, json!({ "model": "fake", "input": prompt, "stream": true })),
+        (
+            "openai_responses.txt",
+            RESPONSES,
+            json!({ "model": "fake", "input": prompt, "stream": true }),
+        ),
     ] {
         let gateway = Setup::fake(&[]).start();
         let frames = post(&gateway, path, &content).await;
         let session = session_of(&gateway).await;
-        compare(name, &stable(&frames, &session).replace(&gateway.url, "ORIGIN"));
+        compare(
+            name,
+            &stable(&frames, &session).replace(&gateway.url, "ORIGIN"),
+        );
     }
 }
 
@@ -93,7 +119,10 @@ async fn replay_equals_the_live_stream_also_after_a_kill() {
     let mut gateway = Setup::fake(&[]).start();
     let prompt = "thought; slow chunks=1 ms=1; tool; plan; slow chunks=2 ms=1; usage";
     let (chat, run) = (ui_messages("c", &[prompt]), run_input("t", "r", &[prompt]));
-    let live = (post(&gateway, AI_SDK, &chat).await, post(&gateway, AG_UI, &run).await);
+    let live = (
+        post(&gateway, AI_SDK, &chat).await,
+        post(&gateway, AG_UI, &run).await,
+    );
     for killed in [false, true] {
         if killed {
             gateway.kill();
@@ -101,11 +130,22 @@ async fn replay_equals_the_live_stream_also_after_a_kill() {
         }
         let chat = body(gateway.request(Method::GET, &format!("{AI_SDK}/c/stream"))).await;
         let run = post(&gateway, AG_UI, &run).await;
-        assert_eq!(without_comments(&chat), without_comments(&live.0), "killed: {killed}");
-        assert_eq!(without_comments(&run), without_comments(&live.1), "killed: {killed}");
+        assert_eq!(
+            without_comments(&chat),
+            without_comments(&live.0),
+            "killed: {killed}"
+        );
+        assert_eq!(
+            without_comments(&run),
+            without_comments(&live.1),
+            "killed: {killed}"
+        );
     }
-    let nobody =
-        gateway.request(Method::GET, &format!("{AI_SDK}/unknown/stream")).send().await.expect("an answer");
+    let nobody = gateway
+        .request(Method::GET, &format!("{AI_SDK}/unknown/stream"))
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(nobody.status(), reqwest::StatusCode::NO_CONTENT);
 }
 
@@ -118,7 +158,11 @@ struct Client {
 }
 
 const CLIENTS: [Client; 4] = [
-    Client { path: AI_SDK, send: ui_messages, resume: Some(|chat, _| format!("{AI_SDK}/{chat}/stream")) },
+    Client {
+        path: AI_SDK,
+        send: ui_messages,
+        resume: Some(|chat, _| format!("{AI_SDK}/{chat}/stream")),
+    },
     Client {
         path: AG_UI,
         send: |thread, texts| run_input(thread, &texts.len().to_string(), texts),
@@ -146,8 +190,10 @@ const CLIENTS: [Client; 4] = [
 
 /// The last frame of a turn that failed with its gateway.
 fn is_failure(last: &Value) -> bool {
-    matches!(last["type"].as_str(), Some("error" | "RUN_ERROR" | "response.failed"))
-        || last["error"].is_object()
+    matches!(
+        last["type"].as_str(),
+        Some("error" | "RUN_ERROR" | "response.failed")
+    ) || last["error"].is_object()
 }
 
 /// A kill during text, a tool and an open permission: each client resumes, sees what a client sees that was never
@@ -164,14 +210,22 @@ async fn killed_gateway_shows_the_end_of_the_turn_to_each_client() {
         for client in &CLIENTS {
             let name = format!("chat{number}");
             let first = (client.send)(&name, &[prompt]);
-            let mut live =
-                gateway.request(Method::POST, client.path).json(&first).send().await.expect("an answer");
-            let session = live.headers()["x-acp-session-id"].to_str().expect("an id").to_owned();
+            let mut live = gateway
+                .request(Method::POST, client.path)
+                .json(&first)
+                .send()
+                .await
+                .expect("an answer");
+            let session = live.headers()["x-acp-session-id"]
+                .to_str()
+                .expect("an id")
+                .to_owned();
             live.chunk().await.expect("a chunk");
             eventually("the state for the kill", LONGEST, || async {
                 let events = gateway.all_events(&session).await;
-                let is =
-                    |event: &Value| event["type"] == reached || event["update"]["sessionUpdate"] == reached;
+                let is = |event: &Value| {
+                    event["type"] == reached || event["update"]["sessionUpdate"] == reached
+                };
                 events.iter().any(is).then_some(())
             })
             .await;
@@ -184,25 +238,54 @@ async fn killed_gateway_shows_the_end_of_the_turn_to_each_client() {
             };
             let shown = super::frames(&resumed);
             let asked = shown.last().is_some_and(|last| {
-                last["response"]["output"]
-                    .as_array()
-                    .is_some_and(|items| items.iter().any(|item| item["type"] == "mcp_approval_request"))
+                last["response"]["output"].as_array().is_some_and(|items| {
+                    items
+                        .iter()
+                        .any(|item| item["type"] == "mcp_approval_request")
+                })
             });
-            assert!(asked || shown.last().is_some_and(is_failure), "{}: {resumed}", client.path);
+            assert!(
+                asked || shown.last().is_some_and(is_failure),
+                "{}: {resumed}",
+                client.path
+            );
             let calls = |kind: &str| shown.iter().filter(|frame| frame["type"] == kind).count();
-            assert_eq!(calls("tool-input-start"), calls("tool-output-error"), "{resumed}");
-            assert_eq!(calls("TOOL_CALL_START"), calls("TOOL_CALL_RESULT"), "{resumed}");
+            assert_eq!(
+                calls("tool-input-start"),
+                calls("tool-output-error"),
+                "{resumed}"
+            );
+            assert_eq!(
+                calls("TOOL_CALL_START"),
+                calls("TOOL_CALL_RESULT"),
+                "{resumed}"
+            );
             // A client that was not connected during the turn sees the same.
             let again = match client.resume {
                 Some(path) => body(gateway.request(Method::GET, &path(&name, &session))).await,
                 None => post(&gateway, client.path, &first).await,
             };
-            assert_eq!(without_comments(&again), without_comments(&resumed), "{}", client.path);
-            assert_eq!(super::turns(&gateway, &session).await, 1, "{}: one prompt", client.path);
+            assert_eq!(
+                without_comments(&again),
+                without_comments(&resumed),
+                "{}",
+                client.path
+            );
+            assert_eq!(
+                super::turns(&gateway, &session).await,
+                1,
+                "{}: one prompt",
+                client.path
+            );
             let next = (client.send)(&name, &[prompt, "echo on"]);
             let next = super::frames(&post(&gateway, client.path, &next).await);
             assert_eq!(super::text(&next), "on", "{}", client.path);
-            assert_eq!(super::turns(&gateway, &session).await, 2, "{}: the same session", client.path);
+            assert_eq!(
+                super::turns(&gateway, &session).await,
+                2,
+                "{}: the same session",
+                client.path
+            );
         }
     }
 }
@@ -248,5 +331,9 @@ async fn requests_have_the_expected_frames() {
 /// Replaces times.
 fn without_times(frames: &str) -> String {
     let is_time = |text: &str| text.len() == 24 && text.starts_with("20") && text.ends_with('Z');
-    frames.split('"').map(|part| if is_time(part) { "TIME" } else { part }).collect::<Vec<_>>().join("\"")
+    frames
+        .split('"')
+        .map(|part| if is_time(part) { "TIME" } else { part })
+        .collect::<Vec<_>>()
+        .join("\"")
 }

@@ -12,14 +12,21 @@ fn schema<T: JsonSchema>() -> Value {
 pub(crate) fn methods(names: &impl Serialize) -> Vec<String> {
     let names = serde_json::to_value(names).expect("names are JSON");
     let names = names.as_object().expect("a struct").values();
-    names.map(|name| name.as_str().expect("a name").to_owned()).collect()
+    names
+        .map(|name| name.as_str().expect("a name").to_owned())
+        .collect()
 }
 
 /// The values of the member that distinguishes the variants of a union.
 pub(crate) fn variants<T: JsonSchema>(tag: &str) -> Vec<String> {
     let schema = schema::<T>();
-    let union = ["oneOf", "anyOf"].iter().find_map(|key| schema[*key].as_array()).expect("a union");
-    let names = union.iter().filter_map(|variant| variant["properties"][tag]["const"].as_str());
+    let union = ["oneOf", "anyOf"]
+        .iter()
+        .find_map(|key| schema[*key].as_array())
+        .expect("a union");
+    let names = union
+        .iter()
+        .filter_map(|variant| variant["properties"][tag]["const"].as_str());
     names.map(str::to_owned).collect()
 }
 
@@ -33,7 +40,11 @@ pub(crate) fn capabilities<T: JsonSchema>() -> Vec<String> {
 
 fn walk(root: &Value, node: &Value, path: &str, paths: &mut Vec<String>) {
     let node = resolved(root, node);
-    let members = node["properties"].as_object().into_iter().flatten().filter(|(name, _)| *name != "_meta");
+    let members = node["properties"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| *name != "_meta");
     let mut leaf = true;
     for (name, member) in members {
         leaf = false;
@@ -48,10 +59,14 @@ fn walk(root: &Value, node: &Value, path: &str, paths: &mut Vec<String>) {
 /// Resolves references. Resolves a nullable type to its other type.
 fn resolved<'a>(root: &'a Value, node: &'a Value) -> &'a Value {
     if let Some(name) = node["$ref"].as_str() {
-        let target = root.pointer(name.trim_start_matches('#')).expect("the reference leads somewhere");
+        let target = root
+            .pointer(name.trim_start_matches('#'))
+            .expect("the reference leads somewhere");
         return resolved(root, target);
     }
-    let parts = ["anyOf", "oneOf", "allOf"].iter().find_map(|key| node[*key].as_array());
+    let parts = ["anyOf", "oneOf", "allOf"]
+        .iter()
+        .find_map(|key| node[*key].as_array());
     match parts.and_then(|parts| parts.iter().find(|part| part["type"] != "null")) {
         Some(part) => resolved(root, part),
         None => node,
@@ -73,11 +88,22 @@ mod tests {
             "sessionCapabilities.systemPrompt.mode.override",
             "auth.logout",
         ] {
-            assert!(agent.iter().any(|known| known == path), "{path} in {agent:?}");
+            assert!(
+                agent.iter().any(|known| known == path),
+                "{path} in {agent:?}"
+            );
         }
-        assert!(!agent.iter().any(|path| path.contains("_meta") || path == "auth"), "{agent:?}");
+        assert!(
+            !agent
+                .iter()
+                .any(|path| path.contains("_meta") || path == "auth"),
+            "{agent:?}"
+        );
         let updates = variants::<v2::SessionUpdate>("sessionUpdate");
-        assert!(updates.iter().any(|kind| kind == "state_update"), "{updates:?}");
+        assert!(
+            updates.iter().any(|kind| kind == "state_update"),
+            "{updates:?}"
+        );
         assert!(methods(&v1::AGENT_METHOD_NAMES).contains(&"session/new".to_owned()));
     }
 }

@@ -42,7 +42,10 @@ impl Demo {
     }
 
     /// A process that has received no message.
-    #[expect(clippy::disallowed_methods, reason = "the test is the agent's client and starts it itself")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test is the agent's client and starts it itself"
+    )]
     pub(super) fn spawn(home: &Path, environment: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_acp-gateway"))
             .arg("demo-agent")
@@ -58,7 +61,8 @@ impl Demo {
         std::thread::Builder::new()
             .spawn(move || {
                 for line in stdout.lines().map_while(Result::ok) {
-                    let message = serde_json::from_str(&line).expect("each line is one JSON message");
+                    let message =
+                        serde_json::from_str(&line).expect("each line is one JSON message");
                     if sender.send(message).is_err() {
                         break;
                     }
@@ -66,16 +70,28 @@ impl Demo {
             })
             .unwrap();
         let stdin = child.stdin.take();
-        Self { child, stdin, lines, seen: Vec::new(), last_id: 0 }
+        Self {
+            child,
+            stdin,
+            lines,
+            seen: Vec::new(),
+            last_id: 0,
+        }
     }
 
     pub(super) fn initialize(&mut self, capabilities: &Value) -> Value {
-        self.call("initialize", &json!({ "protocolVersion": 1, "clientCapabilities": capabilities }))
+        self.call(
+            "initialize",
+            &json!({ "protocolVersion": 1, "clientCapabilities": capabilities }),
+        )
     }
 
     pub(super) fn line(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().unwrap();
-        stdin.write_all(line.as_bytes()).and_then(|()| stdin.write_all(b"\n")).unwrap();
+        stdin
+            .write_all(line.as_bytes())
+            .and_then(|()| stdin.write_all(b"\n"))
+            .unwrap();
     }
 
     pub(super) fn send(&mut self, method: &str, params: &Value) -> u64 {
@@ -121,12 +137,16 @@ impl Demo {
     }
 
     pub(super) fn answer(&mut self, question: &Value, outcome: &Value) {
-        let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "outcome": outcome } });
+        let answer =
+            json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "outcome": outcome } });
         self.line(&answer.to_string());
     }
 
     pub(super) fn choose(&mut self, question: &Value, option: &str) {
-        self.answer(question, &json!({ "outcome": "selected", "optionId": option }));
+        self.answer(
+            question,
+            &json!({ "outcome": "selected", "optionId": option }),
+        );
     }
 
     pub(super) fn call(&mut self, method: &str, params: &Value) -> Value {
@@ -140,7 +160,10 @@ impl Demo {
         let session = made["result"]["sessionId"].as_str().unwrap().to_owned();
         let value = json!({ "sessionId": session, "configId": "pace", "value": "instant" });
         let options = self.call("session/set_config_option", &value);
-        assert_eq!(options["result"]["configOptions"][0]["currentValue"], "instant");
+        assert_eq!(
+            options["result"]["configOptions"][0]["currentValue"],
+            "instant"
+        );
         session
     }
 
@@ -156,7 +179,10 @@ impl Demo {
     pub(super) fn turn(&mut self, session: &str, text: &str) -> String {
         let id = self.prompt(session, text);
         let response = self.response(id);
-        response["result"]["stopReason"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned()
+        response["result"]["stopReason"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{response}"))
+            .to_owned()
     }
 
     /// Runs a turn and answers its requests with `serve`, which receives the method and the params. Returns the
@@ -213,7 +239,9 @@ impl Demo {
 }
 
 pub(super) fn code(response: &Value) -> i64 {
-    response["error"]["code"].as_i64().unwrap_or_else(|| panic!("no error: {response}"))
+    response["error"]["code"]
+        .as_i64()
+        .unwrap_or_else(|| panic!("no error: {response}"))
 }
 
 /// All capabilities that a client of version 1 can have.
@@ -246,7 +274,10 @@ fn check(message: &Value) {
         Some("terminal/release") => same::<v1::ReleaseTerminalRequest>(params),
         Some("$/cancel_request") => same::<v1::CancelRequestNotification>(params),
         Some(other) => assert!(other.starts_with('_'), "{message}"),
-        None => assert!(message.get("result").is_some() != message.get("error").is_some(), "{message}"),
+        None => assert!(
+            message.get("result").is_some() != message.get("error").is_some(),
+            "{message}"
+        ),
     }
 }
 

@@ -11,7 +11,10 @@ fn sessions_survive_their_process() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::start(home.path());
     let session = demo.session("/w");
-    demo.call("session/set_mode", &json!({ "sessionId": session, "modeId": "auto" }));
+    demo.call(
+        "session/set_mode",
+        &json!({ "sessionId": session, "modeId": "auto" }),
+    );
     assert_eq!(demo.turn(&session, "/diff"), "end_turn");
     let text = demo.agent_text();
     drop(demo);
@@ -19,24 +22,42 @@ fn sessions_survive_their_process() {
     let mut demo = Demo::start(home.path());
     let params = json!({ "sessionId": session, "cwd": "/w", "mcpServers": [] });
     let early = demo.prompt(&session, "/help");
-    assert_eq!(code(&demo.response(early)), -32002, "not before it is loaded");
+    assert_eq!(
+        code(&demo.response(early)),
+        -32002,
+        "not before it is loaded"
+    );
     demo.seen.clear();
     let loaded = demo.call("session/load", &params);
     assert_eq!(loaded["result"]["modes"]["currentModeId"], "auto");
-    assert_eq!(loaded["result"]["configOptions"][0]["currentValue"], "instant");
-    assert_eq!(demo.updates("user_message_chunk")[0]["content"]["text"], "/diff");
+    assert_eq!(
+        loaded["result"]["configOptions"][0]["currentValue"],
+        "instant"
+    );
+    assert_eq!(
+        demo.updates("user_message_chunk")[0]["content"]["text"],
+        "/diff"
+    );
     assert_eq!(demo.updates("tool_call")[0]["status"], "completed");
     assert_eq!(demo.agent_text(), text);
     let first = demo.updates("agent_message_chunk")[0]["messageId"].clone();
     assert_eq!(demo.turn(&session, "/diff"), "end_turn");
-    assert_ne!(demo.updates("agent_message_chunk")[0]["messageId"], first, "ids go on");
+    assert_ne!(
+        demo.updates("agent_message_chunk")[0]["messageId"],
+        first,
+        "ids go on"
+    );
     drop(demo);
 
     let mut demo = Demo::start(home.path());
     demo.seen.clear();
     let resumed = demo.call("session/resume", &params);
     assert_eq!(resumed["result"]["modes"]["currentModeId"], "auto");
-    assert!(demo.seen.is_empty(), "a resume replays nothing: {:?}", demo.seen);
+    assert!(
+        demo.seen.is_empty(),
+        "a resume replays nothing: {:?}",
+        demo.seen
+    );
     assert_eq!(demo.turn(&session, "/help"), "end_turn");
 }
 
@@ -47,14 +68,23 @@ fn sessions_are_listed_by_page_closed_and_deleted() {
     let sessions: Vec<String> = (0..52).map(|_| demo.session("/many")).collect();
     let other = demo.session("/other");
     let ids = |page: &Value| -> Vec<String> {
-        let sessions = page["result"]["sessions"].as_array().unwrap_or_else(|| panic!("{page}"));
-        sessions.iter().map(|session| session["sessionId"].as_str().unwrap().to_owned()).collect()
+        let sessions = page["result"]["sessions"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{page}"));
+        sessions
+            .iter()
+            .map(|session| session["sessionId"].as_str().unwrap().to_owned())
+            .collect()
     };
 
     let first = demo.call("session/list", &json!({ "cwd": "/many" }));
     let cursor = first["result"]["nextCursor"].as_str().unwrap().to_owned();
     let second = demo.call("session/list", &json!({ "cwd": "/many", "cursor": cursor }));
-    assert!(second["result"].get("nextCursor").is_none_or(Value::is_null));
+    assert!(
+        second["result"]
+            .get("nextCursor")
+            .is_none_or(Value::is_null)
+    );
     let mut listed = [ids(&first), ids(&second)].concat();
     let mut expected = sessions.clone();
     listed.sort();
@@ -62,22 +92,44 @@ fn sessions_are_listed_by_page_closed_and_deleted() {
     assert_eq!(listed, expected, "each session of the folder once");
     let id = demo.send("session/list", &Value::Null);
     assert_eq!(ids(&demo.response(id)).len(), 50);
-    assert_eq!(code(&demo.call("session/list", &json!({ "cursor": "nonsense" }))), -32602);
+    assert_eq!(
+        code(&demo.call("session/list", &json!({ "cursor": "nonsense" }))),
+        -32602
+    );
 
     let running = demo.prompt(&other, "/slow 600");
     let close = demo.send("session/close", &json!({ "sessionId": other }));
-    assert_eq!(demo.response(running)["result"]["stopReason"], "cancelled", "a close cancels first");
+    assert_eq!(
+        demo.response(running)["result"]["stopReason"],
+        "cancelled",
+        "a close cancels first"
+    );
     assert_eq!(demo.response(close)["result"], json!({}));
-    assert_eq!(code(&demo.call("session/prompt", &json!({ "sessionId": other, "prompt": [] }))), -32002);
-    assert_eq!(ids(&demo.call("session/list", &json!({ "cwd": "/other" }))), [other.as_str()]);
+    assert_eq!(
+        code(&demo.call(
+            "session/prompt",
+            &json!({ "sessionId": other, "prompt": [] })
+        )),
+        -32002
+    );
+    assert_eq!(
+        ids(&demo.call("session/list", &json!({ "cwd": "/other" }))),
+        [other.as_str()]
+    );
 
     for _ in 0..2 {
-        assert_eq!(demo.call("session/delete", &json!({ "sessionId": other }))["result"], json!({}));
+        assert_eq!(
+            demo.call("session/delete", &json!({ "sessionId": other }))["result"],
+            json!({})
+        );
     }
     assert!(ids(&demo.call("session/list", &json!({ "cwd": "/other" }))).is_empty());
     let load = json!({ "sessionId": other, "cwd": "/other", "mcpServers": [] });
     let gone = demo.call("session/load", &load);
-    assert_eq!((code(&gone), &gone["error"]["data"]["sessionId"]), (-32002, &json!(other)));
+    assert_eq!(
+        (code(&gone), &gone["error"]["data"]["sessionId"]),
+        (-32002, &json!(other))
+    );
 }
 
 #[test]
@@ -109,8 +161,20 @@ fn the_end_of_stdin_ends_the_process_also_in_a_turn() {
 
     let mut demo = Demo::start(home.path());
     demo.seen.clear();
-    demo.call("session/load", &json!({ "sessionId": session, "cwd": "/w", "mcpServers": [] }));
-    let (text, whole) = (demo.agent_text(), "This takes 600 seconds. Cancel it whenever you like.\n\n");
-    assert!(text.starts_with("This"), "the text before the end is kept: {text}");
-    assert!(whole.starts_with(&text) || text.starts_with(whole), "{text}");
+    demo.call(
+        "session/load",
+        &json!({ "sessionId": session, "cwd": "/w", "mcpServers": [] }),
+    );
+    let (text, whole) = (
+        demo.agent_text(),
+        "This takes 600 seconds. Cancel it whenever you like.\n\n",
+    );
+    assert!(
+        text.starts_with("This"),
+        "the text before the end is kept: {text}"
+    );
+    assert!(
+        whole.starts_with(&text) || text.starts_with(whole),
+        "{text}"
+    );
 }

@@ -21,22 +21,38 @@ fn agent_works_only_after_its_sign_in() {
     let home = tempfile::tempdir().unwrap();
     let mut demo = Demo::spawn(home.path(), &REQUIRED);
     let info = demo.initialize(&json!({}));
-    assert_eq!(info["result"]["agentCapabilities"]["auth"]["logout"], json!({}));
+    assert_eq!(
+        info["result"]["agentCapabilities"]["auth"]["logout"],
+        json!({})
+    );
     let methods = info["result"]["authMethods"].as_array().unwrap();
     assert_eq!((methods.len(), &methods[0]["id"]), (1, &json!("demo")));
-    let params =
-        json!({ "sessionId": "01938c5e-7a3b-7c4d-8e5f-0123456789ab", "cwd": "/w", "mcpServers": [] });
-    for method in ["session/new", "session/load", "session/resume", "session/fork"] {
+    let params = json!({ "sessionId": "01938c5e-7a3b-7c4d-8e5f-0123456789ab", "cwd": "/w", "mcpServers": [] });
+    for method in [
+        "session/new",
+        "session/load",
+        "session/resume",
+        "session/fork",
+    ] {
         assert_eq!(code(&demo.call(method, &params)), -32000, "{method}");
     }
-    assert_eq!(code(&demo.call("authenticate", &json!({ "methodId": "demo-terminal" }))), -32602);
-    assert_eq!(demo.call("authenticate", &json!({ "methodId": "demo" }))["result"], json!({}));
+    assert_eq!(
+        code(&demo.call("authenticate", &json!({ "methodId": "demo-terminal" }))),
+        -32602
+    );
+    assert_eq!(
+        demo.call("authenticate", &json!({ "methodId": "demo" }))["result"],
+        json!({})
+    );
     let session = demo.session("/w");
     assert_eq!(demo.turn(&session, "/help"), "end_turn");
 
     let mut other = Demo::spawn(home.path(), &REQUIRED);
     other.initialize(&everything());
-    assert!(new(&mut other).get("error").is_none(), "it is the same sign-in");
+    assert!(
+        new(&mut other).get("error").is_none(),
+        "it is the same sign-in"
+    );
     assert_eq!(other.call("logout", &json!({}))["result"], json!({}));
     let refused = demo.prompt(&session, "/help");
     assert_eq!(code(&demo.response(refused)), -32000, "and the same logout");
@@ -49,13 +65,23 @@ fn sign_in_is_offered_only_if_it_is_required() {
     let info = demo.initialize(&everything());
     let methods = &info["result"]["authMethods"];
     assert!(methods.is_null() || methods == &json!([]), "{methods}");
-    assert!(info["result"]["agentCapabilities"]["auth"].get("logout").is_none());
-    assert_eq!(code(&demo.call("authenticate", &json!({ "methodId": "demo" }))), -32602);
+    assert!(
+        info["result"]["agentCapabilities"]["auth"]
+            .get("logout")
+            .is_none()
+    );
+    assert_eq!(
+        code(&demo.call("authenticate", &json!({ "methodId": "demo" }))),
+        -32602
+    );
     assert_eq!(code(&demo.call("logout", &json!({}))), -32601);
 }
 
 /// The agent's command with the method's arguments and environment, with a terminal or without.
-#[expect(clippy::disallowed_methods, reason = "the test is the client and runs the method itself")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test is the client and runs the method itself"
+)]
 fn run(method: &Value, home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_acp-gateway"));
     command.arg("demo-agent").env_clear().env("HOME", home);
@@ -89,9 +115,15 @@ fn terminal_sign_in_prompts_for_a_word() {
     let mut demo = Demo::spawn(home.path(), &REQUIRED);
     let info = demo.initialize(&everything());
     let method = info["result"]["authMethods"][1].clone();
-    assert_eq!((&method["type"], &method["id"]), (&json!("terminal"), &json!("demo-terminal")));
+    assert_eq!(
+        (&method["type"], &method["id"]),
+        (&json!("terminal"), &json!("demo-terminal"))
+    );
 
-    let piped = run(&method, home.path()).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let piped = run(&method, home.path())
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     assert_eq!(exit_code(piped), Some(1), "a pipe is no terminal");
     assert_eq!(code(&new(&mut demo)), -32000);
 
@@ -100,7 +132,11 @@ fn terminal_sign_in_prompts_for_a_word() {
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
         let name = ptsname(&ours, Vec::new()).unwrap();
-        let theirs = std::fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let theirs = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(name.to_str().unwrap())
+            .unwrap();
         let child = run(&method, home.path())
             .stdin(theirs.try_clone().unwrap())
             .stdout(theirs.try_clone().unwrap())

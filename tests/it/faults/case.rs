@@ -38,10 +38,19 @@ impl Case {
     /// The scripted agent with these arguments, lines of its entry, and further settings.
     pub(super) fn with(args: &[&str], entry: &str, limits: &str) -> Self {
         let args = [args, &JOURNAL].concat();
-        let gateway = Setup::fake_with(&args, entry).settings(&format!("{}{limits}", Self::LIMITS)).start();
+        let gateway = Setup::fake_with(&args, entry)
+            .settings(&format!("{}{limits}", Self::LIMITS))
+            .start();
         let idle = procfs::resident(gateway.pid());
         let (sessions, followers, responses) = (Vec::new(), Vec::new(), Mutex::default());
-        Self { gateway, sessions, followers, responses, idle, budget: BUDGET }
+        Self {
+            gateway,
+            sessions,
+            followers,
+            responses,
+            idle,
+            budget: BUDGET,
+        }
     }
 
     /// The same with one session.
@@ -79,21 +88,34 @@ impl Case {
     /// Runs a turn. Returns the prompt at its end.
     pub(super) async fn turn(&self, session: &str, text: &str) -> Value {
         let path = format!("/v1/sessions/{session}/prompts");
-        let answer = self.posted(&path, &[("Prefer", "wait=60")], &json!({ "prompt": text })).await;
+        let answer = self
+            .posted(&path, &[("Prefer", "wait=60")], &json!({ "prompt": text }))
+            .await;
         assert_eq!(answer.status, 200, "{answer:?}\n{}", self.log());
         answer.body
     }
 
-    pub(super) async fn posted(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+    pub(super) async fn posted(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Answer {
         let answer = self.gateway.posted(path, headers, body).await;
-        let key = headers.iter().find(|(name, _)| *name == "Idempotency-Key").map(|(_, key)| *key);
+        let key = headers
+            .iter()
+            .find(|(name, _)| *name == "Idempotency-Key")
+            .map(|(_, key)| *key);
         self.answered(path, key, body, &answer);
         answer
     }
 
     /// Records the response to a prompt, or to a client's answer.
     pub(super) fn answered(&self, path: &str, key: Option<&str>, body: &Value, answer: &Answer) {
-        let words: Vec<&str> = path.trim_start_matches("/v1/sessions/").split('/').collect();
+        let words: Vec<&str> = path
+            .trim_start_matches("/v1/sessions/")
+            .split('/')
+            .collect();
         let (status, mut responses) = (answer.status.as_u16(), self.responses());
         match words[..] {
             [session, "prompts"] => responses.prompts.push(PromptAnswer {
@@ -103,7 +125,9 @@ impl Case {
                 prompt: answer.body["promptId"].as_str().map(str::to_owned),
             }),
             [session, "permissions" | "requests", request] => {
-                let option = body["optionId"].as_str().or(body["result"]["outcome"]["optionId"].as_str());
+                let option = body["optionId"]
+                    .as_str()
+                    .or(body["result"]["outcome"]["optionId"].as_str());
                 responses.answers.push(RequestAnswer {
                     session: session.to_owned(),
                     request: request.to_owned(),
@@ -116,7 +140,9 @@ impl Case {
     }
 
     fn responses(&self) -> MutexGuard<'_, History> {
-        self.responses.lock().unwrap_or_else(PoisonError::into_inner)
+        self.responses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The maximum growth of the gateway's memory, in KiB.
@@ -135,19 +161,29 @@ impl Case {
 
     /// The number of lines with these words that agents received.
     pub(super) fn received(&self, words: &str) -> usize {
-        let Ok(files) = std::fs::read_dir(self.journals()) else { return 0 };
+        let Ok(files) = std::fs::read_dir(self.journals()) else {
+            return 0;
+        };
         let lines = |text: Vec<u8>| {
             let text = String::from_utf8_lossy(&text).into_owned();
-            text.lines().filter(|line| line.starts_with("< ") && line.contains(words)).count()
+            text.lines()
+                .filter(|line| line.starts_with("< ") && line.contains(words))
+                .count()
         };
-        files.map(|file| lines(std::fs::read(file.expect("a file").path()).expect("it is the test's"))).sum()
+        files
+            .map(|file| {
+                lines(std::fs::read(file.expect("a file").path()).expect("it is the test's"))
+            })
+            .sum()
     }
 
     /// Waits until agents received this number of such lines.
     pub(super) async fn until_received(&self, words: &str, times: usize) {
-        eventually(&format!("{words} reaches the agent"), Duration::from_secs(10), async || {
-            (self.received(words) == times).then_some(())
-        })
+        eventually(
+            &format!("{words} reaches the agent"),
+            Duration::from_secs(10),
+            async || (self.received(words) == times).then_some(()),
+        )
         .await;
     }
 
@@ -165,19 +201,29 @@ impl Case {
             logs.push(self.gateway.lawful(session).await);
         }
         let followers = std::mem::take(&mut self.followers);
-        let mut history = History::of(&self.gateway, followers).await.with_agents(&self.journals());
+        let mut history = History::of(&self.gateway, followers)
+            .await
+            .with_agents(&self.journals());
         let responses = std::mem::take(&mut *self.responses());
         (history.prompts, history.answers) = (responses.prompts, responses.answers);
-        history.memory.push(MemoryUse { by: "the fault".to_owned(), kib: self.grown() });
+        history.memory.push(MemoryUse {
+            by: "the fault".to_owned(),
+            kib: self.grown(),
+        });
         history.memory_budget = Some(self.budget);
         for session in &self.sessions {
-            let deleted = self.call(Method::DELETE, &format!("/v1/sessions/{session}")).await;
+            let deleted = self
+                .call(Method::DELETE, &format!("/v1/sessions/{session}"))
+                .await;
             assert_eq!(deleted.status, 204, "{deleted:?}");
         }
         history.alive.extend(self.outlive("its session").await);
         assert_eq!(self.gateway.stop(), Some(0), "{}", self.gateway.log());
         history.alive.extend(self.outlive("the gateway").await);
-        history.with_left(&self.gateway, "the gateway").await.assert_holds();
+        history
+            .with_left(&self.gateway, "the gateway")
+            .await
+            .assert_holds();
         logs
     }
 
@@ -188,7 +234,12 @@ impl Case {
             let (after, left) = (ended.elapsed(), self.agents_alive());
             if left.is_empty() || after >= OUTLIVE {
                 let what = "of an agent".to_owned();
-                let alive = |pid| Alive { pid, what: what.clone(), owner: owner.to_owned(), after };
+                let alive = |pid| Alive {
+                    pid,
+                    what: what.clone(),
+                    owner: owner.to_owned(),
+                    after,
+                };
                 return left.into_iter().map(alive).collect();
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -7,17 +7,20 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Gateway, Setup, eventually};
 
-const LIMITS: &str =
-    "limits.per_key.max_requests_per_minute = 60000\nlimits.per_key.max_prompts_per_minute = 60000\n";
+const LIMITS: &str = "limits.per_key.max_requests_per_minute = 60000\nlimits.per_key.max_prompts_per_minute = 60000\n";
 
 async fn turn(gateway: &Gateway, session: &str, text: &str) -> Answer {
     let path = format!("/v1/sessions/{session}/prompts");
-    gateway.posted(&path, &[("Prefer", "wait=60")], &json!({ "prompt": text })).await
+    gateway
+        .posted(&path, &[("Prefer", "wait=60")], &json!({ "prompt": text }))
+        .await
 }
 
 #[tokio::test]
 async fn crashing_prompts_of_one_session_refuse_no_other_session() {
-    let gateway = Setup::fake(&["--state", "state", "--close"]).settings(LIMITS).start();
+    let gateway = Setup::fake(&["--state", "state", "--close"])
+        .settings(LIMITS)
+        .start();
     let mut sessions = Vec::new();
     for _ in 0..32 {
         sessions.push(gateway.session("fake").await);
@@ -27,7 +30,9 @@ async fn crashing_prompts_of_one_session_refuse_no_other_session() {
     for _ in 0..6 {
         outcomes.push(turn(&gateway, &crashing, "crash chunks=0").await);
     }
-    let others = sessions.iter().map(|session| turn(&gateway, session, "hello"));
+    let others = sessions
+        .iter()
+        .map(|session| turn(&gateway, session, "hello"));
     for answer in join_all(others).await {
         assert_eq!(answer.status.as_u16(), 200, "{answer:?}");
         assert_eq!(answer.body["text"], "hello", "{answer:?}");
@@ -36,11 +41,23 @@ async fn crashing_prompts_of_one_session_refuse_no_other_session() {
     for crashed in outcomes {
         assert_eq!(crashed.body["error"]["code"], "agent_exited", "{crashed:?}");
     }
-    let wait: u64 = sixth.header("retry-after").expect("Retry-After").parse().expect("seconds");
+    let wait: u64 = sixth
+        .header("retry-after")
+        .expect("Retry-After")
+        .parse()
+        .expect("seconds");
     assert!((1..=16).contains(&wait), "{wait}");
     let problem = sixth.problem(503, "crash_loop");
-    assert_eq!((&problem["retryAfterSeconds"], &problem["retryable"]), (&json!(wait), &json!(true)));
-    assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("this session")), "{problem}");
+    assert_eq!(
+        (&problem["retryAfterSeconds"], &problem["retryable"]),
+        (&json!(wait), &json!(true))
+    );
+    assert!(
+        problem["detail"]
+            .as_str()
+            .is_some_and(|detail| detail.contains("this session")),
+        "{problem}"
+    );
 }
 
 #[tokio::test]
@@ -54,13 +71,24 @@ async fn session_accepts_prompts_again_after_its_back_off() {
         turn(&gateway, &session, "crash chunks=0").await;
     }
     let refused = Instant::now();
-    turn(&gateway, &session, "hello").await.problem(503, "crash_loop");
+    turn(&gateway, &session, "hello")
+        .await
+        .problem(503, "crash_loop");
     let path = format!("/v1/sessions/{session}/prompts");
     let prompt: Value = eventually("a prompt is accepted", Duration::from_secs(10), || async {
-        let answer = gateway.posted(&path, &[("Prefer", "wait=60")], &json!({ "prompt": "hello" })).await;
+        let answer = gateway
+            .posted(
+                &path,
+                &[("Prefer", "wait=60")],
+                &json!({ "prompt": "hello" }),
+            )
+            .await;
         (answer.status.as_u16() == 200).then_some(answer.body)
     })
     .await;
-    assert!(refused.elapsed() > Duration::from_millis(500), "the back-off was over too early");
+    assert!(
+        refused.elapsed() > Duration::from_millis(500),
+        "the back-off was over too early"
+    );
     assert_eq!(prompt["text"], "hello");
 }

@@ -15,11 +15,27 @@ async fn invalid_json_lines_are_counted_and_the_stream_continues() {
     assert_eq!(turn["text"], "chunk 0 chunk 1 chunk 2 chunk 3 chunk 4 end");
     let events = gateway.lawful(&session).await;
     assert_eq!(noise(&events), 5);
-    let bytes: u64 =
-        all(&events, "agent.invalid_output").iter().filter_map(|event| event["bytes"].as_u64()).sum();
-    let lines = ["npm WARN deprecated", "{\"jsonrpc\":", "\"a string\"", "{}", "]"];
-    assert_eq!(bytes, lines.concat().len() as u64, "the count excludes the line ends");
-    assert!(all(&events, "agent.invalid_output").iter().all(|event| event["promptId"] == "p1"));
+    let bytes: u64 = all(&events, "agent.invalid_output")
+        .iter()
+        .filter_map(|event| event["bytes"].as_u64())
+        .sum();
+    let lines = [
+        "npm WARN deprecated",
+        "{\"jsonrpc\":",
+        "\"a string\"",
+        "{}",
+        "]",
+    ];
+    assert_eq!(
+        bytes,
+        lines.concat().len() as u64,
+        "the count excludes the line ends"
+    );
+    assert!(
+        all(&events, "agent.invalid_output")
+            .iter()
+            .all(|event| event["promptId"] == "p1")
+    );
     gateway.holds().await;
 }
 
@@ -33,17 +49,28 @@ async fn text_before_the_handshake_does_not_disturb_it() {
 #[tokio::test]
 async fn a_json_rpc_batch_is_one_bad_line() {
     let (gateway, session) = Case::fake(&[]).await;
-    assert_eq!(gateway.turn(&session, "array; stream n=1 size=8").await["status"], "completed");
+    assert_eq!(
+        gateway.turn(&session, "array; stream n=1 size=8").await["status"],
+        "completed"
+    );
     let events = gateway.lawful(&session).await;
     assert_eq!(noise(&events), 1);
-    assert_eq!(agent_text(&events).len(), 8, "nothing of the batch is said: {}", agent_text(&events));
+    assert_eq!(
+        agent_text(&events).len(),
+        8,
+        "nothing of the batch is said: {}",
+        agent_text(&events)
+    );
     gateway.holds().await;
 }
 
 #[tokio::test]
 async fn line_with_invalid_utf8_is_counted_and_the_stream_continues() {
     let (gateway, session) = Case::fake(&[]).await;
-    assert_eq!(gateway.turn(&session, "bad-utf8").await["text"], "before after");
+    assert_eq!(
+        gateway.turn(&session, "bad-utf8").await["text"],
+        "before after"
+    );
     assert_eq!(noise(&gateway.lawful(&session).await), 1);
     gateway.holds().await;
 }
@@ -51,7 +78,10 @@ async fn line_with_invalid_utf8_is_counted_and_the_stream_continues() {
 #[tokio::test]
 async fn characters_that_arrive_in_pieces_are_whole() {
     let (gateway, session) = Case::fake(&[]).await;
-    assert_eq!(gateway.turn(&session, "split-utf8").await["text"], "ü 漢字 😀 end");
+    assert_eq!(
+        gateway.turn(&session, "split-utf8").await["text"],
+        "ü 漢字 😀 end"
+    );
     assert_eq!(noise(&gateway.lawful(&session).await), 0);
     gateway.holds().await;
 }
@@ -62,21 +92,50 @@ async fn a_lone_surrogate_passes_byte_for_byte_in_both_directions() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let prompts = format!("/v1/sessions/{session}/prompts");
-    for body in [r#"{"prompt":"surrogate"}"#, r#"{"prompt":"echo \udead end"}"#] {
-        let request = gateway.request(Method::POST, &prompts).header("Prefer", "wait=60");
-        let request = request.header("Content-Type", "application/json").body(body);
+    for body in [
+        r#"{"prompt":"surrogate"}"#,
+        r#"{"prompt":"echo \udead end"}"#,
+    ] {
+        let request = gateway
+            .request(Method::POST, &prompts)
+            .header("Prefer", "wait=60");
+        let request = request
+            .header("Content-Type", "application/json")
+            .body(body);
         let response = request.send().await.expect("an answer");
-        assert_eq!(response.status(), 200, "{}", response.text().await.expect("a body"));
+        assert_eq!(
+            response.status(),
+            200,
+            "{}",
+            response.text().await.expect("a body")
+        );
     }
     let events = gateway.request(Method::GET, &format!("/v1/sessions/{session}/events"));
-    let events = events.send().await.expect("an answer").text().await.expect("a body");
-    assert!(events.contains(r#""text":"a lone \ud83d surrogate""#), "{events}");
+    let events = events
+        .send()
+        .await
+        .expect("an answer")
+        .text()
+        .await
+        .expect("a body");
+    assert!(
+        events.contains(r#""text":"a lone \ud83d surrogate""#),
+        "{events}"
+    );
     // The scripted agent returns the text that it cannot parse, in its original spelling.
-    let echoed =
-        r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"echo \udead end"}}"#;
+    let echoed = r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"echo \udead end"}}"#;
     assert!(events.contains(echoed), "{events}");
-    for path in ["", "/prompts", "/prompts/p1", "/transcript", "/transcript?format=md"] {
-        let answer = gateway.request(Method::GET, &format!("/v1/sessions/{session}{path}")).send().await;
+    for path in [
+        "",
+        "/prompts",
+        "/prompts/p1",
+        "/transcript",
+        "/transcript?format=md",
+    ] {
+        let answer = gateway
+            .request(Method::GET, &format!("/v1/sessions/{session}{path}"))
+            .send()
+            .await;
         assert_eq!(answer.expect("an answer").status(), 200, "{path}");
     }
 }
@@ -84,9 +143,15 @@ async fn a_lone_surrogate_passes_byte_for_byte_in_both_directions() {
 #[tokio::test]
 async fn line_above_the_nesting_limit_is_invalid() {
     let (gateway, session) = Case::fake(&[]).await;
-    assert_eq!(gateway.turn(&session, "deep depth=200").await["text"], "after");
+    assert_eq!(
+        gateway.turn(&session, "deep depth=200").await["text"],
+        "after"
+    );
     assert_eq!(noise(&gateway.lawful(&session).await), 1);
-    assert_eq!(gateway.turn(&session, "deep depth=20").await["text"], "deepafter");
+    assert_eq!(
+        gateway.turn(&session, "deep depth=20").await["text"],
+        "deepafter"
+    );
     gateway.holds().await;
 }
 
@@ -94,12 +159,19 @@ async fn line_above_the_nesting_limit_is_invalid() {
 async fn an_over_long_line_ends_the_agent_and_the_next_prompt_works() {
     let (gateway, session) = Case::fake_with(&[], "max_line_bytes = \"64KiB\"", "").await;
     let turn = gateway.turn(&session, "long-line bytes=200000").await;
-    assert_eq!((&turn["status"], &turn["error"]["code"]), (&json!("failed"), &json!("agent_exited")));
+    assert_eq!(
+        (&turn["status"], &turn["error"]["code"]),
+        (&json!("failed"), &json!("agent_exited"))
+    );
     let detail = turn["error"]["detail"].as_str().expect("a detail");
     assert!(detail.contains("longer than 65536 bytes"), "{detail}");
     assert_eq!(gateway.turn(&session, "hello").await["text"], "hello");
     let events = gateway.lawful(&session).await;
-    assert_eq!(agent_text(&events), "hello", "nothing of the long line is shown");
+    assert_eq!(
+        agent_text(&events),
+        "hello",
+        "nothing of the long line is shown"
+    );
     one(&events, "agent.exited");
     assert_eq!(one(&events, "session.detached")["reason"], "exited");
     gateway.holds().await;
@@ -117,11 +189,15 @@ async fn a_line_as_long_as_the_cap_allows_passes_whole() {
 
 #[tokio::test]
 async fn a_flood_of_bad_lines_ends_the_agent_and_the_next_prompt_works() {
-    let (gateway, session) = Case::fake_with(&[], "", "testing.max_invalid_lines_per_minute = 100").await;
+    let (gateway, session) =
+        Case::fake_with(&[], "", "testing.max_invalid_lines_per_minute = 100").await;
     let turn = gateway.turn(&session, "bad-flood n=500").await;
     assert_eq!(turn["error"]["code"], "agent_exited", "{turn}");
     let detail = turn["error"]["detail"].as_str().expect("a detail");
-    assert!(detail.contains("more than 100 lines a minute that are not JSON-RPC"), "{detail}");
+    assert!(
+        detail.contains("more than 100 lines a minute that are not JSON-RPC"),
+        "{detail}"
+    );
     assert_eq!(gateway.turn(&session, "hello").await["text"], "hello");
     let events = gateway.lawful(&session).await;
     assert_eq!(noise(&events), 101, "the bytes before the end are counted");
@@ -130,11 +206,14 @@ async fn a_flood_of_bad_lines_ends_the_agent_and_the_next_prompt_works() {
 
 #[tokio::test]
 async fn invalid_lines_up_to_the_limit_change_nothing() {
-    let (gateway, session) = Case::fake_with(&[], "", "testing.max_invalid_lines_per_minute = 100").await;
+    let (gateway, session) =
+        Case::fake_with(&[], "", "testing.max_invalid_lines_per_minute = 100").await;
     let turn = gateway.turn(&session, "bad-flood n=100").await;
     assert_eq!(turn["stopReason"], "end_turn", "{turn}");
     assert_eq!(noise(&gateway.lawful(&session).await), 100);
-    let answer: Answer = gateway.call(Method::GET, &format!("/v1/sessions/{session}")).await;
+    let answer: Answer = gateway
+        .call(Method::GET, &format!("/v1/sessions/{session}"))
+        .await;
     assert_eq!(answer.body["attached"], true);
     gateway.holds().await;
 }

@@ -27,31 +27,43 @@ const GROWS: u64 = 48 << 10;
 const PROMPT: Duration = Duration::from_secs(5);
 
 /// Another writer has the log's file until this is dropped: nothing is committed, and the gateway waits for its turn.
-pub(super) struct Standstill(#[expect(dead_code, reason = "only its end is checked")] rusqlite::Connection);
+pub(super) struct Standstill(
+    #[expect(dead_code, reason = "only its end is checked")] rusqlite::Connection,
+);
 
 impl Standstill {
     pub(super) fn of(gateway: &Gateway) -> Self {
-        let log =
-            rusqlite::Connection::open(gateway.path("data/private/log.sqlite")).expect("the log is there");
-        log.busy_timeout(Duration::from_secs(10)).expect("it can wait");
-        log.execute_batch("BEGIN IMMEDIATE").expect("the gateway lets go of it between two commits");
+        let log = rusqlite::Connection::open(gateway.path("data/private/log.sqlite"))
+            .expect("the log is there");
+        log.busy_timeout(Duration::from_secs(10))
+            .expect("it can wait");
+        log.execute_batch("BEGIN IMMEDIATE")
+            .expect("the gateway lets go of it between two commits");
         Self(log)
     }
 }
 
 /// A gateway with a session that will flood, and the pid of its agent.
 async fn loud() -> (Gateway, String, u32) {
-    let gateway = Setup::fake(&["--log", "received"]).settings(Case::LIMITS).start();
+    let gateway = Setup::fake(&["--log", "received"])
+        .settings(Case::LIMITS)
+        .start();
     let session = gateway.session("fake").await;
     let turn = gateway.turn(&session, "pid").await;
-    let pid = turn["text"].as_str().and_then(|text| text.strip_prefix("pid=")).expect("a pid");
+    let pid = turn["text"]
+        .as_str()
+        .and_then(|text| text.strip_prefix("pid="))
+        .expect("a pid");
     let pid = pid.parse().expect("a number");
     (gateway, session, pid)
 }
 
 /// Waits until the agent has received this, and returns the duration.
 async fn until_received(gateway: &Gateway, words: &str) -> Duration {
-    let (began, received) = (Instant::now(), gateway.path("data/homes/default/fake/received"));
+    let (began, received) = (
+        Instant::now(),
+        gateway.path("data/homes/default/fake/received"),
+    );
     eventually(words, Duration::from_secs(20), async || {
         let received = std::fs::read_to_string(&received).expect("the agent's own record");
         received.contains(words).then_some(())
@@ -114,7 +126,10 @@ impl ResponseTimes {
             until_received(gateway, words),
         );
         assert!(answer.0.status.is_success(), "{:?}", answer.0);
-        Self { received, durable: answer.1 }
+        Self {
+            received,
+            durable: answer.1,
+        }
     }
 }
 
@@ -126,20 +141,34 @@ async fn flood_blocks_its_agent_and_every_client_is_served() {
     let alone = turns(&gateway, &quiet, TURNS).await;
     let idle = procfs::resident(gateway.pid());
     let (began, seq) = (Instant::now(), gateway.last_seq(&session).await);
-    let mut stream = gateway.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
+    let mut stream = gateway
+        .events(&format!("/v1/sessions/{session}/events?after=tail"))
+        .await;
     stream.until("ready").await;
-    gateway.prompt(&session, &format!("ask {PERMISSION} report=no; flood n={UPDATES} size={TEXT}")).await;
+    gateway
+        .prompt(
+            &session,
+            &format!("ask {PERMISSION} report=no; flood n={UPDATES} size={TEXT}"),
+        )
+        .await;
     let beside = async {
         reaches(&gateway, &session, seq + SOME).await;
-        let (path, allow) =
-            (format!("/v1/sessions/{session}/permissions/r1"), json!({ "optionId": "allow" }));
+        let (path, allow) = (
+            format!("/v1/sessions/{session}/permissions/r1"),
+            json!({ "optionId": "allow" }),
+        );
         let answer = ResponseTimes::of(&gateway, &path, &allow, r#""optionId":"allow""#).await;
         let beside = turns(&gateway, &quiet, TURNS).await;
         reaches(&gateway, &session, seq + 2 * SOME).await;
         let path = format!("/v1/sessions/{session}/cancel");
-        (answer, beside, ResponseTimes::of(&gateway, &path, &json!({}), r#""method":"session/cancel""#).await)
+        (
+            answer,
+            beside,
+            ResponseTimes::of(&gateway, &path, &json!({}), r#""method":"session/cancel""#).await,
+        )
     };
-    let (ahead, (answer, beside, cancel)) = tokio::join!(most_ahead(&gateway, &session, agent), beside);
+    let (ahead, (answer, beside, cancel)) =
+        tokio::join!(most_ahead(&gateway, &session, agent), beside);
     let (took, events) = (began.elapsed(), gateway.last_seq(&session).await - seq);
     let grown = procfs::highest(gateway.pid()).saturating_sub(idle);
     figure(&format!(
@@ -147,11 +176,16 @@ async fn flood_blocks_its_agent_and_every_client_is_served() {
         events * TEXT,
         UPDATES * TEXT
     ));
-    for (what, ResponseTimes { received, durable }) in [("an answer", &answer), ("a cancel", &cancel)] {
+    for (what, ResponseTimes { received, durable }) in
+        [("an answer", &answer), ("a cancel", &cancel)]
+    {
         figure(&format!(
             "{what} was with the flooding agent after {received:?}, and durable after {durable:?}"
         ));
-        assert!(*received <= PROMPT && *durable <= 2 * PROMPT, "{what}: {received:?} {durable:?}");
+        assert!(
+            *received <= PROMPT && *durable <= 2 * PROMPT,
+            "{what}: {received:?} {durable:?}"
+        );
     }
     figure(&format!(
         "turns of another session, median and worst: {:?} {:?}; alone {:?} {:?}",
@@ -162,8 +196,15 @@ async fn flood_blocks_its_agent_and_every_client_is_served() {
     ));
     assert!(ahead <= ON_ITS_WAY, "{ahead} bytes ahead");
     assert!(grown <= GROWS, "{grown} KiB");
-    assert!(beside[TURNS - 1] <= alone[TURNS - 1] + PROMPT, "{beside:?}, alone {alone:?}");
-    let ended = stream.until("prompt.completed").await.pop().expect("until gives it");
+    assert!(
+        beside[TURNS - 1] <= alone[TURNS - 1] + PROMPT,
+        "{beside:?}, alone {alone:?}"
+    );
+    let ended = stream
+        .until("prompt.completed")
+        .await
+        .pop()
+        .expect("until gives it");
     assert_eq!(ended.data["stopReason"], "cancelled");
     assert!((2 * SOME..UPDATES).contains(&events), "{events}");
 }
@@ -193,22 +234,32 @@ async fn agent_blocks_with_the_log_and_receives_its_cancel() {
     let (cancelled, received) = tokio::join!(gateway.call(Method::POST, &path), async {
         let received = until_received(&gateway, r#""method":"session/cancel""#).await;
         // The agent recorded the cancel and wrote nothing.
-        assert!(procfs::written(agent) - stopped < 1000, "the agent still waits when it receives the cancel");
+        assert!(
+            procfs::written(agent) - stopped < 1000,
+            "the agent still waits when it receives the cancel"
+        );
         drop(still);
         received
     });
     assert_eq!(cancelled.status, 202);
-    let log =
-        gateway.log_until(&session, |event| event["type"] == "prompt.completed" && event["promptId"] == "p2");
+    let log = gateway.log_until(&session, |event| {
+        event["type"] == "prompt.completed" && event["promptId"] == "p2"
+    });
     let end = log.await.pop().expect("its end");
     assert_eq!(end["stopReason"], "cancelled");
-    let (ahead, grown) = (stopped - begun, procfs::highest(gateway.pid()).saturating_sub(idle));
+    let (ahead, grown) = (
+        stopped - begun,
+        procfs::highest(gateway.pid()).saturating_sub(idle),
+    );
     figure(&format!(
         "the agent stood after {ahead} bytes, {grown} KiB more memory; cancel there after {received:?}, a read took {read:?}"
     ));
     assert!(ahead <= ON_ITS_WAY, "{ahead}");
     assert!(grown <= GROWS, "{grown}");
-    assert!(received <= Duration::from_secs(3) && read <= Duration::from_secs(3), "{received:?} {read:?}");
+    assert!(
+        received <= Duration::from_secs(3) && read <= Duration::from_secs(3),
+        "{received:?} {read:?}"
+    );
     gateway.lawful(&session).await;
     one(&gateway.all_events(&other).await, "session.created");
 }
@@ -223,7 +274,8 @@ async fn agent_blocked_by_the_log_is_not_silent() {
     let still = Standstill::of(&case);
     tokio::time::sleep(2 * SILENCE).await;
     drop(still);
-    case.log_until(&session, |event| event["type"] == "prompt.completed").await;
+    case.log_until(&session, |event| event["type"] == "prompt.completed")
+        .await;
     let log = case.holds().await;
     assert_eq!(one(&log, "prompt.completed")["stopReason"], "end_turn");
     assert_eq!(all(&log, "session.update").len(), 30_000);

@@ -19,7 +19,11 @@ async fn clients(gateway: &Gateway, count: usize) -> Vec<Client> {
     let mut clients = Vec::new();
     for _ in 0..count {
         let client = Client::builder().no_proxy().build().expect("a client");
-        let alive = client.get(format!("{}/livez", gateway.url)).send().await.expect("an answer");
+        let alive = client
+            .get(format!("{}/livez", gateway.url))
+            .send()
+            .await
+            .expect("an answer");
         alive.bytes().await.expect("a body");
         clients.push(client);
     }
@@ -38,7 +42,13 @@ struct Post<'a> {
 
 impl<'a> Post<'a> {
     fn new(client: &'a Client, path: &'a str, body: &'a Value) -> Self {
-        Self { client, path, key: None, body, after: Duration::ZERO }
+        Self {
+            client,
+            path,
+            key: None,
+            body,
+            after: Duration::ZERO,
+        }
     }
 }
 
@@ -48,8 +58,11 @@ async fn at_once(case: &Case, posts: &[Post<'_>]) -> Vec<Answer> {
     let mut sent = JoinSet::new();
     for (at, post) in posts.iter().enumerate() {
         let (together, after) = (Arc::clone(&together), post.after);
-        let mut request =
-            post.client.post(format!("{}{}", case.url, post.path)).bearer_auth(KEY).json(post.body);
+        let mut request = post
+            .client
+            .post(format!("{}{}", case.url, post.path))
+            .bearer_auth(KEY)
+            .json(post.body);
         if let Some(key) = post.key {
             request = request.header("Idempotency-Key", key);
         }
@@ -72,9 +85,12 @@ async fn at_once(case: &Case, posts: &[Post<'_>]) -> Vec<Answer> {
 /// The one that began something, and did not find it begun.
 #[track_caller]
 fn the_first(answers: &[Answer]) -> usize {
-    let began =
-        |answer: &Answer| answer.status.is_success() && answer.header("idempotency-replayed").is_none();
-    let found: Vec<usize> = (0..answers.len()).filter(|at| began(&answers[*at])).collect();
+    let began = |answer: &Answer| {
+        answer.status.is_success() && answer.header("idempotency-replayed").is_none()
+    };
+    let found: Vec<usize> = (0..answers.len())
+        .filter(|at| began(&answers[*at]))
+        .collect();
     match found[..] {
         [one] => one,
         _ => panic!("{} of {} were the first", found.len(), answers.len()),
@@ -86,11 +102,17 @@ const CONNECTIONS: usize = 20;
 #[tokio::test(flavor = "multi_thread")]
 async fn one_key_on_twenty_connections_at_the_same_instant_is_one_turn() {
     let (case, session) = Case::fake(&[]).await;
-    let (clients, path) = (clients(&case, CONNECTIONS).await, format!("/v1/sessions/{session}/prompts"));
+    let (clients, path) = (
+        clients(&case, CONNECTIONS).await,
+        format!("/v1/sessions/{session}/prompts"),
+    );
     for round in 1..=5 {
         let body = json!({ "prompt": format!("echo round-{round}") });
         let key = format!("key {round}");
-        let posts = clients.iter().map(|client| Post { key: Some(&key), ..Post::new(client, &path, &body) });
+        let posts = clients.iter().map(|client| Post {
+            key: Some(&key),
+            ..Post::new(client, &path, &body)
+        });
         let answers = at_once(&case, &posts.collect::<Vec<_>>()).await;
         the_first(&answers);
         for answer in answers {
@@ -99,13 +121,29 @@ async fn one_key_on_twenty_connections_at_the_same_instant_is_one_turn() {
                 StatusCode::ACCEPTED | StatusCode::OK => {
                     assert_eq!(answer.body["promptId"], format!("p{round}"));
                 }
-                _ => assert_eq!(answer.problem(409, "idempotency_in_flight")["retryable"], true),
+                _ => assert_eq!(
+                    answer.problem(409, "idempotency_in_flight")["retryable"],
+                    true
+                ),
             }
         }
-        let again = case.posted(&path, &[("Idempotency-Key", &key), ("Prefer", "wait=60")], &body).await;
+        let again = case
+            .posted(
+                &path,
+                &[("Idempotency-Key", &key), ("Prefer", "wait=60")],
+                &body,
+            )
+            .await;
         assert_eq!(again.header("idempotency-replayed"), Some("true"));
-        assert_eq!((&again.body["promptId"], again.status.as_u16()), (&json!(format!("p{round}")), 200));
-        assert_eq!(case.received(&format!("round-{round}")), 1, "the agent was prompted once");
+        assert_eq!(
+            (&again.body["promptId"], again.status.as_u16()),
+            (&json!(format!("p{round}")), 200)
+        );
+        assert_eq!(
+            case.received(&format!("round-{round}")),
+            1,
+            "the agent was prompted once"
+        );
     }
     assert_eq!(all(&case.holds().await, "prompt.started").len(), 5);
 }
@@ -113,12 +151,19 @@ async fn one_key_on_twenty_connections_at_the_same_instant_is_one_turn() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_key_with_two_bodies_at_the_same_instant_is_one_turn_of_one_body() {
     let (case, session) = Case::fake(&[]).await;
-    let (clients, path) = (clients(&case, CONNECTIONS).await, format!("/v1/sessions/{session}/prompts"));
+    let (clients, path) = (
+        clients(&case, CONNECTIONS).await,
+        format!("/v1/sessions/{session}/prompts"),
+    );
     for round in 1..=5 {
-        let bodies = ["left", "right"].map(|side| json!({ "prompt": format!("echo {side}-{round}") }));
+        let bodies =
+            ["left", "right"].map(|side| json!({ "prompt": format!("echo {side}-{round}") }));
         let key = format!("key {round}");
         let posts = clients.iter().zip(bodies.iter().cycle());
-        let posts = posts.map(|(client, body)| Post { key: Some(&key), ..Post::new(client, &path, body) });
+        let posts = posts.map(|(client, body)| Post {
+            key: Some(&key),
+            ..Post::new(client, &path, body)
+        });
         let answers = at_once(&case, &posts.collect::<Vec<_>>()).await;
         let won = the_first(&answers);
         for (at, answer) in answers.into_iter().enumerate() {
@@ -134,7 +179,9 @@ async fn one_key_with_two_bodies_at_the_same_instant_is_one_turn_of_one_body() {
             }
         }
         let headers = [("Idempotency-Key", &*key), ("Prefer", "wait=60")];
-        case.posted(&path, &headers, &bodies[1 - won % 2]).await.problem(422, "idempotency_mismatch");
+        case.posted(&path, &headers, &bodies[1 - won % 2])
+            .await
+            .problem(422, "idempotency_mismatch");
         assert_eq!(
             case.posted(&path, &headers, &bodies[won % 2]).await.body["promptId"],
             format!("p{round}")
@@ -148,9 +195,14 @@ async fn one_key_with_two_bodies_at_the_same_instant_is_one_turn_of_one_body() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_key_on_twenty_connections_at_the_same_instant_is_one_session() {
     let mut case = Case::with(&["--slow-start", "300"], "", "");
-    let (clients, body) = (clients(&case, CONNECTIONS).await, json!({ "agent": "fake" }));
-    let posts =
-        clients.iter().map(|client| Post { key: Some("k"), ..Post::new(client, "/v1/sessions", &body) });
+    let (clients, body) = (
+        clients(&case, CONNECTIONS).await,
+        json!({ "agent": "fake" }),
+    );
+    let posts = clients.iter().map(|client| Post {
+        key: Some("k"),
+        ..Post::new(client, "/v1/sessions", &body)
+    });
     let answers = at_once(&case, &posts.collect::<Vec<_>>()).await;
     let won = the_first(&answers);
     let session = answers[won].body["sessionId"].clone();
@@ -160,7 +212,12 @@ async fn one_key_on_twenty_connections_at_the_same_instant_is_one_session() {
             _ => drop(answer.problem(409, "idempotency_in_flight")),
         }
     }
-    assert_eq!(case.get("/v1/sessions").await["sessions"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        case.get("/v1/sessions").await["sessions"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
     assert_eq!(case.received("session/new"), 1);
     case.follow(session.as_str().expect("an id"));
     case.holds().await;
@@ -174,15 +231,18 @@ async fn of_several_tabs_that_answer_one_permission_one_wins_in_every_round() {
     let tabs = clients(&case, 4).await;
     let options = ["allow", "reject", "allow_always", "cancelled"];
     let declined = json!({ "cancelled": true });
-    let outcome = json!({ "result": { "outcome": { "outcome": "selected", "optionId": "reject" } } });
+    let outcome =
+        json!({ "result": { "outcome": { "outcome": "selected", "optionId": "reject" } } });
     let mut wins = [0; 4];
     for round in 1..=ROUNDS {
-        let mut stream = case.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
+        let mut stream = case
+            .events(&format!("/v1/sessions/{session}/events?after=tail"))
+            .await;
         stream.until("ready").await;
         case.prompt(&session, "permission").await;
         stream.until("request.created").await;
-        let [by_kind, general] =
-            ["permissions", "requests"].map(|kind| format!("/v1/sessions/{session}/{kind}/r{round}"));
+        let [by_kind, general] = ["permissions", "requests"]
+            .map(|kind| format!("/v1/sessions/{session}/{kind}/r{round}"));
         let [allow, always] = ["allow", "allow_always"].map(|option| json!({ "optionId": option }));
         let posts = [
             Post::new(&tabs[0], &by_kind, &allow),
@@ -196,13 +256,22 @@ async fn of_several_tabs_that_answer_one_permission_one_wins_in_every_round() {
         wins[won] += 1;
         for (at, answer) in answers.into_iter().enumerate() {
             if at != won {
-                assert_eq!(answer.problem(409, "request_resolved")["resolution"], "answered");
+                assert_eq!(
+                    answer.problem(409, "request_resolved")["resolution"],
+                    "answered"
+                );
             }
         }
         let events = stream.until("prompt.completed").await;
-        let received: Vec<&str> =
-            events.iter().filter_map(|event| event.data["update"]["content"]["text"].as_str()).collect();
-        assert_eq!(received, [format!("permission: {}", options[won])], "round {round}");
+        let received: Vec<&str> = events
+            .iter()
+            .filter_map(|event| event.data["update"]["content"]["text"].as_str())
+            .collect();
+        assert_eq!(
+            received,
+            [format!("permission: {}", options[won])],
+            "round {round}"
+        );
         assert_eq!(
             case.received(&format!(r#"{{"jsonrpc":"2.0","id":{round},"result":"#)),
             1,
@@ -222,28 +291,52 @@ async fn cancel_at_the_start_or_end_of_a_turn_gives_one_end() {
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
     let (case, session) = Case::fake(&[]).await;
-    let (tabs, prompts) = (clients(&case, 3).await, format!("/v1/sessions/{session}/prompts"));
+    let (tabs, prompts) = (
+        clients(&case, 3).await,
+        format!("/v1/sessions/{session}/prompts"),
+    );
     let (mut cancelled, empty) = (0, json!({}));
     for round in 0..ROUNDS {
         let (one, two) = (2 * round + 1, 2 * round + 2);
-        case.prompt(&session, &format!("slow chunks=1 ms={}", random.below(10))).await;
+        case.prompt(&session, &format!("slow chunks=1 ms={}", random.below(10)))
+            .await;
         let behind = json!({ "prompt": "echo behind", "queue": true });
-        assert_eq!(case.posted(&prompts, &[], &behind).await.body["promptId"], format!("p{two}"));
+        assert_eq!(
+            case.posted(&prompts, &[], &behind).await.body["promptId"],
+            format!("p{two}")
+        );
         let mut soon = || Duration::from_micros(random.below(10_000));
         let cancels = [one, two, two].map(|prompt| format!("{prompts}/p{prompt}/cancel"));
         let posts = tabs.iter().zip(&cancels);
-        let posts = posts.map(|(tab, path)| Post { after: soon(), ..Post::new(tab, path, &empty) });
+        let posts = posts.map(|(tab, path)| Post {
+            after: soon(),
+            ..Post::new(tab, path, &empty)
+        });
         let answers = at_once(&case, &posts.collect::<Vec<_>>()).await;
-        assert!(answers.iter().all(|answer| [202, 204].contains(&answer.status.as_u16())), "{answers:?}");
+        assert!(
+            answers
+                .iter()
+                .all(|answer| [202, 204].contains(&answer.status.as_u16())),
+            "{answers:?}"
+        );
         for prompt in [one, two] {
             let path = format!("{prompts}/p{prompt}");
-            let ended = Answer::of(case.request(Method::GET, &path).header("Prefer", "wait=60")).await;
+            let ended =
+                Answer::of(case.request(Method::GET, &path).header("Prefer", "wait=60")).await;
             assert_eq!(ended.body["status"], "completed", "{ended:?}");
             cancelled += usize::from(ended.body["stopReason"] == "cancelled");
         }
-        assert_eq!(case.post(&format!("/v1/sessions/{session}/cancel"), &json!({})).await.0, 204);
+        assert_eq!(
+            case.post(&format!("/v1/sessions/{session}/cancel"), &json!({}))
+                .await
+                .0,
+            204
+        );
     }
-    figure(&format!("{cancelled} of {} turns were cancelled", 2 * ROUNDS));
+    figure(&format!(
+        "{cancelled} of {} turns were cancelled",
+        2 * ROUNDS
+    ));
     let log = case.holds().await;
     assert_eq!(all(&log, "prompt.completed").len(), 2 * ROUNDS);
 }
@@ -258,7 +351,9 @@ async fn concurrent_cancel_and_answer_send_the_agent_one_of_them() {
     let (allow, empty) = (json!({ "optionId": "allow" }), json!({}));
     let mut answered = 0;
     for round in 1..=ROUNDS {
-        let mut stream = case.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
+        let mut stream = case
+            .events(&format!("/v1/sessions/{session}/events?after=tail"))
+            .await;
         stream.until("ready").await;
         case.prompt(&session, "permission wait=yes").await;
         stream.until("request.created").await;
@@ -272,27 +367,44 @@ async fn concurrent_cancel_and_answer_send_the_agent_one_of_them() {
         let after = Duration::from_micros(random.below(6000));
         let posts = [
             Post::new(&tabs[0], &permission, &allow),
-            Post { after, ..Post::new(&tabs[1], &all, &empty) },
-            Post { after, ..Post::new(&tabs[2], &one, &empty) },
+            Post {
+                after,
+                ..Post::new(&tabs[1], &all, &empty)
+            },
+            Post {
+                after,
+                ..Post::new(&tabs[2], &one, &empty)
+            },
         ];
         let answers = at_once(&case, &posts).await;
         let events = stream.until("prompt.completed").await;
-        let resolved: Vec<&Value> =
-            events.iter().filter(|event| event.of("request.resolved")).map(|event| &event.data).collect();
-        let [resolved] = resolved[..] else { panic!("round {round}: {events:?}") };
+        let resolved: Vec<&Value> = events
+            .iter()
+            .filter(|event| event.of("request.resolved"))
+            .map(|event| &event.data)
+            .collect();
+        let [resolved] = resolved[..] else {
+            panic!("round {round}: {events:?}")
+        };
         let mut answers = answers.into_iter();
         let answer = answers.next().expect("the first");
         if answer.status == StatusCode::NO_CONTENT {
             answered += 1;
             assert_eq!(resolved["resolution"], "answered");
         } else {
-            assert_eq!(answer.problem(409, "request_resolved")["resolution"], resolved["resolution"]);
+            assert_eq!(
+                answer.problem(409, "request_resolved")["resolution"],
+                resolved["resolution"]
+            );
             assert_eq!(resolved["resolution"], "cancelled");
         }
         assert!(answers.all(|answer| [202, 204].contains(&answer.status.as_u16())));
-        case.until_received(&format!(r#"{{"jsonrpc":"2.0","id":{round},"result":"#), 1).await;
+        case.until_received(&format!(r#"{{"jsonrpc":"2.0","id":{round},"result":"#), 1)
+            .await;
     }
-    figure(&format!("{answered} of {ROUNDS} answers came before the cancel"));
+    figure(&format!(
+        "{answered} of {ROUNDS} answers came before the cancel"
+    ));
     let log = case.holds().await;
     assert_eq!(all(&log, "prompt.completed").len(), ROUNDS);
 }
@@ -306,7 +418,10 @@ async fn a_turn_that_is_cancelled_before_it_was_sent_is_never_sent() {
     let body = json!({ "prompt": "echo never" });
     let prompts = format!("/v1/sessions/{session}/prompts");
     let accepted = case.request(Method::POST, &prompts).json(&body);
-    let cancels = [format!("{prompts}/p2/cancel"), format!("/v1/sessions/{session}/cancel")];
+    let cancels = [
+        format!("{prompts}/p2/cancel"),
+        format!("/v1/sessions/{session}/cancel"),
+    ];
     let (accepted, cancelled) = tokio::join!(Answer::of(accepted), async {
         // A turn that the actor has not received yet cannot be cancelled.
         loop {
@@ -325,11 +440,24 @@ async fn a_turn_that_is_cancelled_before_it_was_sent_is_never_sent() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });
-    assert_eq!((accepted.status, &accepted.body["promptId"]), (StatusCode::ACCEPTED, &json!("p2")));
-    assert_eq!((cancelled.0.status.as_u16(), &cancelled.0.body["promptIds"]), (202, &json!(["p2"])));
-    assert_eq!(cancelled.1.status, StatusCode::NO_CONTENT, "it is over already");
+    assert_eq!(
+        (accepted.status, &accepted.body["promptId"]),
+        (StatusCode::ACCEPTED, &json!("p2"))
+    );
+    assert_eq!(
+        (cancelled.0.status.as_u16(), &cancelled.0.body["promptIds"]),
+        (202, &json!(["p2"]))
+    );
+    assert_eq!(
+        cancelled.1.status,
+        StatusCode::NO_CONTENT,
+        "it is over already"
+    );
     assert_eq!(case.turn(&session, "echo then").await["text"], "then");
-    assert_eq!((case.received("never"), case.received("session/cancel")), (0, 0));
+    assert_eq!(
+        (case.received("never"), case.received("session/cancel")),
+        (0, 0)
+    );
     let log = case.holds().await;
     assert_eq!(agent_text(&log), "warmthen");
     assert_eq!(all(&log, "prompt.completed")[1]["stopReason"], "cancelled");

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use crate::support::{Answer, FAKE, Gateway, Setup, eventually};
 
 async fn create(gateway: &Gateway, agent: &str) -> Answer {
-    gateway.posted("/v1/sessions", &[], &json!({ "agent": agent })).await
+    gateway
+        .posted("/v1/sessions", &[], &json!({ "agent": agent }))
+        .await
 }
 
 #[tokio::test]
@@ -21,17 +23,27 @@ async fn missing_initialize_response_is_a_timeout_without_effect() {
 
 #[tokio::test]
 async fn missing_session_new_response_is_a_timeout_without_effect() {
-    let gateway = Setup::fake(&["--hang-new"]).settings("timeouts.session_new_timeout = \"300ms\"").start();
+    let gateway = Setup::fake(&["--hang-new"])
+        .settings("timeouts.session_new_timeout = \"300ms\"")
+        .start();
     create(&gateway, "fake").await.problem(504, "agent_timeout");
     gateway.assert_nothing_left().await;
 }
 
 #[tokio::test]
 async fn disconnect_during_a_failing_creation_has_no_effect() {
-    let gateway = Setup::fake(&["--hang-new"]).settings("timeouts.session_new_timeout = \"1500ms\"").start();
+    let gateway = Setup::fake(&["--hang-new"])
+        .settings("timeouts.session_new_timeout = \"1500ms\"")
+        .start();
     let root = gateway.path("data/workspaces");
-    let folders = || std::fs::read_dir(&root).expect("the root of workspaces").count();
-    let request = gateway.request(Method::POST, "/v1/sessions").json(&json!({ "agent": "fake" }));
+    let folders = || {
+        std::fs::read_dir(&root)
+            .expect("the root of workspaces")
+            .count()
+    };
+    let request = gateway
+        .request(Method::POST, "/v1/sessions")
+        .json(&json!({ "agent": "fake" }));
     let cut = request.timeout(Duration::from_millis(500)).send().await;
     assert!(cut.expect_err("the agent never answers").is_timeout());
     assert_eq!(folders(), 1, "it is being made");
@@ -44,15 +56,22 @@ async fn disconnect_during_a_failing_creation_has_no_effect() {
 async fn agent_exit_at_start_is_reported_and_has_no_effect() {
     let gateway = Setup::fake(&["--exit-at-start", "3"]).start();
     let problem = create(&gateway, "fake").await.problem(502, "agent_exited");
-    assert_eq!((&problem["exitCode"], &problem["signal"]), (&json!(3), &Value::Null));
+    assert_eq!(
+        (&problem["exitCode"], &problem["signal"]),
+        (&json!(3), &Value::Null)
+    );
     assert_eq!(problem["stderrTail"], "cannot start\n");
     gateway.assert_nothing_left().await;
 }
 
 #[tokio::test]
 async fn a_program_that_is_not_there_fails_its_own_agent_only() {
-    let gateway = Setup::fake(&[]).agent("missing", "/nonexistent/agent", &[], "").start();
-    let problem = create(&gateway, "missing").await.problem(502, "agent_start_failed");
+    let gateway = Setup::fake(&[])
+        .agent("missing", "/nonexistent/agent", &[], "")
+        .start();
+    let problem = create(&gateway, "missing")
+        .await
+        .problem(502, "agent_start_failed");
     assert_eq!(problem["retryable"], false);
     gateway.assert_nothing_left().await;
     let session = gateway.session("fake").await;
@@ -62,8 +81,15 @@ async fn a_program_that_is_not_there_fails_its_own_agent_only() {
 #[tokio::test]
 async fn an_agent_that_speaks_another_version_of_the_protocol_does_not_start() {
     let gateway = Setup::fake(&["--protocol", "7"]).start();
-    let problem = create(&gateway, "fake").await.problem(502, "agent_start_failed");
-    assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("version 7")), "{problem}");
+    let problem = create(&gateway, "fake")
+        .await
+        .problem(502, "agent_start_failed");
+    assert!(
+        problem["detail"]
+            .as_str()
+            .is_some_and(|detail| detail.contains("version 7")),
+        "{problem}"
+    );
     gateway.assert_nothing_left().await;
 }
 
@@ -72,13 +98,18 @@ async fn an_agent_without_capabilities_is_a_plain_agent() {
     let gateway = Setup::fake(&["--no-capabilities"]).start();
     let session = gateway.session("fake").await;
     assert_eq!(gateway.turn(&session, "hello").await["text"], "hello");
-    assert_eq!(gateway.get_session(&session).await["promptCapabilities"], Value::Null);
+    assert_eq!(
+        gateway.get_session(&session).await["promptCapabilities"],
+        Value::Null
+    );
 }
 
 #[tokio::test]
 async fn agent_that_requires_a_sign_in_reports_its_methods_without_effect() {
     let gateway = Setup::fake(&["--auth-required"]).start();
-    let problem = create(&gateway, "fake").await.problem(424, "agent_auth_required");
+    let problem = create(&gateway, "fake")
+        .await
+        .problem(424, "agent_auth_required");
     let methods = problem["authMethods"].as_array().expect("a list");
     let ids: Vec<&Value> = methods.iter().map(|method| &method["id"]).collect();
     assert_eq!(ids, ["login", "shell"]);
@@ -98,11 +129,21 @@ async fn an_agent_that_crashes_five_times_is_not_started_for_a_while() {
     }
     let began = Instant::now();
     let answer = create(&gateway, "fake").await;
-    assert!(began.elapsed() < Duration::from_millis(500), "it does not wait for the back-off");
-    let wait: u64 = answer.header("retry-after").expect("Retry-After").parse().expect("seconds");
+    assert!(
+        began.elapsed() < Duration::from_millis(500),
+        "it does not wait for the back-off"
+    );
+    let wait: u64 = answer
+        .header("retry-after")
+        .expect("Retry-After")
+        .parse()
+        .expect("seconds");
     assert!((1..=5).contains(&wait), "{wait}");
     let problem = answer.problem(503, "pool_full");
-    assert_eq!((&problem["retryAfterSeconds"], &problem["retryable"]), (&json!(wait), &json!(true)));
+    assert_eq!(
+        (&problem["retryAfterSeconds"], &problem["retryable"]),
+        (&json!(wait), &json!(true))
+    );
     gateway.assert_nothing_left().await;
     gateway.session("sound").await;
 }
@@ -111,12 +152,17 @@ async fn an_agent_that_crashes_five_times_is_not_started_for_a_while() {
 async fn expired_start_is_reported_at_once_and_its_process_counts_until_its_end() {
     let args = ["--hang-initialize", "--ignore-eof", "--ignore-term"];
     let more = "start_timeout = \"300ms\"\npool = { max_size = 1, min_idle = 0 }";
-    let gateway =
-        Setup::fake_with(&args, more).settings("limits.per_key.max_requests_per_minute = 60000").start();
+    let gateway = Setup::fake_with(&args, more)
+        .settings("limits.per_key.max_requests_per_minute = 60000")
+        .start();
     let began = Instant::now();
     let problem = create(&gateway, "fake").await.problem(504, "agent_timeout");
     // A stop needs ten seconds: five for stdin, five for TERM.
-    assert!(began.elapsed() < Duration::from_secs(5), "it waited for the stop: {:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "it waited for the stop: {:?}",
+        began.elapsed()
+    );
     let pool = gateway.get("/v1/agents/fake").await["pool"].clone();
     assert_eq!(
         (&pool["processes"], &pool["starting"]),
@@ -124,7 +170,10 @@ async fn expired_start_is_reported_at_once_and_its_process_counts_until_its_end(
         "it is being stopped: {pool}"
     );
     let detail = problem["detail"].as_str().expect("a detail");
-    assert!(detail.contains("agents.fake.start_timeout") && detail.contains("300ms"), "{detail}");
+    assert!(
+        detail.contains("agents.fake.start_timeout") && detail.contains("300ms"),
+        "{detail}"
+    );
     eventually("it is stopped", Duration::from_secs(30), || async {
         (gateway.get("/v1/agents/fake").await["pool"]["processes"] == 0).then_some(())
     })
@@ -141,11 +190,14 @@ async fn thousands_of_plain_lines_at_start_do_not_end_the_agent() {
 
 #[tokio::test]
 async fn an_agent_that_writes_without_end_before_initialize_is_ended() {
-    let setup =
-        Setup::fake(&["--plain-lines", "5000"]).settings("testing.max_start_output_bytes = \"64KiB\"");
+    let setup = Setup::fake(&["--plain-lines", "5000"])
+        .settings("testing.max_start_output_bytes = \"64KiB\"");
     let gateway = setup.start();
     let problem = create(&gateway, "fake").await.problem(502, "agent_exited");
     let detail = problem["detail"].as_str().expect("a detail");
-    assert!(detail.ends_with("it wrote more than 65536 bytes before it answered initialize"), "{detail}");
+    assert!(
+        detail.ends_with("it wrote more than 65536 bytes before it answered initialize"),
+        "{detail}"
+    );
     gateway.assert_nothing_left().await;
 }

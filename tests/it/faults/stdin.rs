@@ -26,7 +26,10 @@ async fn a_huge_prompt_to_an_agent_that_stopped_reading_ends_it_and_the_turn() {
     let other = case.session().await;
     let (began, text) = (Instant::now(), "x".repeat(HUGE));
     let (turn, beside) = tokio::join!(case.turn(&session, &text), case.turn(&other, "echo beside"));
-    assert_eq!(beside["text"], "beside", "another session does not wait for it");
+    assert_eq!(
+        beside["text"], "beside",
+        "another session does not wait for it"
+    );
     assert_eq!(turn["error"]["code"], "agent_exited", "{}", turn["error"]);
     let detail = turn["error"]["detail"].as_str().expect("a detail");
     assert!(detail.contains("read nothing from its stdin"), "{detail}");
@@ -36,7 +39,11 @@ async fn a_huge_prompt_to_an_agent_that_stopped_reading_ends_it_and_the_turn() {
         case.grown()
     ));
     assert_eq!(case.turn(&session, "echo next").await["text"], "next");
-    assert_eq!(case.received("xxxxxxxxxx"), 0, "it never had the whole line");
+    assert_eq!(
+        case.received("xxxxxxxxxx"),
+        0,
+        "it never had the whole line"
+    );
     case.hold().await;
 }
 
@@ -57,33 +64,67 @@ async fn a_huge_prompt_to_an_agent_that_reads_arrives_whole() {
 
 #[tokio::test]
 async fn a_cancel_that_is_never_read_ends_the_agent_and_the_turn_once() {
-    let (case, session) =
-        deaf(&["--ignore-term"], "testing.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"5s\"")
-            .await;
+    let (case, session) = deaf(
+        &["--ignore-term"],
+        "testing.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"5s\"",
+    )
+    .await;
     // The last that it reads.
     case.prompt(&session, "hang").await;
-    case.log_until(&session, |event| event["type"] == "prompt.started" && event["promptId"] == "p2").await;
+    case.log_until(&session, |event| {
+        event["type"] == "prompt.started" && event["promptId"] == "p2"
+    })
+    .await;
     let began = Instant::now();
     for _ in 0..2 {
-        assert_eq!(case.post(&format!("/v1/sessions/{session}/cancel"), &json!({})).await.0, 202);
+        assert_eq!(
+            case.post(&format!("/v1/sessions/{session}/cancel"), &json!({}))
+                .await
+                .0,
+            202
+        );
     }
-    case.log_until(&session, |event| event["type"] == "prompt.failed").await;
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    case.log_until(&session, |event| event["type"] == "prompt.failed")
+        .await;
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
     assert_eq!(case.turn(&session, "echo next").await["text"], "next");
     assert_eq!(case.received("session/cancel"), 0);
-    assert_eq!(one(&case.holds().await, "prompt.failed")["problem"]["code"], "cancel_timeout");
+    assert_eq!(
+        one(&case.holds().await, "prompt.failed")["problem"]["code"],
+        "cancel_timeout"
+    );
 }
 
 /// Each is to be answered, and the answers have nowhere to go.
 #[tokio::test]
 async fn a_flood_of_questions_from_an_agent_that_does_not_read_ends_it() {
     let (case, session) = deaf(&[], "testing.stdin_stall_timeout = \"30s\"").await;
-    let turn = case.turn(&session, &format!("ask {PERMISSION} n=5000 report=no ms=60000")).await;
+    let turn = case
+        .turn(
+            &session,
+            &format!("ask {PERMISSION} n=5000 report=no ms=60000"),
+        )
+        .await;
     assert_eq!(turn["error"]["code"], "agent_exited", "{turn}");
-    figure(&format!("5000 questions of a deaf agent: {} KiB more", case.grown()));
+    figure(&format!(
+        "5000 questions of a deaf agent: {} KiB more",
+        case.grown()
+    ));
     assert_eq!(case.turn(&session, "echo next").await["text"], "next");
     let log = case.holds().await;
-    assert_eq!(all(&log, "request.created").len(), 64, "more than may wait are not shown");
-    assert!(all(&log, "request.resolved").iter().all(|event| event["resolution"] == "withdrawn"));
+    assert_eq!(
+        all(&log, "request.created").len(),
+        64,
+        "more than may wait are not shown"
+    );
+    assert!(
+        all(&log, "request.resolved")
+            .iter()
+            .all(|event| event["resolution"] == "withdrawn")
+    );
     one(&log, "prompt.failed");
 }

@@ -34,10 +34,18 @@ async fn turn_text(gateway: &Gateway, session: &str, prompt: &str) -> String {
 async fn an_agent_writes_and_reads_files_by_lines() {
     let gateway = gateway();
     let (session, cwd) = served(&gateway, json!({})).await;
-    let written = turn_text(&gateway, &session, &format!("write path={cwd}/a/b.txt text=hello")).await;
+    let written = turn_text(
+        &gateway,
+        &session,
+        &format!("write path={cwd}/a/b.txt text=hello"),
+    )
+    .await;
     assert_eq!(written, "[written]");
     let file = format!("{cwd}/a/b.txt");
-    assert_eq!(std::fs::read_to_string(&file).expect("it was written"), "hello");
+    assert_eq!(
+        std::fs::read_to_string(&file).expect("it was written"),
+        "hello"
+    );
     std::fs::write(&file, "one\ntwo\nthree\n").expect("the folder is ours");
     for (window, lines) in [
         ("", "one\ntwo\nthree\n"),
@@ -50,7 +58,12 @@ async fn an_agent_writes_and_reads_files_by_lines() {
         assert_eq!(read, format!("[{lines}]"), "{window}");
     }
     let events = gateway.lawful(&session).await;
-    assert!(events.iter().all(|event| event["type"] != "request.created"), "no client received a request");
+    assert!(
+        events
+            .iter()
+            .all(|event| event["type"] != "request.created"),
+        "no client received a request"
+    );
 }
 
 #[tokio::test]
@@ -71,14 +84,21 @@ async fn errors_have_the_codes_of_acp() {
         (format!("read path={cwd}/../x"), -32602),
         (format!("read path={cwd}/missing line=-1"), -32602),
         (format!("read path={cwd}/missing session=another"), -32602),
-        (format!("write path={cwd}/x text={}", "x".repeat(1025)), -32602),
+        (
+            format!("write path={cwd}/x text={}", "x".repeat(1025)),
+            -32602,
+        ),
         (format!("write path={cwd}/locked text=x"), -32603),
         ("read path=relative".to_owned(), -32602),
         ("read path=/etc/passwd".to_owned(), -32602),
         ("write path=/etc/acp-gateway-test text=x".to_owned(), -32602),
         ("read".to_owned(), -32602),
     ] {
-        assert_eq!(turn_text(&gateway, &session, &prompt).await, format!("[error {code}]"), "{prompt}");
+        assert_eq!(
+            turn_text(&gateway, &session, &prompt).await,
+            format!("[error {code}]"),
+            "{prompt}"
+        );
     }
     assert!(!std::path::Path::new("/etc/acp-gateway-test").exists());
 }
@@ -97,7 +117,12 @@ async fn errors_have_the_texts_of_the_sdks() {
     let received = std::fs::read_to_string(received.path()).expect("it is ours");
     let errors: Vec<serde_json::Value> = received
         .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()?.get("error").cloned())
+        .filter_map(|line| {
+            serde_json::from_str::<serde_json::Value>(line)
+                .ok()?
+                .get("error")
+                .cloned()
+        })
         .collect();
     let uri = format!("file://{cwd}/missing");
     assert_eq!(
@@ -118,15 +143,24 @@ async fn errors_have_the_texts_of_the_sdks() {
 async fn additional_directories_are_served_and_other_sessions_folders_are_not() {
     let gateway = gateway();
     let (_, other) = served(&gateway, json!({})).await;
-    let root = gateway.path("data/workspaces").canonicalize().expect("the root is there");
+    let root = gateway
+        .path("data/workspaces")
+        .canonicalize()
+        .expect("the root is there");
     std::fs::create_dir(root.join("more")).expect("the folder is ours");
     let body = json!({ "agent": "fake", "additionalDirectories": ["more"] });
     let (status, session) = gateway.post("/v1/sessions", &body).await;
     assert_eq!(status, StatusCode::CREATED, "{session}");
     let session = session["sessionId"].as_str().expect("an id");
     let more = root.join("more/file");
-    let prompt = format!("write path={} text=x; write path={other}/x text=x", more.display());
-    assert_eq!(turn_text(&gateway, session, &prompt).await, "[written][error -32602]");
+    let prompt = format!(
+        "write path={} text=x; write path={other}/x text=x",
+        more.display()
+    );
+    assert_eq!(
+        turn_text(&gateway, session, &prompt).await,
+        "[written][error -32602]"
+    );
     assert!(more.exists());
 }
 
@@ -142,7 +176,8 @@ async fn session_can_restrict_the_capabilities_of_its_agent() {
 /// read all.
 async fn peak_memory(answers: usize) -> u64 {
     let setup = Setup::fake_with(&["--log", "received"], "files = \"gateway\"");
-    let limits = format!("testing.max_file_requests = {answers}\ntesting.stdin_stall_timeout = \"2m\"");
+    let limits =
+        format!("testing.max_file_requests = {answers}\ntesting.stdin_stall_timeout = \"2m\"");
     let gateway = setup.settings(&limits).start();
     let (session, cwd) = served(&gateway, json!({})).await;
     std::fs::write(format!("{cwd}/large"), "x".repeat(1 << 20)).expect("the folder is ours");
@@ -161,14 +196,18 @@ async fn peak_memory(answers: usize) -> u64 {
     eventually("nothing more is read", Duration::from_mins(1), || {
         let now = procfs::resident(gateway.pid());
         seen.push(now);
-        let calm =
-            seen.len() > 100 && seen[seen.len() - 100..].iter().all(|earlier| now.abs_diff(*earlier) < 1024);
+        let calm = seen.len() > 100
+            && seen[seen.len() - 100..]
+                .iter()
+                .all(|earlier| now.abs_diff(*earlier) < 1024);
         async move { (calm && now > before + 2048).then_some(()) }
     })
     .await;
     kill_process(agent, Signal::CONT).expect("it is stopped");
     let events = gateway
-        .log_until(&session, |event| event["promptId"] == "p2" && event["type"] == "prompt.completed")
+        .log_until(&session, |event| {
+            event["promptId"] == "p2" && event["type"] == "prompt.completed"
+        })
         .await;
     assert!(!events.is_empty());
     let received = gateway.path("data/homes/default/fake/received");
@@ -183,5 +222,8 @@ async fn peak_memory(answers: usize) -> u64 {
 #[tokio::test]
 async fn agent_that_does_not_read_answers_is_served_a_bounded_number_of_files() {
     let (few, all) = tokio::join!(peak_memory(4), peak_memory(60));
-    assert!(few * 2 < all && all >= 50, "{few} MiB with four places, {all} MiB with sixty");
+    assert!(
+        few * 2 < all && all >= 50,
+        "{few} MiB with four places, {all} MiB with sixty"
+    );
 }

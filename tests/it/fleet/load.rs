@@ -16,12 +16,19 @@ async fn agent_waits_while_the_window_is_full_and_nothing_is_lost() {
     set_public_url(&mut gateway, &format!("http://{}", proxy.address));
     let member = Member::start(&proxy.address.to_string(), "laptop", KEY, &[]);
     let session = session(&gateway, &member, "laptop").await;
-    let prompt = gateway.prompt(&session, &format!("stream n={CHUNKS} size=65536 rate=100")).await;
-    gateway.log_until(&session, |event| event["type"] == "session.update").await;
+    let prompt = gateway
+        .prompt(&session, &format!("stream n={CHUNKS} size=65536 rate=100"))
+        .await;
+    gateway
+        .log_until(&session, |event| event["type"] == "session.update")
+        .await;
     proxy.refuse(true);
     proxy.cut();
     eventually("the window is full", PATIENCE, || async {
-        member.log().contains("the window is full; not reading the agent").then_some(())
+        member
+            .log()
+            .contains("the window is full; not reading the agent")
+            .then_some(())
     })
     .await;
     let before = gateway.last_seq(&session).await;
@@ -29,7 +36,13 @@ async fn agent_waits_while_the_window_is_full_and_nothing_is_lost() {
     assert!(before < CHUNKS as u64, "{before}");
     proxy.refuse(false);
     let end = ended(&gateway, &session, &prompt).await;
-    assert_eq!(end["status"], "completed", "{end}\n{}\n{}", gateway.log(), member.log());
+    assert_eq!(
+        end["status"],
+        "completed",
+        "{end}\n{}\n{}",
+        gateway.log(),
+        member.log()
+    );
     assert_stream(&gateway, &session, &prompt, CHUNKS).await;
     assert!(member.connections() >= 2, "{}", member.log());
 }

@@ -35,7 +35,10 @@ async fn sessions_work_below_the_roots_of_the_member() {
     let default = session(&gateway, &member, "laptop").await;
     let record = gateway.get_session(&default).await;
     assert_eq!(record["cwd"], text(&first), "{record}");
-    assert_eq!(gateway.get("/v1/fleet").await["members"][0]["roots"], json!([first, second]));
+    assert_eq!(
+        gateway.get("/v1/fleet").await["members"][0]["roots"],
+        json!([first, second])
+    );
 
     for (cwd, status) in [
         (first.join("sub"), 201),
@@ -50,23 +53,37 @@ async fn sessions_work_below_the_roots_of_the_member() {
         assert_eq!(created, status, "{}: {body}", cwd.display());
     }
     let files = format!("/v1/sessions/{default}/files");
-    gateway.call(Method::GET, &files).await.problem(403, "forbidden");
+    gateway
+        .call(Method::GET, &files)
+        .await
+        .problem(403, "forbidden");
 
     // The gateway cannot see that a link leaves the roots. The member can.
     for unreachable in [first.join("out"), first.join("missing")] {
         let (created, body) = create(&gateway, &unreachable).await;
         assert!(created >= 400, "{body}");
         let detail = body.to_string();
-        assert!(detail.contains("roots of the member") || detail.contains("no such folder"), "{body}");
+        assert!(
+            detail.contains("roots of the member") || detail.contains("no such folder"),
+            "{body}"
+        );
     }
-    assert!(member.log().contains("rejected a request of the gateway"), "{}", member.log());
+    assert!(
+        member.log().contains("rejected a request of the gateway"),
+        "{}",
+        member.log()
+    );
 
     // The gateway remembers the roots of a member that is not connected.
     gateway.kill();
     drop(member);
     gateway.start();
     let listed = gateway.get("/v1/fleet").await;
-    assert_eq!(listed["members"][0]["roots"], json!([first, second]), "{listed}");
+    assert_eq!(
+        listed["members"][0]["roots"],
+        json!([first, second]),
+        "{listed}"
+    );
     assert_eq!(create(&gateway, &other).await.0, 403);
 }
 
@@ -78,17 +95,27 @@ async fn session_is_not_restored_after_its_root_is_withdrawn() {
     for folder in [&first, &second] {
         std::fs::create_dir(folder).expect("the folder is ours");
     }
-    let gateway = Setup::fake(&[]).settings("testing.member_return_timeout = \"500ms\"").start();
+    let gateway = Setup::fake(&[])
+        .settings("testing.member_return_timeout = \"500ms\"")
+        .start();
     let member = Member::start(&address(&gateway), "laptop", KEY, &["--root", text(&first)]);
     let session_of_first = session(&gateway, &member, "laptop").await;
-    assert_eq!(gateway.turn(&session_of_first, "echo before").await["status"], "completed");
+    assert_eq!(
+        gateway.turn(&session_of_first, "echo before").await["status"],
+        "completed"
+    );
     drop(member);
     eventually("the member is gone", PATIENCE, || async {
         let members = gateway.get("/v1/fleet").await;
         (members["members"][0]["state"] == "disconnected").then_some(())
     })
     .await;
-    let member = Member::start(&address(&gateway), "laptop", KEY, &["--root", text(&second)]);
+    let member = Member::start(
+        &address(&gateway),
+        "laptop",
+        KEY,
+        &["--root", text(&second)],
+    );
     eventually("the member has another root", PATIENCE, || async {
         let members = gateway.get("/v1/fleet").await;
         (members["members"][0]["roots"] == json!([second])).then_some(())
@@ -102,7 +129,23 @@ async fn session_is_not_restored_after_its_root_is_withdrawn() {
 #[tokio::test]
 async fn unusable_root_is_an_error_of_the_command() {
     let gateway = Setup::fake(&[]).start();
-    let mut member = Member::start(&address(&gateway), "laptop", KEY, &["--root", "/missing/root"]);
-    assert_eq!(member.child.wait().expect("the process is ours").code(), Some(1), "{}", member.log());
-    assert!(member.log().contains("could not open the root /missing/root"), "{}", member.log());
+    let mut member = Member::start(
+        &address(&gateway),
+        "laptop",
+        KEY,
+        &["--root", "/missing/root"],
+    );
+    assert_eq!(
+        member.child.wait().expect("the process is ours").code(),
+        Some(1),
+        "{}",
+        member.log()
+    );
+    assert!(
+        member
+            .log()
+            .contains("could not open the root /missing/root"),
+        "{}",
+        member.log()
+    );
 }

@@ -20,7 +20,10 @@ async fn changes(gateway: &Gateway, count: usize) -> Vec<Value> {
 }
 
 fn state(event: &Value) -> (&str, bool) {
-    (event["state"].as_str().expect("a state"), event["error"].is_string())
+    (
+        event["state"].as_str().expect("a state"),
+        event["error"].is_string(),
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,8 +36,14 @@ async fn changes_of_a_member_are_events_with_attempt_and_error() {
     session(&gateway, &member, "laptop").await;
     let first = &changes(&gateway, 1).await[0];
     assert_eq!(state(first), ("connected", false), "{first}");
-    assert_eq!((&first["member"], &first["attempt"]), (&json!("laptop"), &json!(0)));
-    assert_eq!((&first["actor"]["kind"], &first["actor"]["name"]), (&json!("key"), &first["key"]));
+    assert_eq!(
+        (&first["member"], &first["attempt"]),
+        (&json!("laptop"), &json!(0))
+    );
+    assert_eq!(
+        (&first["actor"]["kind"], &first["actor"]["name"]),
+        (&json!("key"), &first["key"])
+    );
 
     proxy.cut();
     let returned = changes(&gateway, 3).await;
@@ -63,11 +72,19 @@ async fn changes_of_a_member_are_events_with_attempt_and_error() {
 async fn rejected_member_is_an_event_and_only_admins_read_it() {
     let gateway = Setup::fake(&[]).start();
     let mut rejected = Member::start(&address(&gateway), "fake", KEY, &["--max-attempts", "1"]);
-    assert_eq!(rejected.child.wait().expect("the process is ours").code(), Some(1), "{}", rejected.log());
+    assert_eq!(
+        rejected.child.wait().expect("the process is ours").code(),
+        Some(1),
+        "{}",
+        rejected.log()
+    );
     let failed = &changes(&gateway, 1).await[0];
     assert_eq!(state(failed), ("failed", true), "{failed}");
     assert!(rejected.log().contains("\"failed\""), "{}", rejected.log());
     let reader = key(&gateway, "reader", "read").await;
-    let request = gateway.http.get(format!("{}/v1/audit", gateway.url)).bearer_auth(&reader);
+    let request = gateway
+        .http
+        .get(format!("{}/v1/audit", gateway.url))
+        .bearer_auth(&reader);
     assert_eq!(request.send().await.expect("an answer").status(), 403);
 }

@@ -17,11 +17,30 @@ async fn member_over_tls_needs_a_trusted_certificate() {
     let member = Member::start_at(&url, "laptop", KEY, &["--ca-file", certificate]);
     let session = session(&gateway, &member, "laptop").await;
     let prompt = gateway.prompt(&session, "stream n=50").await;
-    assert_eq!(ended(&gateway, &session, &prompt).await["status"], "completed", "{}", member.log());
+    assert_eq!(
+        ended(&gateway, &session, &prompt).await["status"],
+        "completed",
+        "{}",
+        member.log()
+    );
     assert_stream(&gateway, &session, &prompt, 50).await;
 
     let mut strict = Member::start_at(&url, "strict", KEY, &["--max-attempts", "1"]);
-    assert_eq!(strict.child.wait().expect("the process is ours").code(), Some(1), "{}", strict.log());
-    assert!(strict.log().contains("certificate") && !strict.log().contains(KEY), "{}", strict.log());
-    assert_eq!(gateway.get("/v1/fleet").await["members"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        strict.child.wait().expect("the process is ours").code(),
+        Some(1),
+        "{}",
+        strict.log()
+    );
+    assert!(
+        strict.log().contains("certificate") && !strict.log().contains(KEY),
+        "{}",
+        strict.log()
+    );
+    assert_eq!(
+        gateway.get("/v1/fleet").await["members"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
 }

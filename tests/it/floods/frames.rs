@@ -24,7 +24,10 @@ pub(crate) const END_HEADERS: u8 = 4;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = u32::try_from(payload.len()).expect("a short payload").to_be_bytes()[1..].to_vec();
+    let mut bytes = u32::try_from(payload.len())
+        .expect("a short payload")
+        .to_be_bytes()[1..]
+        .to_vec();
     bytes.extend([kind, flags]);
     bytes.extend(stream.to_be_bytes());
     bytes.extend(payload);
@@ -57,7 +60,9 @@ pub(crate) fn post(path: &str, host: SocketAddr) -> Vec<u8> {
 /// A connection that has sent its preface and its settings.
 pub(crate) async fn open(host: SocketAddr, settings: &[u8]) -> std::io::Result<TcpStream> {
     let mut socket = TcpStream::connect(host).await?;
-    socket.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, settings)].concat()).await?;
+    socket
+        .write_all(&[PREFACE, &frame(SETTINGS, 0, 0, settings)].concat())
+        .await?;
     Ok(socket)
 }
 
@@ -78,7 +83,10 @@ pub(crate) async fn until(socket: &mut TcpStream, kind: u8, flags: u8) -> std::i
 }
 
 /// Reads and drops everything until the connection ends. Returns whether it ends in time.
-pub(crate) async fn ends(socket: &mut (impl tokio::io::AsyncRead + Unpin), limit: Duration) -> bool {
+pub(crate) async fn ends(
+    socket: &mut (impl tokio::io::AsyncRead + Unpin),
+    limit: Duration,
+) -> bool {
     let mut buffer = vec![0; 16 << 10];
     let end = async { while socket.read(&mut buffer).await.is_ok_and(|read| read > 0) {} };
     tokio::time::timeout(limit, end).await.is_ok()
@@ -118,7 +126,9 @@ impl Flood {
         let post = frame(HEADERS, END_HEADERS, 1, &post("/v1/sessions", host));
         let start = frame(HEADERS, END_STREAM, 1, &[0x82]);
         let (first, next): (_, NextFrames) = match name {
-            "priority" => (post, |number, _| frame(PRIORITY, 0, stream(number + 1), &[0, 0, 0, 0, 15])),
+            "priority" => (post, |number, _| {
+                frame(PRIORITY, 0, stream(number + 1), &[0, 0, 0, 0, 15])
+            }),
             "settings" => (post, |number, _| {
                 let window = (number % 60_000).to_be_bytes();
                 frame(SETTINGS, 0, 0, &[&[0, 4][..], &window].concat())
@@ -133,20 +143,33 @@ impl Flood {
             "large continuation" => (start, |_, _| frame(CONTINUATION, 0, 1, &[0x82; 16 << 10])),
             "rapid reset" => (Vec::new(), |number, block| {
                 let reset = frame(RST_STREAM, 0, stream(number), &[0, 0, 0, 8]);
-                [frame(HEADERS, END_HEADERS | END_STREAM, stream(number), block), reset].concat()
+                [
+                    frame(HEADERS, END_HEADERS | END_STREAM, stream(number), block),
+                    reset,
+                ]
+                .concat()
             }),
             // A window update of 0 is an error of the stream, so that the gateway resets it.
             "reset by the gateway" => (Vec::new(), |number, block| {
                 let update = frame(WINDOW_UPDATE, 0, stream(number), &[0; 4]);
                 [frame(HEADERS, END_HEADERS, stream(number), block), update].concat()
             }),
-            "requests without a window" => {
-                (Vec::new(), |number, block| frame(HEADERS, END_HEADERS | END_STREAM, stream(number), block))
-            }
+            "requests without a window" => (Vec::new(), |number, block| {
+                frame(HEADERS, END_HEADERS | END_STREAM, stream(number), block)
+            }),
             _ => panic!("no such flood: {name}"),
         };
-        let settings: &[u8] = if name == "requests without a window" { &[0, 4, 0, 0, 0, 0] } else { &[] };
-        Self { settings, first, next, block: get("/", host) }
+        let settings: &[u8] = if name == "requests without a window" {
+            &[0, 4, 0, 0, 0, 0]
+        } else {
+            &[]
+        };
+        Self {
+            settings,
+            first,
+            next,
+            block: get("/", host),
+        }
     }
 
     /// Sends frames until the connection ends or it has sent `most`. Returns the number of sent frames, and
@@ -162,8 +185,9 @@ impl Flood {
             let mut frames = 0;
             let mut open = send.write_all(&self.first).await.is_ok();
             while open && frames < most {
-                let batch: Vec<u8> =
-                    (frames..frames + 100).flat_map(|number| (self.next)(number, &self.block)).collect();
+                let batch: Vec<u8> = (frames..frames + 100)
+                    .flat_map(|number| (self.next)(number, &self.block))
+                    .collect();
                 open = send.write_all(&batch).await.is_ok();
                 frames += 100;
             }

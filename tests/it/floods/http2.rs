@@ -7,8 +7,8 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
 use super::frames::{
-    ACK, DATA, END_HEADERS, END_STREAM, Flood, HEADERS, PING, RST_STREAM, WINDOW_UPDATE, frame, get, open,
-    stream, until,
+    ACK, DATA, END_HEADERS, END_STREAM, Flood, HEADERS, PING, RST_STREAM, WINDOW_UPDATE, frame,
+    get, open, stream, until,
 };
 use crate::support::{Gateway, Setup, eventually, figure};
 
@@ -36,7 +36,9 @@ async fn closes(name: &str) -> Gateway {
 async fn assert_limited(gateway: &Gateway, name: &str) {
     eventually("the log has the flood", PATIENCE, || async {
         let log = gateway.log();
-        let line = log.lines().find(|line| line.contains("closed an HTTP/2 connection"))?;
+        let line = log
+            .lines()
+            .find(|line| line.contains("closed an HTTP/2 connection"))?;
         assert!(line.contains(&format!("\"{name}\"")), "{line}");
         Some(())
     })
@@ -115,11 +117,17 @@ async fn resets(host: SocketAddr, most: u32) -> Option<u32> {
         let request = frame(HEADERS, END_HEADERS | END_STREAM, id, &block);
         let exchange = async {
             // The acknowledgement shows that the gateway has read the request.
-            socket.write_all(&[request, frame(PING, 0, 0, b"accepted")].concat()).await?;
+            socket
+                .write_all(&[request, frame(PING, 0, 0, b"accepted")].concat())
+                .await?;
             until(&mut socket, PING, ACK).await?;
-            socket.write_all(&frame(RST_STREAM, 0, id, &[0, 0, 0, 8])).await
+            socket
+                .write_all(&frame(RST_STREAM, 0, id, &[0, 0, 0, 8]))
+                .await
         };
-        let done = tokio::time::timeout(PATIENCE, exchange).await.expect("an answer in time");
+        let done = tokio::time::timeout(PATIENCE, exchange)
+            .await
+            .expect("an answer in time");
         if done.is_err() {
             return Some(number);
         }
@@ -131,7 +139,9 @@ async fn resets(host: SocketAddr, most: u32) -> Option<u32> {
 async fn reset_after_each_accepted_request_closes_the_connection() {
     let gateway = gateway();
     let ended = resets(gateway.address(), 20_000).await;
-    figure(&format!("RST_STREAM: closed after {ended:?} accepted requests"));
+    figure(&format!(
+        "RST_STREAM: closed after {ended:?} accepted requests"
+    ));
     assert_limited(&gateway, "RST_STREAM").await;
 }
 
@@ -139,7 +149,11 @@ async fn reset_after_each_accepted_request_closes_the_connection() {
 async fn client_that_resets_a_few_hundred_requests_stays_connected() {
     let gateway = gateway();
     assert_eq!(resets(gateway.address(), 400).await, None);
-    assert!(!gateway.log().contains("closed an HTTP/2 connection"), "{}", gateway.log());
+    assert!(
+        !gateway.log().contains("closed an HTTP/2 connection"),
+        "{}",
+        gateway.log()
+    );
 }
 
 #[tokio::test]

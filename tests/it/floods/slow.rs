@@ -49,6 +49,13 @@ async fn a_thousand_slow_clients_are_closed_by_their_deadlines() {
             opened.elapsed()
         });
     }
-    let longest = slow.join_all().await.into_iter().max().expect("there are many");
-    figure(&format!("{SLOW} slow clients: the last one ended after {longest:?}"));
+    let longest = slow
+        .join_all()
+        .await
+        .into_iter()
+        .max()
+        .expect("there are many");
+    figure(&format!(
+        "{SLOW} slow clients: the last one ended after {longest:?}"
+    ));
 }

@@ -64,7 +64,11 @@ pub(super) const REQUESTS: &[(&str, &str, &str)] = &[
         r#"{"sessionId":"$SESSION","path":"/w/a","line":1,"limit":2}"#,
         r#"{"content":"text"}"#,
     ),
-    ("fs/write_text_file", r#"{"sessionId":"$SESSION","path":"/w/a","content":"text"}"#, "{}"),
+    (
+        "fs/write_text_file",
+        r#"{"sessionId":"$SESSION","path":"/w/a","content":"text"}"#,
+        "{}",
+    ),
     (
         "terminal/create",
         r#"{"sessionId":"$SESSION","command":"ls","args":["-l"],"env":[{"name":"A","value":"b"}],"cwd":"/w","outputByteLimit":10}"#,
@@ -75,20 +79,39 @@ pub(super) const REQUESTS: &[(&str, &str, &str)] = &[
         r#"{"sessionId":"$SESSION","terminalId":"t1"}"#,
         r#"{"output":"o","truncated":false,"exitStatus":{"exitCode":0}}"#,
     ),
-    ("terminal/wait_for_exit", r#"{"sessionId":"$SESSION","terminalId":"t1"}"#, r#"{"exitCode":0}"#),
-    ("terminal/kill", r#"{"sessionId":"$SESSION","terminalId":"t1"}"#, "{}"),
-    ("terminal/release", r#"{"sessionId":"$SESSION","terminalId":"t1"}"#, "{}"),
+    (
+        "terminal/wait_for_exit",
+        r#"{"sessionId":"$SESSION","terminalId":"t1"}"#,
+        r#"{"exitCode":0}"#,
+    ),
+    (
+        "terminal/kill",
+        r#"{"sessionId":"$SESSION","terminalId":"t1"}"#,
+        "{}",
+    ),
+    (
+        "terminal/release",
+        r#"{"sessionId":"$SESSION","terminalId":"t1"}"#,
+        "{}",
+    ),
     (
         "mcp/message",
         r#"{"sessionId":"$SESSION","serverId":"s","requestId":"q","method":"tools/list","params":{}}"#,
         r#"{"result":{"tools":[]}}"#,
     ),
-    ("_vendor/ask", r#"{"sessionId":"$SESSION","question":[1]}"#, r#"{"answer":[2]}"#),
+    (
+        "_vendor/ask",
+        r#"{"sessionId":"$SESSION","question":[1]}"#,
+        r#"{"answer":[2]}"#,
+    ),
 ];
 
 /// Notifications of agents beside `session/update`: the method and its params.
 pub(super) const NOTIFICATIONS: &[(&str, &str)] = &[
-    ("auth/status_update", r#"{"state":"authenticated","accounts":[]}"#),
+    (
+        "auth/status_update",
+        r#"{"state":"authenticated","accounts":[]}"#,
+    ),
     ("_vendor/note", r#"{"sessionId":"$SESSION","note":{"a":1}}"#),
 ];
 

@@ -23,7 +23,11 @@ pub(super) fn odd_to(json: &str, depth: usize) -> String {
             '{' | '[' => members.push(false),
             '}' if members.len() > depth => drop(members.pop()),
             '}' => {
-                out.push_str(if members.pop() == Some(true) { " ," } else { "" });
+                out.push_str(if members.pop() == Some(true) {
+                    " ,"
+                } else {
+                    ""
+                });
                 out.push_str(UNKNOWN);
             }
             ']' => drop(members.pop()),
@@ -46,11 +50,15 @@ pub(super) fn odd_to(json: &str, depth: usize) -> String {
 
 #[test]
 fn each_object_gets_unknown_members() {
-    assert_eq!(odd_to(r#"{"a":{"b":{}}}"#, 2).matches("_x.later").count(), 2);
+    assert_eq!(
+        odd_to(r#"{"a":{"b":{}}}"#, 2).matches("_x.later").count(),
+        2
+    );
     for (plain, objects) in [("{}", 1), (r#"{"a":{"b":"}"},"c":[{},{"d":"\""}]}"#, 4)] {
         let odd = odd(plain);
         assert_eq!(odd.matches("_x.later").count(), objects, "{odd}");
-        let parsed: Box<serde_json::value::RawValue> = serde_json::from_str(&odd).expect("it is JSON");
+        let parsed: Box<serde_json::value::RawValue> =
+            serde_json::from_str(&odd).expect("it is JSON");
         assert_eq!(parsed.get(), odd);
     }
 }

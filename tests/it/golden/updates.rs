@@ -10,15 +10,22 @@ use crate::coverage::schema::{methods, variants};
 use crate::support::{Gateway, Setup};
 
 fn kinds(examples: &[&str]) -> Vec<String> {
-    let parsed = examples.iter().map(|example| serde_json::from_str::<Value>(example).expect("JSON"));
-    parsed.map(|update| update["sessionUpdate"].as_str().expect("a kind").to_owned()).collect()
+    let parsed = examples
+        .iter()
+        .map(|example| serde_json::from_str::<Value>(example).expect("JSON"));
+    parsed
+        .map(|update| update["sessionUpdate"].as_str().expect("a kind").to_owned())
+        .collect()
 }
 
 #[test]
 fn every_kind_of_update_has_an_example_in_the_schema() {
     let (v1_kinds, v2_kinds) = (kinds(UPDATES), kinds(V2_UPDATES));
     for kind in variants::<v1::SessionUpdate>("sessionUpdate") {
-        assert!(v1_kinds.contains(&kind), "v1 has {kind}, and there is no example of it");
+        assert!(
+            v1_kinds.contains(&kind),
+            "v1 has {kind}, and there is no example of it"
+        );
     }
     for kind in variants::<v2::SessionUpdate>("sessionUpdate") {
         assert!(
@@ -32,18 +39,30 @@ fn every_kind_of_update_has_an_example_in_the_schema() {
     }
     for example in V2_UPDATES {
         let update = serde_json::from_str::<v2::SessionUpdate>(example);
-        assert!(!matches!(update, Err(_) | Ok(v2::SessionUpdate::Other(_))), "{example}");
+        assert!(
+            !matches!(update, Err(_) | Ok(v2::SessionUpdate::Other(_))),
+            "{example}"
+        );
     }
 }
 
 #[test]
 fn every_method_of_agents_has_an_example() {
     // `session/update` has its kinds, `elicitation/complete` an event of its own; both are below.
-    let examples: Vec<&str> =
-        REQUESTS.iter().map(|row| row.0).chain(NOTIFICATIONS.iter().map(|row| row.0)).collect();
-    for method in methods(&v1::CLIENT_METHOD_NAMES).iter().chain(&methods(&v2::CLIENT_METHOD_NAMES)) {
+    let examples: Vec<&str> = REQUESTS
+        .iter()
+        .map(|row| row.0)
+        .chain(NOTIFICATIONS.iter().map(|row| row.0))
+        .collect();
+    for method in methods(&v1::CLIENT_METHOD_NAMES)
+        .iter()
+        .chain(&methods(&v2::CLIENT_METHOD_NAMES))
+    {
         let own = ["session/update", "elicitation/complete"].contains(&method.as_str());
-        assert!(own || examples.contains(&method.as_str()), "{method} has no example");
+        assert!(
+            own || examples.contains(&method.as_str()),
+            "{method} has no example"
+        );
     }
 }
 
@@ -60,7 +79,11 @@ fn notification(method: &str, params: &str) -> String {
 #[tokio::test]
 async fn every_kind_of_update_passes_byte_for_byte() {
     let (gateway, session) = fake().await;
-    let updates: Vec<String> = UPDATES.iter().chain(V2_UPDATES).map(|example| odd(example)).collect();
+    let updates: Vec<String> = UPDATES
+        .iter()
+        .chain(V2_UPDATES)
+        .map(|example| odd(example))
+        .collect();
     let meta = odd(r#"{"traceparent":"x"}"#);
     let lines: Vec<String> = updates
         .iter()
@@ -71,13 +94,22 @@ async fn every_kind_of_update_passes_byte_for_byte() {
             notification("session/update", &params)
         })
         .collect();
-    assert_eq!(says(&gateway, &session, &lines).await.get("status"), "\"completed\"");
-    let events: Vec<_> =
-        log(&gateway, &session).await.into_iter().filter(|event| event.of("session.update")).collect();
+    assert_eq!(
+        says(&gateway, &session, &lines).await.get("status"),
+        "\"completed\""
+    );
+    let events: Vec<_> = log(&gateway, &session)
+        .await
+        .into_iter()
+        .filter(|event| event.of("session.update"))
+        .collect();
     let passed: Vec<&str> = events.iter().map(|event| event.get("update")).collect();
     assert_eq!(passed, updates);
     for event in &events {
-        assert_eq!((event.get("_meta"), event.get("more")), (&*meta, r#"{"_p":[1e400],"_p":2}"#));
+        assert_eq!(
+            (event.get("_meta"), event.get("more")),
+            (&*meta, r#"{"_p":[1e400],"_p":2}"#)
+        );
         assert_eq!(event.get("sessionId"), format!("\"{session}\""));
     }
 }
@@ -87,23 +119,42 @@ async fn duplicate_member_passes_where_it_is_not_used_for_routing() {
     let (gateway, session) = fake().await;
     let update = r#"{"n":1,"sessionUpdate":"notice","title":"a","title":"b","n":2}"#;
     let params = format!(r#"{{"sessionId":"$SESSION","update":{update}}}"#);
-    says(&gateway, &session, &[notification("session/update", &params)]).await;
+    says(
+        &gateway,
+        &session,
+        &[notification("session/update", &params)],
+    )
+    .await;
     let events = log(&gateway, &session).await;
-    let event = events.iter().find(|event| event.of("session.update")).expect("it passed");
+    let event = events
+        .iter()
+        .find(|event| event.of("session.update"))
+        .expect("it passed");
     assert_eq!(event.get("update"), update);
 }
 
 #[tokio::test]
 async fn other_notifications_pass_byte_for_byte_with_our_session_id() {
     let (gateway, session) = fake().await;
-    let lines: Vec<String> =
-        NOTIFICATIONS.iter().map(|(method, params)| notification(method, &odd(params))).collect();
-    assert_eq!(says(&gateway, &session, &lines).await.get("status"), "\"completed\"");
-    let events: Vec<_> =
-        log(&gateway, &session).await.into_iter().filter(|event| event.of("extension")).collect();
+    let lines: Vec<String> = NOTIFICATIONS
+        .iter()
+        .map(|(method, params)| notification(method, &odd(params)))
+        .collect();
+    assert_eq!(
+        says(&gateway, &session, &lines).await.get("status"),
+        "\"completed\""
+    );
+    let events: Vec<_> = log(&gateway, &session)
+        .await
+        .into_iter()
+        .filter(|event| event.of("extension"))
+        .collect();
     assert_eq!(events.len(), NOTIFICATIONS.len());
     for ((method, params), event) in NOTIFICATIONS.iter().zip(&events) {
         assert_eq!(event.get("method"), format!("\"{method}\""));
-        assert_eq!(event.get("params"), odd(params).replace("$SESSION", &session));
+        assert_eq!(
+            event.get("params"),
+            odd(params).replace("$SESSION", &session)
+        );
     }
 }

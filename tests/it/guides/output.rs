@@ -4,7 +4,9 @@ use std::path::Path;
 
 /// The text with fixed values in place of those that differ.
 pub(super) fn normal(text: &str, home: &Path) -> String {
-    let text = text.replace('\r', "").replace(&*home.to_string_lossy(), "~");
+    let text = text
+        .replace('\r', "")
+        .replace(&*home.to_string_lossy(), "~");
     let mut out = String::new();
     for line in text.lines() {
         let line = line.trim_end();
@@ -32,9 +34,15 @@ fn words(line: &str, out: &mut String) {
     let part_of_word = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
     let mut rest = line;
     while let Some(first) = rest.chars().next() {
-        let end = rest.find(|c| part_of_word(c) != part_of_word(first)).unwrap_or(rest.len());
+        let end = rest
+            .find(|c| part_of_word(c) != part_of_word(first))
+            .unwrap_or(rest.len());
         let (word, tail) = rest.split_at(end);
-        let shown = if part_of_word(first) { value(word) } else { word.to_owned() };
+        let shown = if part_of_word(first) {
+            value(word)
+        } else {
+            word.to_owned()
+        };
         out.push_str(&shown);
         rest = tail;
     }
@@ -55,7 +63,11 @@ fn value(word: &str) -> String {
     } else if [12, 64].contains(&word.len()) && is_hex(word) {
         "<hex>"
     } else if let Some(port) = word.strip_prefix("127.0.0.1:") {
-        if port.parse::<u16>().is_ok() { "127.0.0.1:<port>" } else { word }
+        if port.parse::<u16>().is_ok() {
+            "127.0.0.1:<port>"
+        } else {
+            word
+        }
     } else if let Some((name, _)) = word.split_once(".before-") {
         return format!("{name}.before-<id>{after}");
     } else if is_event_id(word) {
@@ -78,17 +90,22 @@ fn is_hex(word: &str) -> bool {
 /// `<epoch>-<seq>` or `<epoch>-g<position>`. Epochs have six characters. Numbers differ too: an agent's first updates
 /// arrive before or after the first prompt.
 fn is_event_id(word: &str) -> bool {
-    let Some((epoch, number)) = word.split_once('-') else { return false };
+    let Some((epoch, number)) = word.split_once('-') else {
+        return false;
+    };
     let digits = number.strip_prefix('g').unwrap_or(number);
     let counts = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let plain = epoch.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let plain = epoch
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     counts && plain && epoch.len() == 6
 }
 
 /// Whether the output matches the documented one. A line `...` of the page matches any lines; `...` within a line
 /// matches any text.
 pub(super) fn matches(printed: &str, expected: &str) -> bool {
-    let (printed, expected): (Vec<&str>, Vec<&str>) = (printed.lines().collect(), expected.lines().collect());
+    let (printed, expected): (Vec<&str>, Vec<&str>) =
+        (printed.lines().collect(), expected.lines().collect());
     lines(&printed, &expected)
 }
 
@@ -104,12 +121,18 @@ fn lines(printed: &[&str], expected: &[&str]) -> bool {
 }
 
 fn like(text: &str, pattern: &str) -> bool {
-    let Some((head, tail)) = pattern.split_once("...") else { return text == pattern };
-    let Some(mut rest) = text.strip_prefix(head) else { return false };
+    let Some((head, tail)) = pattern.split_once("...") else {
+        return text == pattern;
+    };
+    let Some(mut rest) = text.strip_prefix(head) else {
+        return false;
+    };
     let parts: Vec<&str> = tail.split("...").collect();
     let (last, middle) = parts.split_last().expect("a split has a part");
     for part in middle {
-        let Some(at) = rest.find(part) else { return false };
+        let Some(at) = rest.find(part) else {
+            return false;
+        };
         rest = &rest[at + part.len()..];
     }
     rest.ends_with(last)
@@ -128,8 +151,15 @@ fn values_that_differ_for_each_run_are_equal() {
 
 #[test]
 fn dots_stand_for_any_text() {
-    assert!(matches("a\nb\nc", "a\n...\nc") && matches("a\nc", "a\n...\nc") && matches("a b c", "a ... c"));
     assert!(
-        matches("a b c d", "... b ... d") && !matches("a\nb", "a") && !matches("", "a") && !matches("a", "")
+        matches("a\nb\nc", "a\n...\nc")
+            && matches("a\nc", "a\n...\nc")
+            && matches("a b c", "a ... c")
+    );
+    assert!(
+        matches("a b c d", "... b ... d")
+            && !matches("a\nb", "a")
+            && !matches("", "a")
+            && !matches("a", "")
     );
 }

@@ -27,8 +27,12 @@ pub(super) struct Block<'a> {
 }
 
 fn mark(before: &str) -> Mark {
-    let comment = before.trim().strip_prefix("<!--").and_then(|rest| rest.strip_suffix("-->"));
-    let Some((name, value)) = comment.map(|text| text.trim().split_once(':').unwrap_or((text.trim(), "")))
+    let comment = before
+        .trim()
+        .strip_prefix("<!--")
+        .and_then(|rest| rest.strip_suffix("-->"));
+    let Some((name, value)) =
+        comment.map(|text| text.trim().split_once(':').unwrap_or((text.trim(), "")))
     else {
         return Mark::None;
     };
@@ -50,10 +54,18 @@ pub(super) fn blocks(page: &str) -> Vec<Block<'_>> {
         line += 1;
         rest = tail;
         if let Some(language) = head.strip_prefix("```") {
-            let end =
-                if rest.starts_with("```") { 0 } else { rest.find("\n```").expect("a fence is closed") + 1 };
+            let end = if rest.starts_with("```") {
+                0
+            } else {
+                rest.find("\n```").expect("a fence is closed") + 1
+            };
             let text = &rest[..end];
-            blocks.push(Block { language: language.trim().to_owned(), text, mark: mark(before), line });
+            blocks.push(Block {
+                language: language.trim().to_owned(),
+                text,
+                mark: mark(before),
+                line,
+            });
             line += text.lines().count() + 1;
             rest = rest[end..].split_once('\n').map_or("", |(_, rest)| rest);
             before = "";
@@ -67,13 +79,20 @@ pub(super) fn blocks(page: &str) -> Vec<Block<'_>> {
 #[test]
 fn blocks_have_their_language_mark_and_line() {
     let page = "a\n```sh\necho a\necho b\n```\n\n<!-- serve: x --y -->\n```sh\n```\n<!-- file: a.toml -->\n```toml\na = 1\n```\n";
-    let found: Vec<_> =
-        blocks(page).into_iter().map(|block| (block.language, block.text, block.mark, block.line)).collect();
+    let found: Vec<_> = blocks(page)
+        .into_iter()
+        .map(|block| (block.language, block.text, block.mark, block.line))
+        .collect();
     let serve = Mark::Serve(Some("x --y".to_owned()));
     let expected = [
         ("sh".to_owned(), "echo a\necho b\n", Mark::None, 2),
         ("sh".to_owned(), "", serve, 8),
-        ("toml".to_owned(), "a = 1\n", Mark::File("a.toml".to_owned()), 11),
+        (
+            "toml".to_owned(),
+            "a = 1\n",
+            Mark::File("a.toml".to_owned()),
+            11,
+        ),
     ];
     assert_eq!(found, expected);
 }

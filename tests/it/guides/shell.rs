@@ -20,7 +20,10 @@ const ADDRESS: &str = "127.0.0.1:8080";
 const KEY: &str = "acpg_";
 const KEY_LENGTH: usize = 48;
 
-#[expect(clippy::disallowed_methods, reason = "the test plays the person at the terminal")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test plays the person at the terminal"
+)]
 fn command(program: &str) -> Command {
     Command::new(program)
 }
@@ -38,7 +41,8 @@ impl Shell {
         let folder = tempfile::tempdir().expect("a scratch folder");
         let tools = folder.path().join(".bin");
         std::fs::create_dir(&tools).expect("the folder is ours");
-        symlink(env!("CARGO_BIN_EXE_acp-gateway"), tools.join("acp-gateway")).expect("the folder is ours");
+        symlink(env!("CARGO_BIN_EXE_acp-gateway"), tools.join("acp-gateway"))
+            .expect("the folder is ours");
         let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/node_modules");
         symlink(modules, folder.path().join("node_modules")).expect("the folder is ours");
         let out = File::create(folder.path().join(".out")).expect("the folder is ours");
@@ -50,7 +54,12 @@ impl Shell {
             .spawn()
             .expect("bash is there");
         let stdin = bash.stdin.take().expect("it is piped");
-        Self { folder, bash, stdin, blocks: 0 }
+        Self {
+            folder,
+            bash,
+            stdin,
+            blocks: 0,
+        }
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -62,14 +71,22 @@ impl Shell {
     }
 
     /// Runs a block and returns its output. The page's address and link key are replaced by those of the gateway.
-    pub(super) fn run(&mut self, block: &str, gateway: Option<&RunningGateway>, location: &str) -> String {
+    pub(super) fn run(
+        &mut self,
+        block: &str,
+        gateway: Option<&RunningGateway>,
+        location: &str,
+    ) -> String {
         let block = gateway.map_or_else(|| block.to_owned(), |gateway| gateway.named(block));
         self.blocks += 1;
         let end = format!("@@{}@@", self.blocks);
         let before = self.printed().len();
         // The block's commands must not read the rest of the script.
         let script = format!("{{\n{block}\n}} </dev/null\nprintf '%s\\n' '{end}'\n");
-        let written = self.stdin.write_all(script.as_bytes()).and_then(|()| self.stdin.flush());
+        let written = self
+            .stdin
+            .write_all(script.as_bytes())
+            .and_then(|()| self.stdin.flush());
         written.unwrap_or_else(|error| panic!("{location}: {error}: {}", self.printed()));
         let began = Instant::now();
         loop {
@@ -79,7 +96,11 @@ impl Shell {
             }
             let ended = self.bash.try_wait().expect("the child can be asked");
             let log = gateway.map(RunningGateway::text).unwrap_or_default();
-            assert!(ended.is_none(), "{location} fails:\n{block}\n{}\n{log}", &printed[before..]);
+            assert!(
+                ended.is_none(),
+                "{location} fails:\n{block}\n{}\n{log}",
+                &printed[before..]
+            );
             assert!(
                 began.elapsed() < RUN,
                 "{location} does not end:\n{block}\n{}\n{log}",
@@ -104,7 +125,10 @@ impl Drop for Shell {
 
 fn environment<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
     let tools = folder.join(".bin");
-    #[expect(clippy::disallowed_methods, reason = "a test may look where the programs are")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test may look where the programs are"
+    )]
     let path = std::env::var("PATH").unwrap_or_default();
     command
         .env_clear()
@@ -144,24 +168,37 @@ impl RunningGateway {
         let read = move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = terminal.read(&mut bytes) {
-                kept.lock().expect("no panic").extend_from_slice(&bytes[..count]);
+                kept.lock()
+                    .expect("no panic")
+                    .extend_from_slice(&bytes[..count]);
             }
         };
         std::thread::Builder::new().spawn(read).expect("a thread");
-        let mut served = Self { child, shown, printed: String::new(), address: String::new(), key: None };
+        let mut served = Self {
+            child,
+            shown,
+            printed: String::new(),
+            address: String::new(),
+            key: None,
+        };
         let began = Instant::now();
         loop {
             let text = served.text();
             let link = text.lines().find(|line| line.starts_with("http://"));
             if let Some(link) = link.filter(|_| text.ends_with('\n')) {
-                let (address, key) = link["http://".len()..].split_once('/').expect("a link has a path");
+                let (address, key) = link["http://".len()..]
+                    .split_once('/')
+                    .expect("a link has a path");
                 address.clone_into(&mut served.address);
                 served.key = key.split_once("key=").map(|(_, key)| key.trim().to_owned());
                 served.printed.clone_from(&text);
                 return served;
             }
             let ended = served.child.try_wait().expect("the child can be asked");
-            assert!(ended.is_none() && began.elapsed() < START, "{location}: no link was printed: {text}");
+            assert!(
+                ended.is_none() && began.elapsed() < START,
+                "{location}: no link was printed: {text}"
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -205,8 +242,12 @@ fn terminal() -> (OwnedFd, File) {
     let ours = ours.expect("a terminal");
     rustix::pty::grantpt(&ours).expect("it is ours");
     rustix::pty::unlockpt(&ours).expect("it is ours");
-    let name = rustix::pty::ptsname(&ours, Vec::new()).expect("it has a name").into_string().expect("UTF-8");
-    let theirs = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
+    let name = rustix::pty::ptsname(&ours, Vec::new())
+        .expect("it has a name")
+        .into_string()
+        .expect("UTF-8");
+    let theirs =
+        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
     let theirs = rustix::fs::open(name, theirs, rustix::fs::Mode::empty()).expect("it is there");
     (ours, File::from(theirs))
 }

@@ -8,7 +8,11 @@ fn everywhere(history: &mut History, seq: usize, change: impl Fn(&str) -> String
     let before = events[seq - 1].clone();
     let after: Box<str> = change(&before).into();
     events[seq - 1].clone_from(&after);
-    for frame in history.readers.iter_mut().flat_map(|reader| &mut reader.frames) {
+    for frame in history
+        .readers
+        .iter_mut()
+        .flat_map(|reader| &mut reader.frames)
+    {
         if let Frame::Event { text, .. } = frame
             && *text == before
         {
@@ -19,10 +23,18 @@ fn everywhere(history: &mut History, seq: usize, change: impl Fn(&str) -> String
 
 /// Appends to the log and to the reader's record.
 fn append(history: &mut History, event: &str) {
-    history.logs.get_mut(SESSION).expect("it is there").events.push(event.into());
+    history
+        .logs
+        .get_mut(SESSION)
+        .expect("it is there")
+        .events
+        .push(event.into());
     history.readers[0].frames.push(frame(event));
     let id = Some("k3-g99".into());
-    history.readers[1].frames.push(Frame::Event { id, text: event.into() });
+    history.readers[1].frames.push(Frame::Event {
+        id,
+        text: event.into(),
+    });
 }
 
 fn journal_has(history: &mut History, lines: &str) {
@@ -32,8 +44,14 @@ fn journal_has(history: &mut History, lines: &str) {
 
 #[test]
 fn a_gap() {
-    breaks(|history| drop(history.readers[0].frames.remove(3)), &[Rule::Gap]);
-    breaks(|history| drop(history.readers[1].frames.remove(3)), &[Rule::Gap]);
+    breaks(
+        |history| drop(history.readers[0].frames.remove(3)),
+        &[Rule::Gap],
+    );
+    breaks(
+        |history| drop(history.readers[1].frames.remove(3)),
+        &[Rule::Gap],
+    );
 }
 
 #[test]
@@ -57,14 +75,23 @@ fn a_duplicate() {
 
 #[test]
 fn another_order() {
-    breaks(|history| history.readers[0].frames.swap(2, 3), &[Rule::Gap, Rule::Reordered]);
+    breaks(
+        |history| history.readers[0].frames.swap(2, 3),
+        &[Rule::Gap, Rule::Reordered],
+    );
     // Places in the whole store rise, too.
-    breaks(|history| history.readers[1].frames.swap(2, 3), &[Rule::Gap, Rule::Reordered, Rule::Id]);
+    breaks(
+        |history| history.readers[1].frames.swap(2, 3),
+        &[Rule::Gap, Rule::Reordered, Rule::Id],
+    );
 }
 
 #[test]
 fn an_end_that_was_never_seen() {
-    breaks(|history| drop(history.readers[0].frames.pop()), &[Rule::Lost]);
+    breaks(
+        |history| drop(history.readers[0].frames.pop()),
+        &[Rule::Lost],
+    );
     breaks(
         |history| {
             history.readers[0].frames.pop();
@@ -77,7 +104,10 @@ fn an_end_that_was_never_seen() {
 #[test]
 fn an_event_that_was_visible_and_not_durable() {
     let ghost = event(8, "session.detached", r#""reason":"idle""#);
-    breaks(|history| history.readers[0].frames.push(frame(&ghost)), &[Rule::Lost]);
+    breaks(
+        |history| history.readers[0].frames.push(frame(&ghost)),
+        &[Rule::Lost],
+    );
 }
 
 #[test]
@@ -91,21 +121,32 @@ fn other_bytes() {
         },
         &[Rule::Changed],
     );
-    breaks(|history| history.readers[0].frames.push(frame(r#"{"id":"k3-8""#)), &[Rule::Changed]);
+    breaks(
+        |history| history.readers[0].frames.push(frame(r#"{"id":"k3-8""#)),
+        &[Rule::Changed],
+    );
 }
 
 #[test]
 fn wrong_ids() {
     breaks(
         |history| {
-            let Frame::Event { id, .. } = &mut history.readers[0].frames[3] else { unreachable!("an event") };
+            let Frame::Event { id, .. } = &mut history.readers[0].frames[3] else {
+                unreachable!("an event")
+            };
             *id = Some("k3-4".into());
         },
         &[Rule::Id],
     );
-    breaks(|history| everywhere(history, 3, |text| text.replace("k3-3", "k3-4")), &[Rule::Id]);
+    breaks(
+        |history| everywhere(history, 3, |text| text.replace("k3-3", "k3-4")),
+        &[Rule::Id],
+    );
     // Another epoch in the middle.
-    breaks(|history| everywhere(history, 3, |text| text.replace("k3-3", "k4-3")), &[Rule::Id]);
+    breaks(
+        |history| everywhere(history, 3, |text| text.replace("k3-3", "k4-3")),
+        &[Rule::Id],
+    );
     // An event of a session that the reader did not ask for.
     breaks(
         |history| {
@@ -119,7 +160,10 @@ fn wrong_ids() {
 #[test]
 fn a_reset() {
     let reset = || Frame::Reset(r#"{"type":"reset","reason":"pruned"}"#.into());
-    breaks(|history| history.readers[0].frames.insert(5, reset()), &[Rule::Reset]);
+    breaks(
+        |history| history.readers[0].frames.insert(5, reset()),
+        &[Rule::Reset],
+    );
     // Where it may happen, the log follows from anywhere, and without a hole from there.
     breaks(
         |history| {
@@ -146,15 +190,32 @@ fn holes_and_doubles_of_the_log_itself() {
         history.plain_words = false;
         change(&mut history.logs.get_mut(SESSION).expect("it is there").events);
     };
-    breaks(|history| events(history, |log| drop(log.remove(2))), &[Rule::Gap]);
-    breaks(|history| events(history, |log| log.insert(2, log[1].clone())), &[Rule::Duplicate]);
-    breaks(|history| events(history, |log| log.swap(2, 5)), &[Rule::Gap, Rule::Reordered]);
+    breaks(
+        |history| events(history, |log| drop(log.remove(2))),
+        &[Rule::Gap],
+    );
+    breaks(
+        |history| events(history, |log| log.insert(2, log[1].clone())),
+        &[Rule::Duplicate],
+    );
+    breaks(
+        |history| events(history, |log| log.swap(2, 5)),
+        &[Rule::Gap, Rule::Reordered],
+    );
 }
 
 #[test]
 fn a_key_with_two_turns() {
-    let second = event(8, "prompt.started", r#""promptId":"p2","prompt":[],"idempotencyKey":"once""#);
-    let end = event(9, "prompt.completed", r#""promptId":"p2","stopReason":"end_turn","result":{}"#);
+    let second = event(
+        8,
+        "prompt.started",
+        r#""promptId":"p2","prompt":[],"idempotencyKey":"once""#,
+    );
+    let end = event(
+        9,
+        "prompt.completed",
+        r#""promptId":"p2","stopReason":"end_turn","result":{}"#,
+    );
     breaks(
         |history| {
             history.readers.clear();
@@ -172,16 +233,27 @@ fn answers_to_a_key_that_name_different_turns() {
         // There is no such turn, either.
         &[Rule::Twice, Rule::Lost],
     );
-    breaks(|history| history.prompts[0].key = Some("other".to_owned()), &[Rule::Twice]);
+    breaks(
+        |history| history.prompts[0].key = Some("other".to_owned()),
+        &[Rule::Twice],
+    );
 }
 
 #[test]
 fn a_prompt_that_an_agent_got_twice() {
-    let again =
-        format!(r#"< {{"id":4,"method":"session/prompt","params":{{"sessionId":"b","prompt":{BLOCKS}}}}}"#);
+    let again = format!(
+        r#"< {{"id":4,"method":"session/prompt","params":{{"sessionId":"b","prompt":{BLOCKS}}}}}"#
+    );
     breaks(|history| journal_has(history, &again), &[Rule::Twice]);
     // By another process, which a later life of the gateway started.
-    breaks(|history| history.journals.push(Journal::new("8.1", &format!("{again}\n"))), &[Rule::Twice]);
+    breaks(
+        |history| {
+            history
+                .journals
+                .push(Journal::new("8.1", &format!("{again}\n")))
+        },
+        &[Rule::Twice],
+    );
 }
 
 #[test]
@@ -193,9 +265,11 @@ fn prompt_before_its_commit_is_not_sent() {
 #[test]
 fn a_queued_prompt_that_a_stop_ends() {
     let queued = event(8, "prompt.queued", r#""promptId":"p2","prompt":[]"#);
-    for (code, rules) in
-        [("draining", &[Rule::Lost][..]), ("interrupted", &[Rule::Lost]), ("agent_exited", &[])]
-    {
+    for (code, rules) in [
+        ("draining", &[Rule::Lost][..]),
+        ("interrupted", &[Rule::Lost]),
+        ("agent_exited", &[]),
+    ] {
         let members = format!(r#""promptId":"p2","problem":{{"code":"{code}"}}"#);
         let failed = event(9, "prompt.failed", &members);
         breaks(
@@ -224,7 +298,14 @@ fn queued_prompts_that_start_in_another_order() {
                 (13, "completed", 2),
             ] {
                 let kind = format!("prompt.{kind}");
-                events.push(event(seq, &kind, &format!(r#""promptId":"p{prompt}","prompt":[]"#)).into());
+                events.push(
+                    event(
+                        seq,
+                        &kind,
+                        &format!(r#""promptId":"p{prompt}","prompt":[]"#),
+                    )
+                    .into(),
+                );
             }
         },
         &[Rule::Reordered],
@@ -235,10 +316,17 @@ fn queued_prompts_that_start_in_another_order() {
 fn moved_prompts_start_in_the_order_of_the_queue() {
     let ran = |moves: &[(u32, &'static str)], order: [u32; 2], late: Option<u32>| {
         let mut kinds: Vec<(&str, u32, &'static str)> = vec![("queued", 2, ""), ("queued", 3, "")];
-        kinds.extend(moves.iter().map(|(prompt, before)| ("changed", *prompt, *before)));
+        kinds.extend(
+            moves
+                .iter()
+                .map(|(prompt, before)| ("changed", *prompt, *before)),
+        );
         for prompt in order {
             kinds.push(("started", prompt, ""));
-            kinds.extend(late.filter(|late| *late == prompt).map(|late| ("changed", late, "")));
+            kinds.extend(
+                late.filter(|late| *late == prompt)
+                    .map(|late| ("changed", late, "")),
+            );
             kinds.push(("completed", prompt, ""));
         }
         move |history: &mut History| {
@@ -293,15 +381,28 @@ fn requests_with_two_answers() {
     let again = r#"< {"id":1,"result":{"outcome":{"outcome":"cancelled"}}}"#;
     breaks(|history| journal_has(history, again), &[Rule::Answer]);
     // Nobody asked for this one.
-    breaks(|history| journal_has(history, r#"< {"id":2,"result":{}}"#), &[Rule::Answer]);
+    breaks(
+        |history| journal_has(history, r#"< {"id":2,"result":{}}"#),
+        &[Rule::Answer],
+    );
 }
 
 #[test]
 fn requests_with_a_wrong_or_missing_answer_are_detected() {
-    breaks(|history| history.answers[0].option = Some("reject".to_owned()), &[Rule::Answer]);
-    breaks(|history| history.answers[0].request = "r2".to_owned(), &[Rule::Lost]);
     breaks(
-        |history| everywhere(history, 5, |text| text.replace(r#""answered""#, r#""withdrawn""#)),
+        |history| history.answers[0].option = Some("reject".to_owned()),
+        &[Rule::Answer],
+    );
+    breaks(
+        |history| history.answers[0].request = "r2".to_owned(),
+        &[Rule::Lost],
+    );
+    breaks(
+        |history| {
+            everywhere(history, 5, |text| {
+                text.replace(r#""answered""#, r#""withdrawn""#)
+            })
+        },
         &[Rule::Answer],
     );
     // Open when its turn is over; answered and never asked.
@@ -314,7 +415,11 @@ fn requests_with_a_wrong_or_missing_answer_are_detected() {
         &[Rule::Answer],
     );
     breaks(
-        |history| everywhere(history, 4, |text| text.replace("request.created", "session.changed")),
+        |history| {
+            everywhere(history, 4, |text| {
+                text.replace("request.created", "session.changed")
+            })
+        },
         &[Rule::Answer],
     );
 }
@@ -323,8 +428,11 @@ fn requests_with_a_wrong_or_missing_answer_are_detected() {
 fn a_promise_that_was_lost() {
     breaks(
         |history| {
-            let lost =
-                PromptAnswer { key: None, prompt: Some("p9".to_owned()), ..history.prompts[0].clone() };
+            let lost = PromptAnswer {
+                key: None,
+                prompt: Some("p9".to_owned()),
+                ..history.prompts[0].clone()
+            };
             history.prompts.push(lost);
         },
         &[Rule::Lost],
@@ -334,7 +442,10 @@ fn a_promise_that_was_lost() {
 #[test]
 fn output_missing_in_the_log_is_detected() {
     let journals = |from: &str, to: &str| vec![Journal::new("7.1", &journal().replace(from, to))];
-    breaks(|history| history.journals = journals("one", "eins"), &[Rule::Words]);
+    breaks(
+        |history| history.journals = journals("one", "eins"),
+        &[Rule::Words],
+    );
     // The log has one chunk less than the agent sent in a turn that it ended itself.
     let line = |text: &str| {
         format!(
@@ -342,13 +453,22 @@ fn output_missing_in_the_log_is_detected() {
             chunk(text)
         )
     };
-    breaks(|history| history.journals = journals(&line("two"), &line("two").repeat(2)), &[Rule::Words]);
-    breaks(|history| history.journals = journals(&line("two"), ""), &[Rule::Words]);
+    breaks(
+        |history| history.journals = journals(&line("two"), &line("two").repeat(2)),
+        &[Rule::Words],
+    );
+    breaks(
+        |history| history.journals = journals(&line("two"), ""),
+        &[Rule::Words],
+    );
 }
 
 #[test]
 fn survivors() {
-    breaks(|history| history.alive[0].after = Duration::from_secs(10), &[Rule::Survivor]);
+    breaks(
+        |history| history.alive[0].after = Duration::from_secs(10),
+        &[Rule::Survivor],
+    );
 }
 
 #[test]

@@ -59,7 +59,10 @@ async fn hostile_agent_cannot_leave_its_isolation() {
 pub(super) async fn attack(user: User, machine: Machine, level: &str) -> (Outcomes, bool) {
     let ground = Ground::new(user, machine, level).await;
     let applied = expected_mechanism(user, level, machine);
-    assert_eq!(ground.hostile.json["isolation"], json!({ "level": level, "mechanism": applied }));
+    assert_eq!(
+        ground.hostile.json["isolation"],
+        json!({ "level": level, "mechanism": applied })
+    );
     let attack = json!({ "act": "attack", "targets": ground.targets });
     let results = order(&ground.gateway, &ground.hostile, &attack, "results.json").await;
     let mut outcomes = Outcomes::new();
@@ -87,20 +90,30 @@ pub(super) fn expected_mechanism(user: User, level: &str, machine: Machine) -> &
 /// Corrects outcomes by the state outside of the agent: a file in the agent's own file system harms nothing.
 async fn observe(ground: &Ground, outcomes: &mut Outcomes) {
     let mut set = |name: &str, happened: bool| {
-        let outcome = outcomes.get_mut(name).unwrap_or_else(|| panic!("no action {name}"));
+        let outcome = outcomes
+            .get_mut(name)
+            .unwrap_or_else(|| panic!("no action {name}"));
         (if happened { "allowed" } else { "denied" }).clone_into(outcome);
     };
     for (name, folder) in [
         ("create a file in the private folder", "private"),
         ("create a file in the home of another agent", "siblingHome"),
-        ("create a file in the workspace of another session", "siblingWorkspace"),
+        (
+            "create a file in the workspace of another session",
+            "siblingWorkspace",
+        ),
         ("create a file in the home of the operator", "operatorHome"),
         ("create a file in the shared /tmp", "tmp"),
         ("create a file in the shared /dev/shm", "shm"),
         ("change a program of the operator's PATH", "programs"),
-        ("create a file in another folder of the same user", "elsewhere"),
+        (
+            "create a file in another folder of the same user",
+            "elsewhere",
+        ),
     ] {
-        let planted = ground.path(folder).join(format!("planted-{}", ground.gateway.pid()));
+        let planted = ground
+            .path(folder)
+            .join(format!("planted-{}", ground.gateway.pid()));
         set(name, planted.exists());
         drop(std::fs::remove_file(planted));
     }
@@ -110,17 +123,27 @@ async fn observe(ground: &Ground, outcomes: &mut Outcomes) {
     set("delete a private file", !ground.path("deleted").exists());
     let [first, second] = ground.victim.running();
     set("kill another process of the same user", !first);
-    set("kill another process by an event of a descriptor (F_SETOWN)", !second);
+    set(
+        "kill another process by an event of a descriptor (F_SETOWN)",
+        !second,
+    );
     // The gateway follows no link of the agent out of its folder.
     let hostile = &ground.hostile;
     let link = hostile.cwd.join("planted-link");
     std::os::unix::fs::symlink(ground.path("privateFile"), link).expect("the folder is ours");
     let path = format!("/v1/sessions/{}/files/planted-link", hostile.id);
-    let response = ground.gateway.request(reqwest::Method::GET, &path).send().await.expect("an answer");
+    let response = ground
+        .gateway
+        .request(reqwest::Method::GET, &path)
+        .send()
+        .await
+        .expect("an answer");
     let leaked = response.text().await.expect("a body").contains(SECRET);
     let outcome = if leaked { "allowed" } else { "denied" };
-    outcomes
-        .insert("read a private file through a planted link and a file route".to_owned(), outcome.to_owned());
+    outcomes.insert(
+        "read a private file through a planted link and a file route".to_owned(),
+        outcome.to_owned(),
+    );
 }
 
 /// The guarantees of `private` and `workspace`, independent of the table in the documentation.
@@ -129,7 +152,8 @@ fn check(level: &str, machine: Machine, outcomes: &Outcomes) {
         return;
     }
     let exempt = |name: &str| {
-        let open = ALLOWED.contains(&name) && !(level == "workspace" && DENIED_AT_WORKSPACE.contains(&name));
+        let open = ALLOWED.contains(&name)
+            && !(level == "workspace" && DENIED_AT_WORKSPACE.contains(&name));
         open || machine == Machine::LandlockOnly && OPEN_WITH_LANDLOCK.contains(&name)
     };
     let escapes: Vec<&String> = outcomes
@@ -137,7 +161,10 @@ fn check(level: &str, machine: Machine, outcomes: &Outcomes) {
         .filter(|(name, outcome)| *outcome == "allowed" && !exempt(name))
         .map(|(name, _)| name)
         .collect();
-    assert!(escapes.is_empty(), "{level} with {machine:?} allows {escapes:#?}");
+    assert!(
+        escapes.is_empty(),
+        "{level} with {machine:?} allows {escapes:#?}"
+    );
     assert!(outcomes.len() >= 100, "{} actions", outcomes.len());
 }
 
@@ -172,12 +199,18 @@ async fn level_off_shows_that_the_actions_do_harm() {
 async fn strict_command_gets_the_folders_of_the_session() {
     let user = User::all()[0];
     let more = "isolation_command = [\"env\", \"FOLDER={cwd}\", \"OWN={home}\"]\n";
-    let gateway = super::ground::start(super::ground::setup(user, Machine::Any, "strict", more), user);
+    let gateway = super::ground::start(
+        super::ground::setup(user, Machine::Any, "strict", more),
+        user,
+    );
     let session = super::ground::open(&gateway, &json!({ "agent": "hostile" })).await;
-    let run = json!({ "act": "run", "command": ["sh", "-c", "echo $FOLDER; echo $OWN; echo $HOME"] });
+    let run =
+        json!({ "act": "run", "command": ["sh", "-c", "echo $FOLDER; echo $OWN; echo $HOME"] });
     let ran: Value = order(&gateway, &session, &run, "ran.json").await;
     let text = ran[1].as_str().expect("its output");
-    let [folder, own, home] = text.lines().collect::<Vec<_>>()[..] else { panic!("{ran}") };
+    let [folder, own, home] = text.lines().collect::<Vec<_>>()[..] else {
+        panic!("{ran}")
+    };
     assert_eq!(Path::new(folder), session.cwd);
     assert_eq!(own, home);
 }

@@ -28,7 +28,10 @@ exec "$@""#;
 
 /// Whether the service has this security option.
 fn has_option(service: &Value, option: &str) -> bool {
-    service["security_opt"].as_array().expect("options").contains(&json!(option))
+    service["security_opt"]
+        .as_array()
+        .expect("options")
+        .contains(&json!(option))
 }
 
 /// The program that becomes the gateway, under the restrictions of a service. It cannot simulate `AppArmor`.
@@ -37,15 +40,43 @@ fn restricted_by(service: &Value) -> Vec<String> {
     assert_eq!(service["cap_drop"], json!(["ALL"]));
     assert!(has_option(service, "no-new-privileges:true"));
     let user = NOBODY.to_string();
-    let proc = if has_option(service, "systempaths=unconfined") { "whole" } else { "covered" };
+    let proc = if has_option(service, "systempaths=unconfined") {
+        "whole"
+    } else {
+        "covered"
+    };
     let folder = outside_tmp().to_str().expect("UTF-8");
-    let mut words =
-        vec!["unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc"];
+    let mut words = vec![
+        "unshare",
+        "--mount",
+        "--pid",
+        "--ipc",
+        "--uts",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ];
     words.extend(["sh", "-c", MOUNTS, "container", folder, proc]);
     // The change of the user clears the signal of `--kill-child`.
-    words.extend(["setpriv", "--pdeathsig", "KILL", "--reuid", &user, "--regid", &user, "--clear-groups"]);
+    words.extend([
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        "--reuid",
+        &user,
+        "--regid",
+        &user,
+        "--clear-groups",
+    ]);
     words.push("--no-new-privs");
-    words.extend(["--bounding-set", "-all", "--inh-caps", "-all", "--ambient-caps", "-all"]);
+    words.extend([
+        "--bounding-set",
+        "-all",
+        "--inh-caps",
+        "-all",
+        "--ambient-caps",
+        "-all",
+    ]);
     let filter = script("limited_machine.py");
     if !has_option(service, "seccomp=unconfined") {
         // The default profile denies new user namespaces to a process without capabilities.
@@ -61,10 +92,18 @@ async fn mechanism(service: &Value) -> String {
     let setup = Setup::default().run_by(&words).below(outside_tmp());
     let required = service["environment"]["ACP_GATEWAY__ISOLATION__REQUIRED"] == "true";
     let setup = setup.settings(&format!("isolation.required = {required}"));
-    let setup = setup.agent("hostile", "python3", &[&script("hostile.py")], "isolation = \"private\"");
+    let setup = setup.agent(
+        "hostile",
+        "python3",
+        &[&script("hostile.py")],
+        "isolation = \"private\"",
+    );
     let gateway = start(setup, User::Unprivileged);
     let session = open(&gateway, &json!({ "agent": "hostile" })).await;
-    session.json["isolation"]["mechanism"].as_str().expect("a mechanism").to_owned()
+    session.json["isolation"]["mechanism"]
+        .as_str()
+        .expect("a mechanism")
+        .to_owned()
 }
 
 #[tokio::test]
@@ -80,7 +119,10 @@ async fn compose_isolates_with_landlock_and_its_variant_with_namespaces() {
     // The variant needs each of these options.
     for option in ["seccomp=unconfined", "systempaths=unconfined"] {
         let mut without = variant.clone();
-        without["security_opt"].as_array_mut().expect("options").retain(|one| one != option);
+        without["security_opt"]
+            .as_array_mut()
+            .expect("options")
+            .retain(|one| one != option);
         without["environment"]["ACP_GATEWAY__ISOLATION__REQUIRED"] = json!("false");
         assert_eq!(mechanism(&without).await, landlock, "without {option}");
     }

@@ -23,7 +23,10 @@ impl DelegatedGroup {
         std::fs::create_dir(&folder).ok()?;
         for change in ["+pids", "+memory"] {
             // This machine may have none for cgroup2.
-            drop(std::fs::write(folder.join("cgroup.subtree_control"), change));
+            drop(std::fs::write(
+                folder.join("cgroup.subtree_control"),
+                change,
+            ));
         }
         Some(Self { folder, user })
     }
@@ -37,7 +40,9 @@ impl DelegatedGroup {
     pub(super) fn words(&self) -> Vec<String> {
         const ENTER: &str = "mkdir \"$0/$$\" && chown -R \"$1\" \"$0/$$\" && echo 0 >\"$0/$$/cgroup.procs\" && shift && exec \"$@\"";
         let owner = self.user.id().to_string();
-        ["sh", "-c", ENTER, &self.folder.to_string_lossy(), &owner].map(str::to_owned).to_vec()
+        ["sh", "-c", ENTER, &self.folder.to_string_lossy(), &owner]
+            .map(str::to_owned)
+            .to_vec()
     }
 }
 
@@ -56,5 +61,11 @@ pub(super) fn folder_of(pid: &str) -> Option<PathBuf> {
     let path = Path::new(groups.lines().find_map(|line| line.strip_prefix("0::"))?);
     let below = path.strip_prefix("/").expect("an absolute path");
     let is_visible = below.components().all(|part| part != Component::ParentDir);
-    is_visible.then(|| if below.as_os_str().is_empty() { point.into() } else { Path::new(point).join(below) })
+    is_visible.then(|| {
+        if below.as_os_str().is_empty() {
+            point.into()
+        } else {
+            Path::new(point).join(below)
+        }
+    })
 }

@@ -19,23 +19,48 @@ async fn idle_process_sees_only_the_folder_of_its_session() {
     }
     user.own(roots.path());
     let setup = setup(user, Machine::Namespaces, "private", idle);
-    let gateway = start(setup.settings(&format!("workspaces.allow = [{:?}]", roots.path())), user);
-    eventually("an idle process", LONGEST, || async { agents(&gateway, "hostile").first().copied() }).await;
+    let gateway = start(
+        setup.settings(&format!("workspaces.allow = [{:?}]", roots.path())),
+        user,
+    );
+    eventually("an idle process", LONGEST, || async {
+        agents(&gateway, "hostile").first().copied()
+    })
+    .await;
     for (own, other) in [(&first, &second), (&second, &first)] {
         let idle = agents(&gateway, "hostile");
         let session = open(&gateway, &json!({ "agent": "hostile", "cwd": own })).await;
-        assert_eq!(session.json["isolation"], json!({ "level": "private", "mechanism": "namespaces" }));
+        assert_eq!(
+            session.json["isolation"],
+            json!({ "level": "private", "mechanism": "namespaces" })
+        );
         let look = json!({ "act": "look", "paths": [own, other, roots.path()] });
         let found = order(&gateway, &session, &look, "looked.json").await;
         let path = |path: &std::path::Path| found[path.to_str().expect("a path")].clone();
         assert_eq!(path(own), json!(["content"]), "{found}");
-        assert_eq!(path(other), json!(null), "the folder of the other session is invisible");
+        assert_eq!(
+            path(other),
+            json!(null),
+            "the folder of the other session is invisible"
+        );
         let name = own.file_name().expect("a name").to_str().expect("text");
-        assert_eq!(path(roots.path()), json!([name]), "the root shows only the granted folder");
+        assert_eq!(
+            path(roots.path()),
+            json!([name]),
+            "the root shows only the granted folder"
+        );
         // The session got a process that ran before.
-        assert!(agents(&gateway, "hostile").iter().any(|pid| idle.contains(pid)), "no idle process");
+        assert!(
+            agents(&gateway, "hostile")
+                .iter()
+                .any(|pid| idle.contains(pid)),
+            "no idle process"
+        );
         eventually("the next idle process", LONGEST, || async {
-            (agents(&gateway, "hostile").iter().any(|pid| !idle.contains(pid))).then_some(())
+            (agents(&gateway, "hostile")
+                .iter()
+                .any(|pid| !idle.contains(pid)))
+            .then_some(())
         })
         .await;
     }
@@ -43,8 +68,18 @@ async fn idle_process_sees_only_the_folder_of_its_session() {
 
 /// The folders of idle processes, and of sessions.
 fn workspaces(gateway: &Gateway) -> [Vec<String>; 2] {
-    let entries = gateway.path("data").join("workspaces").read_dir().expect("the folder is ours");
-    let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a text"));
+    let entries = gateway
+        .path("data")
+        .join("workspaces")
+        .read_dir()
+        .expect("the folder is ours");
+    let names = entries.map(|entry| {
+        entry
+            .expect("an entry")
+            .file_name()
+            .into_string()
+            .expect("a text")
+    });
     let (idle, of_sessions): (Vec<_>, Vec<_>) = names.partition(|name| name.starts_with(".idle-"));
     [idle, of_sessions]
 }
@@ -56,7 +91,10 @@ async fn idle_process(gateway: &Gateway, but: &[u32]) -> u32 {
         let ready = workspaces(gateway)[0].len() == 2;
         let stats = gateway.get("/v1/agents/hostile").await;
         let idle = stats["pool"]["idle"].as_u64() == Some(1);
-        agents.into_iter().find(|pid| !but.contains(pid)).filter(|_| ready && idle)
+        agents
+            .into_iter()
+            .find(|pid| !but.contains(pid))
+            .filter(|_| ready && idle)
     })
     .await
 }
@@ -68,13 +106,17 @@ async fn landlock_session_gets_an_idle_process_with_its_folder() {
     let mut gateway = start(setup(user, Machine::LandlockOnly, "workspace", idle), user);
     let first = idle_process(&gateway, &[]).await;
     let session = open(&gateway, &json!({ "agent": "hostile" })).await;
-    assert_eq!(session.cwd.file_name().and_then(|name| name.to_str()), Some(&*session.id));
+    assert_eq!(
+        session.cwd.file_name().and_then(|name| name.to_str()),
+        Some(&*session.id)
+    );
     // The agent and its terminals can write there. The process also found no other folder.
     let script = "echo $PPID; echo x >\"$0/written\"; ls \"$0\"";
     let run = json!({ "act": "run", "command": ["sh", "-c", script, session.cwd] });
     let ran = order(&gateway, &session, &run, "ran.json").await;
     assert_eq!(ran[1], json!(format!("{first}\nwritten\n")), "{ran}");
-    let terminal = json!({ "act": "terminal", "command": ["cat", session.cwd.join("written")], "env": [] });
+    let terminal =
+        json!({ "act": "terminal", "command": ["cat", session.cwd.join("written")], "env": [] });
     let shown = order(&gateway, &session, &terminal, "terminal.json").await;
     assert_eq!(shown["output"], json!("x\n"));
 
@@ -84,14 +126,24 @@ async fn landlock_session_gets_an_idle_process_with_its_folder() {
     user.own(&gateway.path("data").join("workspaces/named"));
     let named = open(&gateway, &json!({ "agent": "hostile", "cwd": "named" })).await;
     let run = json!({ "act": "run", "command": ["sh", "-c", "echo $PPID"] });
-    let third = order(&gateway, &named, &run, "ran.json").await[1].as_str().expect("a pid").trim().to_owned();
-    assert!(![first, second].map(|pid| pid.to_string()).contains(&third), "{third}");
+    let third = order(&gateway, &named, &run, "ran.json").await[1]
+        .as_str()
+        .expect("a pid")
+        .trim()
+        .to_owned();
+    assert!(
+        ![first, second].map(|pid| pid.to_string()).contains(&third),
+        "{third}"
+    );
 
     // The deletion of a session removes its folder.
     let path = format!("/v1/sessions/{}", session.id);
     let (status, problem) = gateway.send(Method::DELETE, &path, &json!(null)).await;
     assert!(status.is_success(), "{problem}");
-    eventually("the end of the folder", LONGEST, || async { (!session.cwd.exists()).then_some(()) }).await;
+    eventually("the end of the folder", LONGEST, || async {
+        (!session.cwd.exists()).then_some(())
+    })
+    .await;
 
     // A start removes the folder of a process that died with the gateway, and a stop that of its own.
     let [left, _] = workspaces(&gateway);
@@ -99,22 +151,29 @@ async fn landlock_session_gets_an_idle_process_with_its_folder() {
     assert_eq!(workspaces(&gateway)[0], left);
     gateway.start();
     idle_process(&gateway, &[]).await;
-    assert!(!workspaces(&gateway)[0].iter().any(|name| left.contains(name)), "{left:?}");
+    assert!(
+        !workspaces(&gateway)[0]
+            .iter()
+            .any(|name| left.contains(name)),
+        "{left:?}"
+    );
     gateway.stop();
     assert_eq!(workspaces(&gateway), [Vec::new(), vec!["named".to_owned()]]);
 }
 
 #[tokio::test]
 async fn home_of_the_operator_keeps_the_private_folder_closed() {
-    for (machine, mechanism) in [(Machine::Namespaces, "namespaces"), (Machine::LandlockOnly, "partial")] {
+    for (machine, mechanism) in [
+        (Machine::Namespaces, "namespaces"),
+        (Machine::LandlockOnly, "partial"),
+    ] {
         let user = User::all()[0];
         let gateway = start(setup(user, machine, "private", "home = \"user\"\n"), user);
         let session = open(&gateway, &json!({ "agent": "hostile" })).await;
         assert_eq!(session.json["isolation"]["mechanism"], mechanism);
         if mechanism == "namespaces" {
             let private = gateway.path("data").join("private");
-            let look =
-                json!({ "act": "look", "paths": [private, gateway.path("bin"), gateway.path("data")] });
+            let look = json!({ "act": "look", "paths": [private, gateway.path("bin"), gateway.path("data")] });
             let found = order(&gateway, &session, &look, "looked.json").await;
             assert_eq!(found[private.to_str().expect("a path")], json!(null));
             assert_eq!(

@@ -69,32 +69,46 @@ impl User {
 
     /// The user id of the gateway, if this test runs as root.
     pub(super) fn id(self) -> u32 {
-        if self == Self::Unprivileged { NOBODY } else { 0 }
+        if self == Self::Unprivileged {
+            NOBODY
+        } else {
+            0
+        }
     }
 
     /// A range for one gateway. A gateway does not use the users of processes of another one.
     pub(super) fn run_as() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let ranges = (std::process::id() % 1000) * 100 + COUNT.fetch_add(1, Ordering::Relaxed) % 100;
+        let ranges =
+            (std::process::id() % 1000) * 100 + COUNT.fetch_add(1, Ordering::Relaxed) % 100;
         Self::RunAs(FIRST_USER + ranges * RANGE)
     }
 
     /// The value of `isolation.run_as`.
     pub(super) fn range(self) -> Option<String> {
-        let Self::RunAs(first) = self else { return None };
+        let Self::RunAs(first) = self else {
+            return None;
+        };
         Some(format!("{first}-{}", first + RANGE - 1))
     }
 
     /// The program that starts a gateway of this user.
     pub(super) fn words(self) -> Vec<String> {
-        if self == Self::Unprivileged { become_user(NOBODY) } else { Vec::new() }
+        if self == Self::Unprivileged {
+            become_user(NOBODY)
+        } else {
+            Vec::new()
+        }
     }
 
     /// Whether a service of this machine may start programs for the user, so that Landlock alone is incomplete.
     pub(super) fn has_service(self) -> bool {
         let mut words = self.words();
         words.extend([PYTHON.to_owned(), script("services.py")]);
-        let found = command(&words[0]).env("PATH", PATH).args(&words[1..]).status();
+        let found = command(&words[0])
+            .env("PATH", PATH)
+            .args(&words[1..])
+            .status();
         found.expect("python is installed").success()
     }
 
@@ -141,7 +155,8 @@ pub(crate) fn outside_tmp() -> &'static Path {
 /// Whether gateways of this test have a mount of all message queues. Root creates one.
 pub(super) fn has_queues() -> bool {
     let device = |path| std::fs::metadata(path).map(|meta| meta.dev()).ok();
-    geteuid().is_root() || device("/dev/mqueue").is_some_and(|queues| Some(queues) != device("/dev"))
+    geteuid().is_root()
+        || device("/dev/mqueue").is_some_and(|queues| Some(queues) != device("/dev"))
 }
 
 /// The program that becomes the gateway.
@@ -154,7 +169,11 @@ pub(crate) fn run_by(user: User, machine: Machine) -> Vec<String> {
         Machine::NamespacesOnly => "landlock",
         Machine::Bare => "namespaces,landlock",
     };
-    words.extend([PYTHON.to_owned(), script("limited_machine.py"), missing.to_owned()]);
+    words.extend([
+        PYTHON.to_owned(),
+        script("limited_machine.py"),
+        missing.to_owned(),
+    ]);
     words
 }
 
@@ -201,7 +220,8 @@ pub(crate) fn start_after(setup: Setup, user: User, prepare: impl FnOnce(&Path))
         std::fs::write(folder.join("operator-secret"), SECRET).expect("the folder is ours");
         if user.range().is_some() {
             // The users of agents reach their homes below it.
-            std::fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("the folder is ours");
+            std::fs::set_permissions(folder, Permissions::from_mode(0o755))
+                .expect("the folder is ours");
         } else {
             user.own(folder);
         }
@@ -221,11 +241,20 @@ pub(super) async fn open(gateway: &Gateway, body: &Value) -> Opened {
     let (status, session) = gateway.post("/v1/sessions", body).await;
     assert_eq!(status, StatusCode::CREATED, "{session}\n{}", gateway.log());
     let text = |name: &str| session[name].as_str().expect("a text").to_owned();
-    Opened { id: text("sessionId"), cwd: text("cwd").into(), json: session }
+    Opened {
+        id: text("sessionId"),
+        cwd: text("cwd").into(),
+        json: session,
+    }
 }
 
 /// Runs one order of the agent, and returns the JSON that it wrote to this file of its session.
-pub(crate) async fn order(gateway: &Gateway, session: &Opened, order: &Value, result: &str) -> Value {
+pub(crate) async fn order(
+    gateway: &Gateway,
+    session: &Opened,
+    order: &Value,
+    result: &str,
+) -> Value {
     let mut order = order.clone();
     order["cwd"] = json!(session.cwd);
     let turn = gateway.turn(&session.id, &order.to_string()).await;
@@ -239,7 +268,9 @@ pub(super) fn variable(pid: u32, name: &str) -> Option<String> {
     let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let prefix = format!("{name}=");
     let text = String::from_utf8_lossy(&environ).into_owned();
-    text.split('\0').find_map(|entry| entry.strip_prefix(&prefix)).map(str::to_owned)
+    text.split('\0')
+        .find_map(|entry| entry.strip_prefix(&prefix))
+        .map(str::to_owned)
 }
 
 /// The processes of an agent with this name that run its program, by their pids outside of all namespaces.
@@ -250,7 +281,8 @@ pub(super) fn agents(gateway: &Gateway, name: &str) -> Vec<u32> {
         line.starts_with(b"python") || line.starts_with(b"/usr/bin/python")
     };
     let all = descendants(gateway.pid()).into_iter();
-    all.filter(|pid| runs_script(*pid) && variable(*pid, "AGENT_NAME").as_deref() == Some(name)).collect()
+    all.filter(|pid| runs_script(*pid) && variable(*pid, "AGENT_NAME").as_deref() == Some(name))
+        .collect()
 }
 
 /// The child of the gateway above a process.
@@ -281,12 +313,20 @@ impl Victim {
         let mut words = user.of_agents().map(become_user).unwrap_or_default();
         words.extend([PYTHON.to_owned(), script("victim.py"), SECRET.to_owned()]);
         let mut started = command(&words[0]);
-        started.env("PATH", PATH).args(&words[1..]).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        started
+            .env("PATH", PATH)
+            .args(&words[1..])
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = started.spawn().expect("python is installed");
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
         output.read_line(&mut line).expect("its line");
-        Self { child, targets: serde_json::from_str(&line).expect("JSON") }
+        Self {
+            child,
+            targets: serde_json::from_str(&line).expect("JSON"),
+        }
     }
 
     /// Whether both processes that it offers as victims run.
@@ -317,9 +357,16 @@ pub(super) struct Ground {
 
 impl Ground {
     pub(super) async fn new(user: User, machine: Machine, level: &str) -> Self {
-        let command = if level == "strict" { "isolation_command = [\"env\"]\n" } else { "" };
+        let command = if level == "strict" {
+            "isolation_command = [\"env\"]\n"
+        } else {
+            ""
+        };
         let group = DelegatedGroup::create(user);
-        let gateway = start(setup_in(group.as_ref(), user, machine, level, command), user);
+        let gateway = start(
+            setup_in(group.as_ref(), user, machine, level, command),
+            user,
+        );
         let hostile = open(&gateway, &json!({ "agent": "hostile" })).await;
         let sibling = open(&gateway, &json!({ "agent": "sibling" })).await;
         // Sessions start their processes before they exist.
@@ -360,7 +407,8 @@ impl Ground {
         });
         let own_group = folder_of(&gateway.pid().to_string()).filter(|folder| folder.exists());
         if let Some(folder) = own_group {
-            targets["gatewayGroupInode"] = json!(std::fs::metadata(&folder).expect("a folder").ino());
+            targets["gatewayGroupInode"] =
+                json!(std::fs::metadata(&folder).expect("a folder").ino());
             targets["gatewayGroup"] = json!(folder);
             targets["ownGroup"] = json!(folder_of(&own.to_string()));
         }
@@ -373,7 +421,14 @@ impl Ground {
             "workspaces": [sibling.id], "operatorHome": ["config.toml"],
             "tmp": [tmp_name.expect("a name").to_string_lossy()],
         });
-        Self { gateway, hostile, victim, targets, _elsewhere: elsewhere, group }
+        Self {
+            gateway,
+            hostile,
+            victim,
+            targets,
+            _elsewhere: elsewhere,
+            group,
+        }
     }
 
     pub(super) fn path(&self, target: &str) -> PathBuf {
@@ -392,5 +447,9 @@ pub(super) fn at_home_of_agents(gateway: &Gateway) -> Vec<u32> {
 }
 
 pub(super) fn port(gateway: &Gateway) -> u16 {
-    gateway.url.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("an address with a port")
+    gateway
+        .url
+        .rsplit_once(':')
+        .and_then(|(_, port)| port.parse().ok())
+        .expect("an address with a port")
 }

@@ -14,7 +14,8 @@ use crate::support::control_groups::below;
 use crate::support::{Gateway, eventually};
 
 /// The levels and machines without a PID namespace.
-const WITHOUT_NAMESPACES: [(&str, Machine); 2] = [("off", Machine::Any), ("private", Machine::LandlockOnly)];
+const WITHOUT_NAMESPACES: [(&str, Machine); 2] =
+    [("off", Machine::Any), ("private", Machine::LandlockOnly)];
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -34,12 +35,23 @@ fn start_in_group(
 async fn report(gateway: &Gateway, group: Option<&DelegatedGroup>) -> String {
     let report = eventually("the record of the start", SOON, || async {
         let log = gateway.log();
-        let records = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        records.filter_map(|record| record.get("control_groups")?.as_str().map(str::to_owned)).next_back()
+        let records = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        records
+            .filter_map(|record| record.get("control_groups")?.as_str().map(str::to_owned))
+            .next_back()
     })
     .await;
-    let expected = if group.is_some() { "used " } else { "not used: " };
-    assert!(report.starts_with(expected) && report.len() > expected.len(), "{report}");
+    let expected = if group.is_some() {
+        "used "
+    } else {
+        "not used: "
+    };
+    assert!(
+        report.starts_with(expected) && report.len() > expected.len(),
+        "{report}"
+    );
     report
 }
 
@@ -55,7 +67,10 @@ async fn start_daemon(gateway: &Gateway) -> u32 {
     let turn = gateway.turn(&session.id, &daemon.to_string()).await;
     assert_eq!(turn["stopReason"], "end_turn", "{turn}");
     assert!(at_home_of_agents(gateway).len() > 1, "the daemon runs");
-    supervisor_of(gateway, *agents(gateway, "hostile").first().expect("the agent runs"))
+    supervisor_of(
+        gateway,
+        *agents(gateway, "hostile").first().expect("the agent runs"),
+    )
 }
 
 async fn no_survivors(gateway: &Gateway) {
@@ -68,7 +83,12 @@ async fn no_survivors(gateway: &Gateway) {
 /// The groups of the gateway's children.
 fn trees(group: &DelegatedGroup) -> Vec<PathBuf> {
     let named = |path: &PathBuf| path.to_string_lossy().contains("/acp-gateway-");
-    group.starts().iter().flat_map(|start| below(start)).filter(named).collect()
+    group
+        .starts()
+        .iter()
+        .flat_map(|start| below(start))
+        .filter(named)
+        .collect()
 }
 
 #[tokio::test]
@@ -87,10 +107,17 @@ async fn each_agent_has_its_own_control_group_and_none_remains() {
                 continue;
             };
             let [tree] = trees(&group).try_into().expect("one tree");
-            assert!(of(hostile).starts_with(&tree) && of(hostile).ends_with("program"), "{:?}", of(hostile));
+            assert!(
+                of(hostile).starts_with(&tree) && of(hostile).ends_with("program"),
+                "{:?}",
+                of(hostile)
+            );
             assert_ne!(of(hostile), of(sibling));
             let supervisor = of(supervisor_of(&gateway, hostile));
-            assert!(!supervisor.starts_with(of(hostile).parent().expect("a parent")), "{supervisor:?}");
+            assert!(
+                !supervisor.starts_with(of(hostile).parent().expect("a parent")),
+                "{supervisor:?}"
+            );
             gateway.stop();
             assert!(trees(&group).is_empty(), "{:?}", trees(&group));
             assert!(!gateway.path("data/private/control-groups").exists());
@@ -105,9 +132,16 @@ async fn terminal_runs_in_the_group_of_its_agent() {
     let session = open(&gateway, &json!({ "agent": "hostile" })).await;
     let show = json!({ "act": "terminal", "command": ["cat", "/proc/self/cgroup"], "env": [] });
     let shown = order(&gateway, &session, &show, "terminal.json").await;
-    let own = shown["output"].as_str().expect("its output").lines().find_map(|line| line.strip_prefix("0::"));
+    let own = shown["output"]
+        .as_str()
+        .expect("its output")
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"));
     let agent = folder_of(&agents(&gateway, "hostile")[0].to_string()).expect("it runs");
-    assert!(agent.ends_with(own.expect("its group").trim_start_matches('/')), "{own:?} {agent:?}");
+    assert!(
+        agent.ends_with(own.expect("its group").trim_start_matches('/')),
+        "{own:?} {agent:?}"
+    );
     assert_eq!(group.is_some(), agent.ends_with("program"), "{agent:?}");
 }
 
@@ -135,7 +169,11 @@ async fn daemon_without_namespaces_does_not_survive_a_killed_supervisor() {
 /// Ends the daemon on a machine without control groups.
 fn kill_all(gateway: &Gateway) {
     for pid in at_home_of_agents(gateway) {
-        kill_process(Pid::from_raw(pid.cast_signed()).expect("a pid"), Signal::KILL).unwrap_or_default();
+        kill_process(
+            Pid::from_raw(pid.cast_signed()).expect("a pid"),
+            Signal::KILL,
+        )
+        .unwrap_or_default();
     }
 }
 
@@ -154,11 +192,22 @@ async fn start_after_a_kill_ends_the_groups_of_the_earlier_gateway() {
             continue;
         };
         let before = trees(&group);
-        assert!(before.len() == 1 && !at_home_of_agents(&gateway).is_empty(), "the daemon runs");
+        assert!(
+            before.len() == 1 && !at_home_of_agents(&gateway).is_empty(),
+            "the daemon runs"
+        );
         gateway.start();
-        assert_eq!(at_home_of_agents(&gateway), [0; 0], "the start came before the end of the daemon");
+        assert_eq!(
+            at_home_of_agents(&gateway),
+            [0; 0],
+            "the start came before the end of the daemon"
+        );
         assert!(trees(&group).iter().all(|tree| !before.contains(tree)));
-        assert!(gateway.log().contains("by their control groups"), "{}", gateway.log());
+        assert!(
+            gateway.log().contains("by their control groups"),
+            "{}",
+            gateway.log()
+        );
     }
 }
 
@@ -178,11 +227,16 @@ async fn fork_bomb_is_limited_while_another_agent_works() {
         let forked = order(&gateway, &session, &fork, "forked.json").await;
         let (count, error) = (forked[0].as_u64().expect("a number"), forked[1].as_i64());
         assert!((1..60).contains(&count), "{count} processes");
-        assert_eq!(error, Some(i64::from(rustix::io::Errno::AGAIN.raw_os_error())));
+        assert_eq!(
+            error,
+            Some(i64::from(rustix::io::Errno::AGAIN.raw_os_error()))
+        );
         let sibling = open(&gateway, &json!({ "agent": "sibling" })).await;
         let run = json!({ "act": "run", "command": ["sh", "-c", "ls / | cat"] });
         assert_eq!(order(&gateway, &sibling, &run, "ran.json").await[0], 0);
-        gateway.post(&format!("/v1/sessions/{}/close", session.id), &json!({})).await;
+        gateway
+            .post(&format!("/v1/sessions/{}/close", session.id), &json!({}))
+            .await;
         eventually("the end of the agent", SOON, || async {
             agents(&gateway, "hostile").is_empty().then_some(())
         })

@@ -9,7 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::ground::{
-    Machine, Opened, User, agents, at_home_of_agents, open, order, port, setup, start, supervisor_of,
+    Machine, Opened, User, agents, at_home_of_agents, open, order, port, setup, start,
+    supervisor_of,
 };
 use crate::support::gateway::KEY;
 use crate::support::wait::LONGEST;
@@ -32,9 +33,11 @@ async fn with_daemon(machine: Machine) -> (Gateway, Opened, PathBuf) {
 }
 
 async fn no_survivors(gateway: &Gateway) {
-    eventually("the end of all processes of the agent", Duration::from_secs(10), || async {
-        at_home_of_agents(gateway).is_empty().then_some(())
-    })
+    eventually(
+        "the end of all processes of the agent",
+        Duration::from_secs(10),
+        || async { at_home_of_agents(gateway).is_empty().then_some(()) },
+    )
     .await;
 }
 
@@ -46,7 +49,10 @@ fn signal(pid: u32, signal: Signal) {
 async fn daemon_does_not_survive_a_killed_supervisor() {
     let (gateway, ..) = with_daemon(Machine::Namespaces).await;
     let agents = agents(&gateway, "hostile");
-    signal(supervisor_of(&gateway, *agents.first().expect("the agent runs")), Signal::KILL);
+    signal(
+        supervisor_of(&gateway, *agents.first().expect("the agent runs")),
+        Signal::KILL,
+    );
     no_survivors(&gateway).await;
 }
 
@@ -54,7 +60,9 @@ async fn daemon_does_not_survive_a_killed_supervisor() {
 async fn daemon_does_not_survive_the_end_of_its_session() {
     for machine in MACHINES {
         let (gateway, session, _) = with_daemon(machine).await;
-        gateway.post(&format!("/v1/sessions/{}/close", session.id), &json!({})).await;
+        gateway
+            .post(&format!("/v1/sessions/{}/close", session.id), &json!({}))
+            .await;
         no_survivors(&gateway).await;
     }
 }
@@ -66,8 +74,9 @@ async fn port_of_a_killed_gateway_serves_no_client() {
             let (mut gateway, _, file) = with_daemon(machine).await;
             let port = port(&gateway);
             for address in ["127.0.0.1", "[::1]"] {
-                let answer =
-                    reqwest::get(format!("http://{address}:{port}/livez")).await.expect("the gateway");
+                let answer = reqwest::get(format!("http://{address}:{port}/livez"))
+                    .await
+                    .expect("the gateway");
                 assert_eq!(answer.status(), 200, "{address}");
             }
             gateway.kill();
@@ -75,14 +84,18 @@ async fn port_of_a_killed_gateway_serves_no_client() {
             while Instant::now() < until {
                 for address in ["127.0.0.1", "::1"] {
                     if let Ok(mut connection) = TcpStream::connect((address, port)) {
-                        let request = format!("GET /v1 HTTP/1.1\r\nAuthorization: Bearer {KEY}\r\n\r\n");
+                        let request =
+                            format!("GET /v1 HTTP/1.1\r\nAuthorization: Bearer {KEY}\r\n\r\n");
                         drop(connection.write_all(request.as_bytes()));
                     }
                 }
             }
             no_survivors(&gateway).await;
             let received = std::fs::read_to_string(file).expect("the daemon wrote it");
-            assert_eq!(received, "runs", "with {machine:?} the daemon received a request");
+            assert_eq!(
+                received, "runs",
+                "with {machine:?} the daemon received a request"
+            );
         }
     }
 }
@@ -99,14 +112,18 @@ async fn start_waits_for_the_port_that_a_supervisor_without_run_file_holds() {
         let supervisor = supervisor_of(&gateway, *agents.first().expect("the agent runs"));
         signal(supervisor, Signal::STOP);
         let run = gateway.path("data/private/run");
-        std::fs::remove_file(run.join(supervisor.to_string())).expect("the supervisor has a run file");
+        std::fs::remove_file(run.join(supervisor.to_string()))
+            .expect("the supervisor has a run file");
         gateway.kill();
         gateway.begin();
         tokio::time::sleep(DELAY).await;
         signal(supervisor, Signal::CONT);
         let url = format!("http://127.0.0.1:{}/livez", port(&gateway));
         eventually("the start of the gateway", LONGEST, || async {
-            reqwest::get(&url).await.ok().filter(|answer| answer.status() == 200)
+            reqwest::get(&url)
+                .await
+                .ok()
+                .filter(|answer| answer.status() == 200)
         })
         .await;
         assert_eq!(at_home_of_agents(&gateway), [0; 0]);
@@ -126,11 +143,17 @@ async fn ended(machine: Machine, level: &str, order: &Value) -> Value {
 async fn exit_of_an_isolated_agent_is_reported_as_without_isolation() {
     let exit = json!({ "act": "exit", "code": 7 });
     let signal = json!({ "act": "signal", "number": 11 });
-    for (level, machine) in
-        [("off", Machine::Any), ("private", Machine::Namespaces), ("private", Machine::LandlockOnly)]
-    {
+    for (level, machine) in [
+        ("off", Machine::Any),
+        ("private", Machine::Namespaces),
+        ("private", Machine::LandlockOnly),
+    ] {
         let error = ended(machine, level, &exit).await;
-        assert_eq!((&error["exitCode"], &error["signal"]), (&json!(7), &Value::Null), "{level} {error}");
+        assert_eq!(
+            (&error["exitCode"], &error["signal"]),
+            (&json!(7), &Value::Null),
+            "{level} {error}"
+        );
         let error = ended(machine, level, &signal).await;
         assert_eq!(
             (&error["exitCode"], &error["signal"]),
@@ -146,13 +169,16 @@ async fn temporary_folder_is_removed_with_its_process() {
         for user in User::all() {
             let gateway = start(setup(user, machine, "private", ""), user);
             let session = open(&gateway, &json!({ "agent": "hostile" })).await;
-            let files = "d=${TMPDIR:-/tmp}; mkdir -p $d/a/b && echo x >$d/a/b/c && chmod 0 $d/a/b $d/a";
+            let files =
+                "d=${TMPDIR:-/tmp}; mkdir -p $d/a/b && echo x >$d/a/b/c && chmod 0 $d/a/b $d/a";
             let run = json!({ "act": "run", "command": ["sh", "-c", files] });
             let ran = order(&gateway, &session, &run, "ran.json").await;
             assert_eq!(ran[0], 0, "{ran}");
             let temporary = gateway.path("data").join("tmp");
             assert_eq!(entries(&temporary), 1);
-            gateway.post(&format!("/v1/sessions/{}/close", session.id), &json!({})).await;
+            gateway
+                .post(&format!("/v1/sessions/{}/close", session.id), &json!({}))
+                .await;
             eventually("the end of the folder", LONGEST, || async {
                 (entries(&temporary) == 0).then_some(())
             })

@@ -15,7 +15,9 @@ const LEVELS: [&str; 2] = ["private", "workspace"];
 
 /// The agents whose user can read the private folder outside of the isolation.
 fn users() -> impl Iterator<Item = User> {
-    User::all().into_iter().filter(|user| user.range().is_none())
+    User::all()
+        .into_iter()
+        .filter(|user| user.range().is_none())
 }
 
 /// Two sessions. The folder of the second one is below that of the first one.
@@ -37,9 +39,16 @@ impl Field {
         std::fs::create_dir_all(&folder).expect("the folder is ours");
         std::fs::create_dir(roots.path().join("other")).expect("the folder is ours");
         user.own(roots.path());
-        let command = if level == "strict" { "isolation_command = [\"env\"]\n" } else { "" };
+        let command = if level == "strict" {
+            "isolation_command = [\"env\"]\n"
+        } else {
+            ""
+        };
         let setup = setup(user, machine, level, command);
-        let gateway = start(setup.settings(&format!("workspaces.allow = {}", json!([roots.path()]))), user);
+        let gateway = start(
+            setup.settings(&format!("workspaces.allow = {}", json!([roots.path()]))),
+            user,
+        );
         let secret = gateway.path("data/private/secret");
         std::fs::write(&secret, SECRET).expect("the folder is ours");
         user.own(&secret);
@@ -51,7 +60,13 @@ impl Field {
             json!({ "agent": "sibling", "cwd": folder })
         };
         let second = open(&gateway, &body).await;
-        Self { gateway, attacker, second, folder, roots }
+        Self {
+            gateway,
+            attacker,
+            second,
+            folder,
+            roots,
+        }
     }
 
     /// The first agent replaces a folder with a link.
@@ -62,7 +77,13 @@ impl Field {
 
     /// Ends the process of the second session.
     async fn restart(&self) {
-        let turn = self.gateway.turn(&self.second.id, &json!({ "act": "exit", "code": 0 }).to_string()).await;
+        let turn = self
+            .gateway
+            .turn(
+                &self.second.id,
+                &json!({ "act": "exit", "code": 0 }).to_string(),
+            )
+            .await;
         assert_eq!(turn["error"]["code"], "agent_exited", "{turn}");
     }
 
@@ -71,12 +92,23 @@ impl Field {
         let look = json!({ "act": "look", "paths": [self.folder], "cwd": self.second.cwd });
         let turn = self.gateway.turn(&self.second.id, &look.to_string()).await;
         let private = self.gateway.path("data/private");
-        assert!(!private.join("looked.json").exists(), "the agent wrote to the private folder");
-        assert_eq!(turn["error"]["code"], "forbidden", "{turn} {:?}", seen(&self.second.cwd));
+        assert!(
+            !private.join("looked.json").exists(),
+            "the agent wrote to the private folder"
+        );
+        assert_eq!(
+            turn["error"]["code"],
+            "forbidden",
+            "{turn} {:?}",
+            seen(&self.second.cwd)
+        );
         let names_folder = |problem: &Value| {
             let detail = problem["detail"].as_str().expect("a text");
             assert!(detail.contains("symbolic link"), "{detail}");
-            assert!(detail.contains(self.folder.to_str().expect("text")), "{detail}");
+            assert!(
+                detail.contains(self.folder.to_str().expect("text")),
+                "{detail}"
+            );
         };
         names_folder(&turn["error"]);
         // More attempts than starts that open the breaker.
@@ -106,7 +138,14 @@ fn seen(cwd: &Path) -> Option<String> {
     std::fs::read_to_string(cwd.join("looked.json")).ok()
 }
 
-async fn replaced_at(level: &str, machine: Machine, user: User, below: &str, replaced: &str, target: &str) {
+async fn replaced_at(
+    level: &str,
+    machine: Machine,
+    user: User,
+    below: &str,
+    replaced: &str,
+    target: &str,
+) {
     let field = Field::new(user, machine, level, below, false).await;
     let path = field.attacker.cwd.join(replaced);
     field.replace(&path, &field.gateway.path(target)).await;
@@ -130,14 +169,30 @@ async fn working_directory_that_is_replaced_by_a_link_is_refused() {
 async fn working_directory_whose_parent_is_replaced_by_a_link_is_refused() {
     for machine in MACHINES {
         for level in LEVELS {
-            replaced_at(level, machine, users().last().expect("a user"), "a/private", "a", "data").await;
+            replaced_at(
+                level,
+                machine,
+                users().last().expect("a user"),
+                "a/private",
+                "a",
+                "data",
+            )
+            .await;
         }
     }
 }
 
 #[tokio::test]
 async fn strict_command_does_not_start_in_a_folder_that_is_replaced_by_a_link() {
-    replaced_at("strict", Machine::Any, users().last().expect("a user"), "sub", "sub", "data/private").await;
+    replaced_at(
+        "strict",
+        Machine::Any,
+        users().last().expect("a user"),
+        "sub",
+        "sub",
+        "data/private",
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -146,7 +201,9 @@ async fn additional_directory_that_is_replaced_by_a_link_is_refused() {
     for machine in MACHINES {
         for level in LEVELS {
             let field = Field::new(user, machine, level, "sub", true).await;
-            field.replace(&field.folder, &field.gateway.path("data/private")).await;
+            field
+                .replace(&field.folder, &field.gateway.path("data/private"))
+                .await;
             field.restart().await;
             field.is_refused().await;
             field.restore(&field.folder).await;
@@ -160,15 +217,24 @@ async fn terminal_does_not_reach_through_a_folder_that_is_replaced_by_a_link() {
     for machine in MACHINES {
         for level in LEVELS {
             let field = Field::new(user, machine, level, "sub", true).await;
-            field.replace(&field.folder, &field.gateway.path("data/private")).await;
+            field
+                .replace(&field.folder, &field.gateway.path("data/private"))
+                .await;
             // The process of the second session still runs.
             let read = json!({
                 "act": "terminal", "command": ["cat", field.folder.join("secret")], "env": [], "named": false,
                 "cwd": field.second.cwd,
             });
-            let turn = field.gateway.turn(&field.second.id, &read.to_string()).await;
-            let written = std::fs::read_to_string(field.second.cwd.join("terminal.json")).unwrap_or_default();
-            assert!(!written.contains(SECRET), "{level} with {machine:?}: {written} {turn}");
+            let turn = field
+                .gateway
+                .turn(&field.second.id, &read.to_string())
+                .await;
+            let written =
+                std::fs::read_to_string(field.second.cwd.join("terminal.json")).unwrap_or_default();
+            assert!(
+                !written.contains(SECRET),
+                "{level} with {machine:?}: {written} {turn}"
+            );
             assert_eq!(seen(&field.second.cwd), None);
         }
     }
@@ -207,7 +273,8 @@ async fn folder_that_changes_during_starts_never_leads_to_the_private_folder() {
     for machine in MACHINES {
         let field = Field::new(user, machine, "private", "sub", false).await;
         let private = field.gateway.path("data/private");
-        let exchange = json!({ "act": "exchange", "path": field.folder, "target": private, "seconds": 20 });
+        let exchange =
+            json!({ "act": "exchange", "path": field.folder, "target": private, "seconds": 20 });
         order(&field.gateway, &field.attacker, &exchange, "replaced.json").await;
         let path = |end: &str| format!("/v1/sessions/{}/{end}", field.second.id);
         for _ in 0..STARTS {
@@ -220,7 +287,10 @@ async fn folder_that_changes_during_starts_never_leads_to_the_private_folder() {
                 continue;
             }
             let look = json!({ "act": "say", "path": field.folder });
-            let said = field.gateway.turn(&field.second.id, &look.to_string()).await;
+            let said = field
+                .gateway
+                .turn(&field.second.id, &look.to_string())
+                .await;
             let text = said["text"].as_str().unwrap_or_default();
             assert!(!text.contains("secret"), "{machine:?}: {text}");
         }
@@ -247,9 +317,16 @@ async fn terminal_enters_its_folder_with_the_rights_of_its_user() {
         let mode = std::fs::Permissions::from_mode(0o700);
         std::fs::set_permissions(&closed, mode).expect("the folder is ours");
         let setup = setup(user, machine, level, "");
-        let gateway = start(setup.settings(&format!("workspaces.allow = {}", json!([roots.path()]))), user);
+        let gateway = start(
+            setup.settings(&format!("workspaces.allow = {}", json!([roots.path()]))),
+            user,
+        );
         let attacker = open(&gateway, &json!({ "agent": "hostile", "cwd": project })).await;
-        let second = open(&gateway, &json!({ "agent": "hostile", "cwd": project.join("sub") })).await;
+        let second = open(
+            &gateway,
+            &json!({ "agent": "hostile", "cwd": project.join("sub") }),
+        )
+        .await;
         let target = closed.join("open");
         let replace = json!({ "act": "replace", "path": second.cwd, "target": target });
         order(&gateway, &attacker, &replace, "replaced.json").await;
@@ -257,7 +334,8 @@ async fn terminal_enters_its_folder_with_the_rights_of_its_user() {
             "act": "terminal", "command": ["cat", "secret"], "env": [], "named": false, "cwd": attacker.cwd,
         });
         let turn = gateway.turn(&second.id, &read.to_string()).await;
-        let written = std::fs::read_to_string(attacker.cwd.join("terminal.json")).unwrap_or_default();
+        let written =
+            std::fs::read_to_string(attacker.cwd.join("terminal.json")).unwrap_or_default();
         assert!(!written.contains(SECRET), "{level}: {written} {turn}");
     }
 }
@@ -274,7 +352,10 @@ async fn parent_of_a_hidden_folder_cannot_be_moved() {
         std::fs::write(root.join("other/secret"), SECRET).expect("the folder is ours");
         user.own(roots.path());
         let setup = setup(user, machine, "private", "");
-        let gateway = start(setup.settings(&format!("workspaces.allow = {}", json!([root]))), user);
+        let gateway = start(
+            setup.settings(&format!("workspaces.allow = {}", json!([root]))),
+            user,
+        );
         let attacker = open(&gateway, &json!({ "agent": "hostile" })).await;
         let replace = json!({ "act": "move", "path": parent, "below": root });
         let error = order(&gateway, &attacker, &replace, "moved.json").await;
@@ -282,7 +363,10 @@ async fn parent_of_a_hidden_folder_cannot_be_moved() {
         let moved = roots.path().join("parent.moved/root/other");
         let look = json!({ "act": "look", "paths": [moved] });
         let found = order(&gateway, &second, &look, "looked.json").await;
-        assert!(!found.to_string().contains("secret"), "{machine:?}: {found}");
+        assert!(
+            !found.to_string().contains("secret"),
+            "{machine:?}: {found}"
+        );
         assert!(error.is_string(), "{machine:?}: the parent was moved");
     }
 }

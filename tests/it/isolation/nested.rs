@@ -9,7 +9,14 @@ use crate::support::Setup;
 use crate::support::log::one;
 
 /// The sandbox that Claude Code uses.
-const BUBBLEWRAP: [&str; 6] = ["bwrap", "--ro-bind", "/", "/", "--unshare-all", "--die-with-parent"];
+const BUBBLEWRAP: [&str; 6] = [
+    "bwrap",
+    "--ro-bind",
+    "/",
+    "/",
+    "--unshare-all",
+    "--die-with-parent",
+];
 
 /// Tries to write outside of the sandbox.
 const WRITE: [&str; 3] = ["sh", "-c", "echo runs; touch \"$HOME/outside\""];
@@ -17,10 +24,20 @@ const WRITE: [&str; 3] = ["sh", "-c", "echo runs; touch \"$HOME/outside\""];
 /// The program of Codex that runs a command in its sandbox.
 fn codex() -> PathBuf {
     let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/node_modules/@openai");
-    let packages = packages.read_dir().expect("the packages of the test agents are installed");
+    let packages = packages
+        .read_dir()
+        .expect("the packages of the test agents are installed");
     let vendor = packages.map(|entry| entry.expect("an entry").path().join("vendor"));
-    let vendor = vendor.into_iter().find(|vendor| vendor.is_dir()).expect("a package with the program");
-    let target = vendor.read_dir().expect("a folder").next().expect("a target").expect("an entry");
+    let vendor = vendor
+        .into_iter()
+        .find(|vendor| vendor.is_dir())
+        .expect("a package with the program");
+    let target = vendor
+        .read_dir()
+        .expect("a folder")
+        .next()
+        .expect("a target")
+        .expect("an entry");
     target.path().join("bin/codex")
 }
 
@@ -37,7 +54,13 @@ async fn run(user: User, machine: Machine, command: &[&str]) -> (i64, String, St
 /// The commands of both sandboxes.
 fn sandboxes() -> [Vec<String>; 2] {
     let codex = codex().to_str().expect("a text").to_owned();
-    let all = |sandbox: &[&str]| sandbox.iter().chain(&WRITE).map(|word| (*word).to_owned()).collect();
+    let all = |sandbox: &[&str]| {
+        sandbox
+            .iter()
+            .chain(&WRITE)
+            .map(|word| (*word).to_owned())
+            .collect()
+    };
     [all(&BUBBLEWRAP), all(&[&codex, "sandbox"])]
 }
 
@@ -47,16 +70,23 @@ async fn sandboxes_of_agents_work_in_the_namespaces_of_an_ordinary_user() {
         let words: Vec<&str> = sandbox.iter().map(String::as_str).collect();
         let (code, output, errors) = run(User::Unprivileged, Machine::Namespaces, &words).await;
         assert_eq!(output, "runs\n", "{sandbox:?} {errors}");
-        assert!(code != 0 && errors.contains("Read-only file system"), "{sandbox:?} {code} {errors}");
+        assert!(
+            code != 0 && errors.contains("Read-only file system"),
+            "{sandbox:?} {code} {errors}"
+        );
     }
 }
 
 /// The documentation names these limits.
 #[tokio::test]
 async fn sandboxes_of_agents_fail_without_namespaces_and_in_those_of_root() {
-    let all = User::all().into_iter().map(|user| (user, Machine::LandlockOnly));
-    let root =
-        User::all().into_iter().filter(|user| *user == User::Root).map(|user| (user, Machine::Namespaces));
+    let all = User::all()
+        .into_iter()
+        .map(|user| (user, Machine::LandlockOnly));
+    let root = User::all()
+        .into_iter()
+        .filter(|user| *user == User::Root)
+        .map(|user| (user, Machine::Namespaces));
     for (user, machine) in all.chain(root) {
         for sandbox in sandboxes() {
             let words: Vec<&str> = sandbox.iter().map(String::as_str).collect();
@@ -75,7 +105,12 @@ async fn own_sandbox_of_an_agent_is_switched_off_only_with_landlock() {
     let off = json!(true);
     for (machine, env, value, reported) in [
         (Machine::LandlockOnly, "", "false\n", Some(&off)),
-        (Machine::LandlockOnly, "env = { GEMINI_SANDBOX = \"docker\" }\n", "docker\n", None),
+        (
+            Machine::LandlockOnly,
+            "env = { GEMINI_SANDBOX = \"docker\" }\n",
+            "docker\n",
+            None,
+        ),
         (Machine::Namespaces, "", "", None),
         (Machine::Bare, "", "", None),
     ] {
@@ -83,7 +118,9 @@ async fn own_sandbox_of_an_agent_is_switched_off_only_with_landlock() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         // The argument names the package of a known agent.
         let args = [&*script("hostile.py"), "/@google/gemini-cli/"];
-        let setup = Setup::default().run_by(&words).below(Path::new(env!("CARGO_TARGET_TMPDIR")));
+        let setup = Setup::default()
+            .run_by(&words)
+            .below(Path::new(env!("CARGO_TARGET_TMPDIR")));
         let gateway = start(setup.agent("gemini", "python3", &args, env), user);
         let session = open(&gateway, &json!({ "agent": "gemini" })).await;
         let run = json!({ "act": "run", "command": ["printenv", "GEMINI_SANDBOX"] });
@@ -94,7 +131,11 @@ async fn own_sandbox_of_an_agent_is_switched_off_only_with_landlock() {
         for isolation in
             [&session.json, &agent, one(&events, "session.attached")].map(|json| &json["isolation"])
         {
-            assert_eq!(isolation.get("agentSandboxOff"), reported, "{machine:?} {isolation}");
+            assert_eq!(
+                isolation.get("agentSandboxOff"),
+                reported,
+                "{machine:?} {isolation}"
+            );
         }
     }
 }

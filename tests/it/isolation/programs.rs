@@ -32,8 +32,7 @@ with zipfile.ZipFile("greet-1.0-py3-none-any.whl", "w") as wheel:
 PYTHON
 "$1" --offline --no-index --quiet --from ./greet-1.0-py3-none-any.whl greet"#;
 
-const PYTHON: &str =
-    "python3 -m venv --without-pip environment && environment/bin/python -c 'print(\"python runs\")'";
+const PYTHON: &str = "python3 -m venv --without-pip environment && environment/bin/python -c 'print(\"python runs\")'";
 
 /// A server on loopback, which another process of the agent calls.
 const NODE: &str = r#"cat >server.js <<'NODE'
@@ -64,7 +63,10 @@ const PROGRAMS: [(&str, &str, &str); 5] = [
 async fn programs_work(user: User, machine: Machine, level: &str) {
     let gateway = start(setup(user, machine, level, ""), user);
     let session = open(&gateway, &json!({ "agent": "hostile" })).await;
-    assert_eq!(session.json["isolation"]["mechanism"], expected_mechanism(user, level, machine));
+    assert_eq!(
+        session.json["isolation"]["mechanism"],
+        expected_mechanism(user, level, machine)
+    );
     let (cwd, uvx) = (session.cwd.to_str().expect("UTF-8"), file(".venv/bin/uvx"));
     for (name, script, expected) in PROGRAMS {
         let script = format!("set -e; cd \"$0\"\n{script}");
@@ -93,7 +95,10 @@ async fn programs_work_for_the_agent_of_an_unprivileged_gateway_at_each_level() 
 
 #[tokio::test]
 async fn programs_work_for_the_agents_of_root_and_of_own_users() {
-    for user in User::all().into_iter().filter(|user| *user != User::Unprivileged) {
+    for user in User::all()
+        .into_iter()
+        .filter(|user| *user != User::Unprivileged)
+    {
         for machine in [Machine::Namespaces, Machine::LandlockOnly] {
             programs_work(user, machine, "workspace").await;
         }

@@ -22,14 +22,24 @@ async fn agent_session_and_event_report_the_isolation() {
         ("workspace", Machine::LandlockOnly),
         ("private", Machine::Bare),
     ] {
-        let expected = json!({ "level": level, "mechanism": expected_mechanism(user, level, machine) });
+        let expected =
+            json!({ "level": level, "mechanism": expected_mechanism(user, level, machine) });
         let gateway = start(setup(user, machine, level, ""), user);
-        assert_eq!(gateway.get("/v1/agents/hostile").await["isolation"], expected);
+        assert_eq!(
+            gateway.get("/v1/agents/hostile").await["isolation"],
+            expected
+        );
         let session = open(&gateway, &json!({ "agent": "hostile" })).await;
-        assert_eq!(gateway.get(&format!("/v1/sessions/{}", session.id)).await["isolation"], expected);
+        assert_eq!(
+            gateway.get(&format!("/v1/sessions/{}", session.id)).await["isolation"],
+            expected
+        );
         let events = gateway.all_events(&session.id).await;
         assert_eq!(one(&events, "session.attached")["isolation"], expected);
-        let reported = format!("\"isolation\":\"{}\"", expected_mechanism(user, "private", machine));
+        let reported = format!(
+            "\"isolation\":\"{}\"",
+            expected_mechanism(user, "private", machine)
+        );
         eventually("the report of the start", LONGEST, || async {
             gateway.log().contains(&reported).then_some(())
         })
@@ -46,18 +56,33 @@ async fn landlock_is_partial_while_a_container_engine_accepts_its_user() {
         session.json["isolation"]["mechanism"].clone()
     };
     let mut engine = None;
-    let gateway = start_after(setup(user, Machine::LandlockOnly, "private", ""), user, |folder| {
-        std::fs::create_dir_all(folder.join(".docker/run")).expect("the folder is ours");
-        engine = Some(UnixListener::bind(folder.join(".docker/run/docker.sock")).expect("a short path"));
-    });
+    let gateway = start_after(
+        setup(user, Machine::LandlockOnly, "private", ""),
+        user,
+        |folder| {
+            std::fs::create_dir_all(folder.join(".docker/run")).expect("the folder is ours");
+            engine = Some(
+                UnixListener::bind(folder.join(".docker/run/docker.sock")).expect("a short path"),
+            );
+        },
+    );
     assert_eq!(report(&gateway).await, "partial");
-    assert_eq!(gateway.get("/v1/agents/hostile").await["isolation"]["mechanism"], "partial");
-    let named = format!("agents can connect to {}", gateway.path(".docker/run/docker.sock").display());
+    assert_eq!(
+        gateway.get("/v1/agents/hostile").await["isolation"]["mechanism"],
+        "partial"
+    );
+    let named = format!(
+        "agents can connect to {}",
+        gateway.path(".docker/run/docker.sock").display()
+    );
     assert!(gateway.log().contains(&named), "{}", gateway.log());
 
     // A service that starts after the gateway limits later children.
     let gateway = start(setup(user, Machine::LandlockOnly, "private", ""), user);
-    assert_eq!(report(&gateway).await, expected_mechanism(user, "private", Machine::LandlockOnly));
+    assert_eq!(
+        report(&gateway).await,
+        expected_mechanism(user, "private", Machine::LandlockOnly)
+    );
     std::fs::create_dir_all(gateway.path(".docker/run")).expect("the folder is ours");
     let later = UnixListener::bind(gateway.path(".docker/run/docker.sock")).expect("a short path");
     user.own(&gateway.path(".docker"));
@@ -71,8 +96,17 @@ async fn namespaces_without_landlock_are_partial() {
         let gateway = start(setup(user, Machine::NamespacesOnly, "private", ""), user);
         let session = open(&gateway, &json!({ "agent": "hostile" })).await;
         assert_eq!(session.json["isolation"]["mechanism"], "partial");
-        assert_eq!(gateway.get("/v1/agents/hostile").await["isolation"]["mechanism"], "partial");
-        assert!(gateway.log().contains("abstract sockets of other processes"), "{}", gateway.log());
+        assert_eq!(
+            gateway.get("/v1/agents/hostile").await["isolation"]["mechanism"],
+            "partial"
+        );
+        assert!(
+            gateway
+                .log()
+                .contains("abstract sockets of other processes"),
+            "{}",
+            gateway.log()
+        );
         // The namespaces apply the rest.
         let private = gateway.path("data/private");
         let look = json!({ "act": "look", "paths": [private] });
@@ -80,12 +114,20 @@ async fn namespaces_without_landlock_are_partial() {
         assert_eq!(found[private.to_str().expect("a path")], json!(null));
     }
     let user = User::all()[0];
-    let required = setup(user, Machine::NamespacesOnly, "private", "").settings("isolation.required = true");
-    assert!(refused(&start(required, user)).await.to_string().contains("partial"));
+    let required =
+        setup(user, Machine::NamespacesOnly, "private", "").settings("isolation.required = true");
+    assert!(
+        refused(&start(required, user))
+            .await
+            .to_string()
+            .contains("partial")
+    );
 }
 
 async fn refused(gateway: &crate::support::Gateway) -> Value {
-    let (status, problem) = gateway.post("/v1/sessions", &json!({ "agent": "hostile" })).await;
+    let (status, problem) = gateway
+        .post("/v1/sessions", &json!({ "agent": "hostile" }))
+        .await;
     assert_ne!(status, StatusCode::CREATED, "{problem}");
     problem
 }
@@ -93,14 +135,26 @@ async fn refused(gateway: &crate::support::Gateway) -> Value {
 #[tokio::test]
 async fn required_isolation_that_the_machine_lacks_refuses_agents() {
     let user = User::all()[0];
-    let strict =
-        |machine| start(setup(user, machine, "private", "").settings("isolation.required = true"), user);
+    let strict = |machine| {
+        start(
+            setup(user, machine, "private", "").settings("isolation.required = true"),
+            user,
+        )
+    };
     let problem = refused(&strict(Machine::Bare)).await;
     let text = problem.to_string();
-    assert!(text.contains("isolation.required") && text.contains("none"), "{text}");
+    assert!(
+        text.contains("isolation.required") && text.contains("none"),
+        "{text}"
+    );
     for machine in [Machine::Namespaces, Machine::LandlockOnly] {
         if expected_mechanism(user, "private", machine) == "partial" {
-            assert!(refused(&strict(machine)).await.to_string().contains("partial"));
+            assert!(
+                refused(&strict(machine))
+                    .await
+                    .to_string()
+                    .contains("partial")
+            );
             continue;
         }
         open(&strict(machine), &json!({ "agent": "hostile" })).await;
@@ -117,9 +171,10 @@ async fn gateway_of_root_refuses_agents_unless_it_is_allowed() {
         .start_with(|_| vec![("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "false".into())]);
     let problem = refused(&gateway).await.to_string();
     assert!(problem.contains("allow_root_agents"), "{problem}");
-    let unprivileged = setup(User::Unprivileged, Machine::Any, "private", "").start_with(|folder| {
-        User::Unprivileged.own(folder);
-        vec![("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "false".into())]
-    });
+    let unprivileged =
+        setup(User::Unprivileged, Machine::Any, "private", "").start_with(|folder| {
+            User::Unprivileged.own(folder);
+            vec![("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "false".into())]
+        });
     open(&unprivileged, &json!({ "agent": "hostile" })).await;
 }

@@ -12,14 +12,18 @@ use tempfile::TempDir;
 
 use super::attacks::attack;
 use super::ground::{
-    Machine, Opened, User, agents, at_home_of_agents, open, order, run_by, setup, start, supervisor_of,
+    Machine, Opened, User, agents, at_home_of_agents, open, order, run_by, setup, start,
+    supervisor_of,
 };
 use crate::support::gateway::command;
 use crate::support::wait::LONGEST;
 use crate::support::{Gateway, Setup, eventually, is_alive};
 
-const ALL: [(&str, Machine); 3] =
-    [("private", Machine::Namespaces), ("private", Machine::LandlockOnly), ("off", Machine::Any)];
+const ALL: [(&str, Machine); 3] = [
+    ("private", Machine::Namespaces),
+    ("private", Machine::LandlockOnly),
+    ("off", Machine::Any),
+];
 
 /// Whether this test can start a gateway as root. Otherwise `gateway_of_another_user_does_not_start` applies.
 fn is_root() -> bool {
@@ -31,10 +35,20 @@ fn gateway(level: &str, machine: Machine, more: &str) -> (Gateway, u32) {
     started(machine, level, more, |setup| setup)
 }
 
-fn started(machine: Machine, level: &str, more: &str, change: impl FnOnce(Setup) -> Setup) -> (Gateway, u32) {
+fn started(
+    machine: Machine,
+    level: &str,
+    more: &str,
+    change: impl FnOnce(Setup) -> Setup,
+) -> (Gateway, u32) {
     let user = User::run_as();
-    let User::RunAs(first) = user else { unreachable!("a range of users") };
-    (start(change(setup(user, machine, level, more)), user), first)
+    let User::RunAs(first) = user else {
+        unreachable!("a range of users")
+    };
+    (
+        start(change(setup(user, machine, level, more)), user),
+        first,
+    )
 }
 
 async fn hostile(gateway: &Gateway) -> Opened {
@@ -59,14 +73,22 @@ async fn call(gateway: &Gateway, session: &Opened, method: &str, params: Value) 
 async fn terminal(gateway: &Gateway, session: &Opened, words: &[&str], env: Value) -> String {
     let run = json!({ "act": "terminal", "command": words, "env": env });
     let ran: Value = order(gateway, session, &run, "terminal.json").await;
-    ran["output"].as_str().unwrap_or_else(|| panic!("{ran}")).to_owned()
+    ran["output"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{ran}"))
+        .to_owned()
 }
 
 /// The values of a line of `/proc/PID/status`.
 fn status(pid: u32, name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.expect("a line").split_whitespace().map(str::to_owned).collect()
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.expect("a line")
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect()
 }
 
 fn owner(path: &Path) -> (u32, u32) {
@@ -90,10 +112,18 @@ async fn each_agent_has_its_own_user_without_groups_and_capabilities() {
         for (agent, own) in [("hostile", user), ("sibling", user + 1)] {
             let pid = process(&gateway, agent);
             let ids = vec![own.to_string(); 4];
-            assert_eq!((status(pid, "Uid"), status(pid, "Gid")), (ids.clone(), ids), "{level} {machine:?}");
+            assert_eq!(
+                (status(pid, "Uid"), status(pid, "Gid")),
+                (ids.clone(), ids),
+                "{level} {machine:?}"
+            );
             assert!(status(pid, "Groups").is_empty(), "{level} {machine:?}");
             for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
-                assert_eq!(status(pid, set), ["0000000000000000"], "{set} {level} {machine:?}");
+                assert_eq!(
+                    status(pid, set),
+                    ["0000000000000000"],
+                    "{set} {level} {machine:?}"
+                );
             }
             assert_eq!(status(pid, "NoNewPrivs"), ["1"]);
         }
@@ -101,9 +131,12 @@ async fn each_agent_has_its_own_user_without_groups_and_capabilities() {
         eventually("the audit events", LONGEST, || async {
             let page = gateway.get("/v1/audit").await;
             let events = page["events"].as_array().expect("a list");
-            let applied = events.iter().filter(|event| event["type"] == "isolation.applied");
-            let users: Vec<Value> =
-                applied.map(|event| json!({ "agent": event["agent"], "userId": event["userId"] })).collect();
+            let applied = events
+                .iter()
+                .filter(|event| event["type"] == "isolation.applied");
+            let users: Vec<Value> = applied
+                .map(|event| json!({ "agent": event["agent"], "userId": event["userId"] }))
+                .collect();
             (users == [recorded("hostile", user), recorded("sibling", user + 1)]).then_some(())
         })
         .await;
@@ -111,11 +144,19 @@ async fn each_agent_has_its_own_user_without_groups_and_capabilities() {
         let ids = "id -u; id -g; id -G; echo named >/dev/stderr; echo x >/dev/stdout";
         let expected = format!("{user}\n{user}\n{user}\n");
         let shown = terminal(&gateway, &session, &["sh", "-c", ids], json!([])).await;
-        assert_eq!(shown, format!("{expected}named\nx\n"), "{level} {machine:?}");
+        assert_eq!(
+            shown,
+            format!("{expected}named\nx\n"),
+            "{level} {machine:?}"
+        );
         let (code, shown) = shell(&gateway, &session, "id -u; id -g; id -G").await;
         assert_eq!((code, shown), (0, expected), "{level} {machine:?}");
         let own = json!({ "act": "run", "command": ["sh", "-c", "echo own >/proc/$PPID/fd/2"] });
-        assert_eq!(order(&gateway, &session, &own, "ran.json").await[0], 0, "{level} {machine:?}");
+        assert_eq!(
+            order(&gateway, &session, &own, "ran.json").await[0],
+            0,
+            "{level} {machine:?}"
+        );
     }
 }
 
@@ -134,17 +175,24 @@ async fn home_keeps_its_user_and_its_files_after_a_restart() {
         assert_eq!(owner(&home.join("file")), (user, user));
         // Another session of the agent shares the home.
         let second = hostile(&gateway).await;
-        assert_eq!(shell(&gateway, &second, "cat $HOME/file").await, (0, "kept\n".to_owned()));
+        assert_eq!(
+            shell(&gateway, &second, "cat $HOME/file").await,
+            (0, "kept\n".to_owned())
+        );
         // Another agent has no access, also without isolation.
         let sibling = open(&gateway, &json!({ "agent": "sibling" })).await;
-        let (code, shown) = shell(&gateway, &sibling, &format!("cat {}/file", home.display())).await;
+        let (code, shown) =
+            shell(&gateway, &sibling, &format!("cat {}/file", home.display())).await;
         assert_ne!(code, 0, "{level} {machine:?}: {shown}");
         gateway.stop();
         gateway.start();
         // The other agent starts first, and does not get the user of the home.
         open(&gateway, &json!({ "agent": "sibling" })).await;
         let later = hostile(&gateway).await;
-        assert_eq!(shell(&gateway, &later, "cat $HOME/file; id -u").await.1, format!("kept\n{user}\n"));
+        assert_eq!(
+            shell(&gateway, &later, "cat $HOME/file; id -u").await.1,
+            format!("kept\n{user}\n")
+        );
         assert_eq!(owner(&gateway.path("data").join("private")), (0, 0));
     }
 }
@@ -161,7 +209,12 @@ async fn agent_and_gateway_share_the_files_of_a_workspace() {
         assert_eq!((owner(&session.cwd), mode), ((user, user), 0o700));
         // A file of a client, in new folders.
         let path = format!("/v1/sessions/{}/files/new/folder/upload.txt", session.id);
-        let put = gateway.request(Method::PUT, &path).body("by a client\n").send().await.expect("an answer");
+        let put = gateway
+            .request(Method::PUT, &path)
+            .body("by a client\n")
+            .send()
+            .await
+            .expect("an answer");
         assert_eq!(put.status(), StatusCode::CREATED);
         // A file that the agent wrote with the method of its client.
         let written = session.cwd.join("written.txt");
@@ -176,12 +229,25 @@ async fn agent_and_gateway_share_the_files_of_a_workspace() {
              umask 077 && echo private >new/folder/private",
             session.cwd.display()
         );
-        assert_eq!(shell(&gateway, &session, &change).await, (0, String::new()), "{level} {machine:?}");
+        assert_eq!(
+            shell(&gateway, &session, &change).await,
+            (0, String::new()),
+            "{level} {machine:?}"
+        );
         // The gateway reads and replaces private files of the agent. They keep their owner and mode.
         let private = format!("/v1/sessions/{}/files/new/folder/private", session.id);
-        let get = gateway.request(Method::GET, &private).send().await.expect("an answer");
+        let get = gateway
+            .request(Method::GET, &private)
+            .send()
+            .await
+            .expect("an answer");
         assert_eq!(get.text().await.expect("a body"), "private\n");
-        let put = gateway.request(Method::PUT, &private).body("replaced\n").send().await.expect("an answer");
+        let put = gateway
+            .request(Method::PUT, &private)
+            .body("replaced\n")
+            .send()
+            .await
+            .expect("an answer");
         assert!(put.status().is_success(), "{put:?}");
         let read = "cat new/folder/private; stat -c %u:%a new/folder/private";
         let read = format!("cd {} && {read}", session.cwd.display());
@@ -189,17 +255,29 @@ async fn agent_and_gateway_share_the_files_of_a_workspace() {
         assert_eq!(shown, format!("replaced\n{user}:600\n"));
         // A second name of a file of another user does not open it for the agent.
         let foreign = session.cwd.join("foreign");
-        std::fs::write(session.cwd.with_extension("outside"), "root's\n").expect("root can write it");
-        std::fs::hard_link(session.cwd.with_extension("outside"), &foreign).expect("one file system");
+        std::fs::write(session.cwd.with_extension("outside"), "root's\n")
+            .expect("root can write it");
+        std::fs::hard_link(session.cwd.with_extension("outside"), &foreign)
+            .expect("one file system");
         let get = format!("/v1/sessions/{}/files/foreign", session.id);
-        let get = gateway.request(Method::GET, &get).send().await.expect("an answer");
+        let get = gateway
+            .request(Method::GET, &get)
+            .send()
+            .await
+            .expect("an answer");
         assert_eq!(get.status(), StatusCode::FORBIDDEN, "{level} {machine:?}");
         // The end of the session removes everything.
         let path = format!("/v1/sessions/{}", session.id);
-        let deleted = gateway.request(Method::DELETE, &path).send().await.expect("an answer");
+        let deleted = gateway
+            .request(Method::DELETE, &path)
+            .send()
+            .await
+            .expect("an answer");
         assert!(deleted.status().is_success(), "{deleted:?}");
-        eventually("the end of the workspace", LONGEST, || async { (!session.cwd.exists()).then_some(()) })
-            .await;
+        eventually("the end of the workspace", LONGEST, || async {
+            (!session.cwd.exists()).then_some(())
+        })
+        .await;
     }
 }
 
@@ -226,7 +304,11 @@ async fn other_users_protect_the_gateway_and_siblings_without_isolation() {
         "create a file in the home of another agent",
         "create a file in the workspace of another session",
     ] {
-        assert_eq!(outcomes.0.get(name).map(String::as_str), Some("denied"), "{name}");
+        assert_eq!(
+            outcomes.0.get(name).map(String::as_str),
+            Some("denied"),
+            "{name}"
+        );
     }
 }
 
@@ -241,13 +323,18 @@ async fn agent_without_a_free_user_does_not_start() {
     if !is_root() {
         return;
     }
-    let User::RunAs(user) = User::run_as() else { unreachable!("a range of users") };
+    let User::RunAs(user) = User::run_as() else {
+        unreachable!("a range of users")
+    };
     let one = format!("isolation.run_as = \"{user}-{user}\"");
     let one = setup(User::Root, Machine::Namespaces, "private", "").settings(&one);
     let gateway = start(one, User::RunAs(user));
     hostile(&gateway).await;
     let problem = refused(&gateway, &json!({ "agent": "sibling" })).await;
-    assert!(problem.contains("is used up") && problem.contains(&format!("{user}-{user}")), "{problem}");
+    assert!(
+        problem.contains("is used up") && problem.contains(&format!("{user}-{user}")),
+        "{problem}"
+    );
     // The home that has the user still works.
     hostile(&gateway).await;
 }
@@ -260,14 +347,18 @@ async fn home_of_the_operator_is_refused() {
     let (gateway, _) = gateway("private", Machine::Namespaces, "home = \"user\"\n");
     let before = owner(&gateway.path(""));
     let problem = refused(&gateway, &json!({ "agent": "hostile" })).await;
-    assert!(problem.contains("isolation.run_as") && problem.contains("home = \\\"own\\\""), "{problem}");
+    assert!(
+        problem.contains("isolation.run_as") && problem.contains("home = \\\"own\\\""),
+        "{problem}"
+    );
     assert_eq!(owner(&gateway.path("")), before);
 }
 
 /// A folder of another user, which `mode` opens or closes.
 fn project(mode: u32) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    std::fs::set_permissions(root.path(), Permissions::from_mode(0o755)).expect("the folder is ours");
+    std::fs::set_permissions(root.path(), Permissions::from_mode(0o755))
+        .expect("the folder is ours");
     let project = root.path().join("project");
     std::fs::create_dir(&project).expect("the folder is ours");
     std::fs::write(project.join("file"), "of a user\n").expect("the folder is ours");
@@ -282,21 +373,29 @@ async fn folder_of_a_client_keeps_its_owner_and_needs_permissions() {
         return;
     }
     let idle = "pool = { max_size = 4, min_idle = 1 }\n";
-    for (machine, more) in
-        [(Machine::Namespaces, ""), (Machine::Namespaces, idle), (Machine::LandlockOnly, "")]
-    {
+    for (machine, more) in [
+        (Machine::Namespaces, ""),
+        (Machine::Namespaces, idle),
+        (Machine::LandlockOnly, ""),
+    ] {
         let (root, project) = project(0o700);
         let allow = format!("workspaces.allow = [{:?}]", root.path());
         let (gateway, _) = started(machine, "private", more, |setup| setup.settings(&allow));
         if !more.is_empty() {
-            eventually("an idle process", LONGEST, || async { agents(&gateway, "hostile").first().copied() })
-                .await;
+            eventually("an idle process", LONGEST, || async {
+                agents(&gateway, "hostile").first().copied()
+            })
+            .await;
         }
         let body = json!({ "agent": "hostile", "cwd": project });
         let problem = refused(&gateway, &body).await;
-        let expected = format!("of `isolation.run_as` cannot use the folder {}", project.display());
+        let expected = format!(
+            "of `isolation.run_as` cannot use the folder {}",
+            project.display()
+        );
         assert!(problem.contains(&expected), "{machine:?} {more}: {problem}");
-        std::fs::set_permissions(&project, Permissions::from_mode(0o755)).expect("the folder is ours");
+        std::fs::set_permissions(&project, Permissions::from_mode(0o755))
+            .expect("the folder is ours");
         let session = open(&gateway, &body).await;
         // It can read the folder, but not write its result there.
         let file = project.join("file");
@@ -305,8 +404,16 @@ async fn folder_of_a_client_keeps_its_owner_and_needs_permissions() {
         assert_ne!(turn["stopReason"], "end_turn", "{turn}");
         let shown = format!("cat {} >$HOME/copy", file.display());
         let home = hostile(&gateway).await;
-        assert_ne!(shell(&gateway, &home, &shown).await.0, 0, "another session has no access to the folder");
-        assert_eq!((owner(&project), owner(&file)), ((4321, 4321), (0, 0)), "{machine:?} {more}");
+        assert_ne!(
+            shell(&gateway, &home, &shown).await.0,
+            0,
+            "another session has no access to the folder"
+        );
+        assert_eq!(
+            (owner(&project), owner(&file)),
+            ((4321, 4321), (0, 0)),
+            "{machine:?} {more}"
+        );
     }
 }
 
@@ -321,7 +428,11 @@ async fn agent_can_create_its_own_namespaces() {
         "unshare --user --map-root-user true",
         "unshare --user --map-root-user --mount --pid --fork --mount-proc true",
     ] {
-        assert_eq!(shell(&gateway, &session, words).await, (0, String::new()), "{words}");
+        assert_eq!(
+            shell(&gateway, &session, words).await,
+            (0, String::new()),
+            "{words}"
+        );
     }
 }
 
@@ -339,7 +450,10 @@ async fn agent_does_not_survive_a_killed_supervisor_or_gateway() {
             let sleep = json!({ "act": "sleep", "cwd": session.cwd });
             gateway.prompt(&session.id, &sleep.to_string()).await;
             let sleeps = session.cwd.join("sleeps");
-            eventually("a sleeping agent", LONGEST, || async { sleeps.exists().then_some(()) }).await;
+            eventually("a sleeping agent", LONGEST, || async {
+                sleeps.exists().then_some(())
+            })
+            .await;
             if kill_gateway {
                 gateway.kill();
             } else {
@@ -361,11 +475,19 @@ async fn range_is_reported_at_the_start_and_by_check() {
     let users = User::run_as().range().expect("a range");
     std::fs::write(&file, format!("isolation.run_as = {users:?}\n")).expect("the folder is ours");
     let mut check = command(env!("CARGO_BIN_EXE_acp-gateway"));
-    check.args(["check", "--data"]).arg(folder.path()).arg("--config").arg(&file);
+    check
+        .args(["check", "--data"])
+        .arg(folder.path())
+        .arg("--config")
+        .arg(&file);
     let shown = check.output().expect("the binary was built");
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains(&format!("run_as = {users:?}")), "{shown}");
-    assert_eq!(shown.contains("only a gateway that runs as root"), !geteuid().is_root(), "{shown}");
+    assert_eq!(
+        shown.contains("only a gateway that runs as root"),
+        !geteuid().is_root(),
+        "{shown}"
+    );
     if is_root() {
         let (gateway, user) = gateway("private", Machine::Any, "");
         let reported = format!("\"run_as\":\"{user}-");
@@ -387,11 +509,16 @@ fn gateway_of_another_user_does_not_start() {
         .args(&words[1..])
         .args(["serve", "--listen", "127.0.0.1:0", "--data"])
         .arg(folder.path().join("data"));
-    serve.env("HOME", folder.path()).env("ACP_GATEWAY__ISOLATION__RUN_AS", "300000-300009");
+    serve
+        .env("HOME", folder.path())
+        .env("ACP_GATEWAY__ISOLATION__RUN_AS", "300000-300009");
     let ended = serve.output().expect("it ends");
     let text = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(!ended.status.success(), "{text}");
-    assert!(text.contains("`isolation.run_as` needs a gateway that runs as root"), "{text}");
+    assert!(
+        text.contains("`isolation.run_as` needs a gateway that runs as root"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -402,11 +529,25 @@ async fn gateway_without_the_capabilities_does_not_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut serve = command("setpriv");
     serve.args(["--bounding-set=-setuid,-chown", "--inh-caps=-setuid,-chown"]);
-    serve.args([env!("CARGO_BIN_EXE_acp-gateway"), "serve", "--listen", "127.0.0.1:0", "--data"]);
-    serve.arg(folder.path().join("data")).env("HOME", folder.path());
-    let ended = serve.env("ACP_GATEWAY__ISOLATION__RUN_AS", "300000-300009").output().expect("it ends");
+    serve.args([
+        env!("CARGO_BIN_EXE_acp-gateway"),
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+    ]);
+    serve
+        .arg(folder.path().join("data"))
+        .env("HOME", folder.path());
+    let ended = serve
+        .env("ACP_GATEWAY__ISOLATION__RUN_AS", "300000-300009")
+        .output()
+        .expect("it ends");
     let text = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(!ended.status.success() && text.contains("CAP_CHOWN, CAP_SETUID"), "{text}");
+    assert!(
+        !ended.status.success() && text.contains("CAP_CHOWN, CAP_SETUID"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -416,18 +557,28 @@ async fn capabilities_of_the_documented_container_suffice() {
     }
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guides/docker.md");
     let guide = std::fs::read_to_string(guide).expect("the guide exists");
-    let added = guide.split_once("cap_add: [").and_then(|(_, rest)| rest.split_once(']')).expect("a list").0;
+    let added = guide
+        .split_once("cap_add: [")
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .expect("a list")
+        .0;
     let kept = format!("-all,+{}", added.to_lowercase().replace(", ", ",+"));
     let limited = run_by(User::Root, Machine::LandlockOnly);
     let bounding = format!("--bounding-set={kept}");
-    let words: Vec<&str> =
-        ["setpriv", &bounding].into_iter().chain(limited.iter().map(String::as_str)).collect();
+    let words: Vec<&str> = ["setpriv", &bounding]
+        .into_iter()
+        .chain(limited.iter().map(String::as_str))
+        .collect();
     for level in ["private", "off"] {
-        let (gateway, user) = started(Machine::LandlockOnly, level, "", |setup| setup.run_by(&words));
+        let (gateway, user) = started(Machine::LandlockOnly, level, "", |setup| {
+            setup.run_by(&words)
+        });
         let session = hostile(&gateway).await;
         let (code, shown) = shell(&gateway, &session, "echo x >$HOME/file && id -u").await;
         assert_eq!((code, shown), (0, format!("{user}\n")), "{level}");
-        gateway.post(&format!("/v1/sessions/{}/close", session.id), &json!({})).await;
+        gateway
+            .post(&format!("/v1/sessions/{}/close", session.id), &json!({}))
+            .await;
         eventually("the end of the agent", LONGEST, || async {
             at_home_of_agents(&gateway).is_empty().then_some(())
         })
@@ -449,7 +600,13 @@ async fn variables_of_an_agent_do_not_reach_its_supervisors() {
                 variable("LD_DEBUG_OUTPUT", loads.to_str().expect("a path")),
                 variable("OWN", "a value"),
             ]);
-            let shown = terminal(&gateway, &session, &["sh", "-c", "echo $OWN $AGENT_NAME"], env).await;
+            let shown = terminal(
+                &gateway,
+                &session,
+                &["sh", "-c", "echo $OWN $AGENT_NAME"],
+                env,
+            )
+            .await;
             assert_eq!(shown, "a value hostile\n");
             let files = session.cwd.read_dir().expect("the folder exists");
             let files = files.map(|entry| entry.expect("an entry").path());
@@ -458,8 +615,14 @@ async fn variables_of_an_agent_do_not_reach_its_supervisors() {
                 .map(|path| std::fs::read_to_string(path).expect("a text"))
                 .collect();
             let text = texts.concat();
-            assert!(text.contains("libc.so"), "the program loaded its libraries: {text:?}");
-            assert!(!text.contains("/proc/self/exe"), "{user:?} {level} {machine:?}: {text}");
+            assert!(
+                text.contains("libc.so"),
+                "the program loaded its libraries: {text:?}"
+            );
+            assert!(
+                !text.contains("/proc/self/exe"),
+                "{user:?} {level} {machine:?}: {text}"
+            );
         }
     }
 }

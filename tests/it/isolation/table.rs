@@ -50,7 +50,8 @@ pub(super) fn compare(columns: &[Column], has_groups: bool) {
     let has_root = columns.iter().any(|((user, ..), _)| *user == User::Root);
     let generated = tables(columns);
     if has_root && has_groups && std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, format!("{head}{BEGIN}{generated}{END}{tail}")).expect("the file is ours");
+        std::fs::write(&path, format!("{head}{BEGIN}{generated}{END}{tail}"))
+            .expect("the file is ours");
         return;
     }
     let has_queues = has_queues();
@@ -60,8 +61,15 @@ pub(super) fn compare(columns: &[Column], has_groups: bool) {
     };
     let shown = |text: &str| text.lines().filter(is_shown).collect::<Vec<_>>().join("\n");
     let (committed, generated) = (shown(committed), shown(&generated));
-    let matches = if has_root { committed == generated } else { committed.ends_with(&generated) };
-    assert!(matches, "{FILE} is out of date: UPDATE=1 cargo test --test it isolation::attacks\n{generated}");
+    let matches = if has_root {
+        committed == generated
+    } else {
+        committed.ends_with(&generated)
+    };
+    assert!(
+        matches,
+        "{FILE} is out of date: UPDATE=1 cargo test --test it isolation::attacks\n{generated}"
+    );
 }
 
 fn title(user: User) -> &'static str {
@@ -75,8 +83,10 @@ fn title(user: User) -> &'static str {
 fn tables(columns: &[Column]) -> String {
     let mut text = String::new();
     for title in [ROOT, RUN_AS, UNPRIVILEGED] {
-        let own: Vec<&Column> =
-            columns.iter().filter(|((owner, ..), _)| self::title(*owner) == title).collect();
+        let own: Vec<&Column> = columns
+            .iter()
+            .filter(|((owner, ..), _)| self::title(*owner) == title)
+            .collect();
         if own.is_empty() {
             continue;
         }
@@ -91,11 +101,21 @@ fn tables(columns: &[Column]) -> String {
             format!(" `{level}`{mechanism} |")
         };
         let heads: String = own.iter().map(head).collect();
-        writeln!(text, "\n## {title}\n\n| action |{heads}\n|---|{}", "---|".repeat(own.len()))
-            .expect("a string");
-        let actions: BTreeSet<&String> = own.iter().flat_map(|(_, outcomes)| outcomes.keys()).collect();
+        writeln!(
+            text,
+            "\n## {title}\n\n| action |{heads}\n|---|{}",
+            "---|".repeat(own.len())
+        )
+        .expect("a string");
+        let actions: BTreeSet<&String> = own
+            .iter()
+            .flat_map(|(_, outcomes)| outcomes.keys())
+            .collect();
         for action in actions {
-            let cells: Vec<&str> = own.iter().map(|(_, outcomes)| cell(&outcomes[action])).collect();
+            let cells: Vec<&str> = own
+                .iter()
+                .map(|(_, outcomes)| cell(&outcomes[action]))
+                .collect();
             writeln!(text, "| {action} | {} |", cells.join(" | ")).expect("a string");
         }
     }
@@ -104,5 +124,9 @@ fn tables(columns: &[Column]) -> String {
 
 /// Allowed actions stand out. An unavailable feature does no harm.
 fn cell(outcome: &str) -> &str {
-    if outcome == "allowed" { "**allowed**" } else { "denied" }
+    if outcome == "allowed" {
+        "**allowed**"
+    } else {
+        "denied"
+    }
 }

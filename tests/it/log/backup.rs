@@ -27,7 +27,11 @@ async fn backup_under_load_restores_a_prefix_and_resets_every_client() {
         sessions.push(session);
     }
     for session in &sessions {
-        gateway.log_until(session, |event| event["seq"].as_u64().is_some_and(|seq| seq > 100)).await;
+        gateway
+            .log_until(session, |event| {
+                event["seq"].as_u64().is_some_and(|seq| seq > 100)
+            })
+            .await;
     }
     let mut before = Vec::new();
     for session in &sessions {
@@ -36,12 +40,27 @@ async fn backup_under_load_restores_a_prefix_and_resets_every_client() {
     let file = gateway.path("backup.sqlite");
     let began = std::time::Instant::now();
     let text = output_text(&run(&gateway, &["backup", text_of(&file)]), true);
-    figure(&format!("a backup under load took {:?}: {}", began.elapsed(), text.trim()));
-    assert_eq!(std::fs::metadata(&file).expect("the backup").permissions().mode() & 0o777, 0o600);
+    figure(&format!(
+        "a backup under load took {:?}: {}",
+        began.elapsed(),
+        text.trim()
+    ));
+    assert_eq!(
+        std::fs::metadata(&file)
+            .expect("the backup")
+            .permissions()
+            .mode()
+            & 0o777,
+        0o600
+    );
     // The load continued during the backup.
     for session in &sessions {
         let now = gateway.last_seq(session).await;
-        gateway.log_until(session, |event| event["seq"].as_u64().is_some_and(|seq| seq > now)).await;
+        gateway
+            .log_until(session, |event| {
+                event["seq"].as_u64().is_some_and(|seq| seq > now)
+            })
+            .await;
     }
     let mut committed = Vec::new();
     for session in &sessions {
@@ -54,11 +73,20 @@ async fn backup_under_load_restores_a_prefix_and_resets_every_client() {
     let text = output_text(&run(&second, &["restore", text_of(&file)]), true);
     assert!(text.contains("log.sqlite.before-"), "{text}");
     second.start();
-    assert_eq!(second.call(reqwest::Method::GET, &format!("/v1/sessions/{lost}")).await.status, 404);
+    assert_eq!(
+        second
+            .call(reqwest::Method::GET, &format!("/v1/sessions/{lost}"))
+            .await
+            .status,
+        404
+    );
     for ((session, before), committed) in sessions.iter().zip(before).zip(committed) {
         let restored = second.all_events(session).await;
         // After the common prefix, the log contains only events that the start appended.
-        let prefix = restored.iter().position(|event| event["type"] == "prompt.failed").expect("it ran");
+        let prefix = restored
+            .iter()
+            .position(|event| event["type"] == "prompt.failed")
+            .expect("it ran");
         assert!(
             prefix as u64 >= before,
             "all that was committed before the backup is in it: {prefix} {before}"
@@ -68,13 +96,23 @@ async fn backup_under_load_restores_a_prefix_and_resets_every_client() {
             assert_eq!(content(ours), content(theirs));
         }
         assert_eq!(restored[prefix]["problem"]["code"], "interrupted");
-        assert!(restored[prefix + 1..].iter().all(|event| event["type"] == "session.detached"));
+        assert!(
+            restored[prefix + 1..]
+                .iter()
+                .all(|event| event["type"] == "session.detached")
+        );
 
         let path = format!("/v1/sessions/{session}/events?follow=false");
-        let held = committed.last().and_then(|event| event["id"].as_str()).expect("an id");
+        let held = committed
+            .last()
+            .and_then(|event| event["id"].as_str())
+            .expect("an id");
         let mut stream = second.events_after(&path, Some(held)).await;
         let reset = stream.next().await.expect("a reset");
-        assert_eq!((&reset.data["type"], &reset.data["reason"]), (&json!("reset"), &json!("new_epoch")));
+        assert_eq!(
+            (&reset.data["type"], &reset.data["reason"]),
+            (&json!("reset"), &json!("new_epoch"))
+        );
         let events: Vec<Value> = crate::support::log::logged(stream.rest().await);
         assert_eq!(events, restored, "then all events");
     }
@@ -92,7 +130,10 @@ async fn backup_never_overwrites_and_removes_partial_files() {
     let file = folder.join("one");
     std::fs::write(&file, "somebody's").expect("the folder is ours");
     let text = output_text(&run(&gateway, &["backup", text_of(&file)]), false);
-    assert!(text.contains("a backup does not overwrite a file"), "{text}");
+    assert!(
+        text.contains("a backup does not overwrite a file"),
+        "{text}"
+    );
     assert_eq!(std::fs::read(&file).expect("it is there"), b"somebody's");
     let nowhere = folder.join("none/two");
     output_text(&run(&gateway, &["backup", text_of(&nowhere)]), false);
@@ -106,10 +147,20 @@ async fn backup_never_overwrites_and_removes_partial_files() {
         stream.status
     );
     let private = std::fs::read_dir(gateway.path("data/private")).expect("a folder");
-    let left: Vec<_> = private.map(|entry| entry.expect("an entry").file_name()).collect();
-    assert!(!left.iter().any(|name| name.to_string_lossy().contains("part")), "{left:?}");
+    let left: Vec<_> = private
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
+    assert!(
+        !left
+            .iter()
+            .any(|name| name.to_string_lossy().contains("part")),
+        "{left:?}"
+    );
     std::fs::remove_file(super::file(&gateway)).expect("it is there");
-    let text = output_text(&run(&gateway, &["backup", text_of(&folder.join("three"))]), false);
+    let text = output_text(
+        &run(&gateway, &["backup", text_of(&folder.join("three"))]),
+        false,
+    );
     assert!(text.contains("there is no log"), "{text}");
 }
 
@@ -120,10 +171,17 @@ async fn backup_of_a_stopped_gateway_restores_without_a_check() {
     gateway.turn(&session, "echo one").await;
     assert_eq!(gateway.stop(), Some(0));
     let before = names(&gateway);
-    output_text(&run(&gateway, &["backup", text_of(&gateway.path("good"))]), true);
+    output_text(
+        &run(&gateway, &["backup", text_of(&gateway.path("good"))]),
+        true,
+    );
     assert_eq!(names(&gateway), before);
     gateway.start();
-    assert!(!gateway.log().contains("the log was not closed"), "{}", gateway.log());
+    assert!(
+        !gateway.log().contains("the log was not closed"),
+        "{}",
+        gateway.log()
+    );
 }
 
 #[tokio::test]
@@ -131,20 +189,39 @@ async fn a_backup_that_is_broken_off_is_swept_away() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     // More bytes than the buffer of a pipe.
-    gateway.turn(&session, &format!("echo {}", Random::new(1).noise(400_000))).await;
+    gateway
+        .turn(&session, &format!("echo {}", Random::new(1).noise(400_000)))
+        .await;
     let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
-    command.env_clear().env("ACP_GATEWAY_DATA", gateway.path("data")).args(["backup", "-"]);
-    let mut backup = command.stdout(std::process::Stdio::piped()).spawn().expect("the binary was built");
+    command
+        .env_clear()
+        .env("ACP_GATEWAY_DATA", gateway.path("data"))
+        .args(["backup", "-"]);
+    let mut backup = command
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
     let mut first = [0; 16];
-    backup.stdout.as_mut().expect("a pipe").read_exact(&mut first).expect("a backup");
+    backup
+        .stdout
+        .as_mut()
+        .expect("a pipe")
+        .read_exact(&mut first)
+        .expect("a backup");
     assert_eq!(&first, b"SQLite format 3\0");
-    assert!(!names(&gateway).iter().any(|name| name.contains(".part")), "a response body has no file name");
+    assert!(
+        !names(&gateway).iter().any(|name| name.contains(".part")),
+        "a response body has no file name"
+    );
     backup.kill().expect("it is ours");
     let gone = backup.id();
     backup.wait().expect("it is ours");
     let private = gateway.path("data/private");
     let left = [".part", ".part-journal"].map(|suffix| format!(".backup.{gone}{suffix}"));
-    let others = [format!(".backup.{}.part", std::process::id()), ".backup.x.part".to_owned()];
+    let others = [
+        format!(".backup.{}.part", std::process::id()),
+        ".backup.x.part".to_owned(),
+    ];
     for name in left.iter().chain(&others) {
         std::fs::write(private.join(name), "").expect("the folder is ours");
     }
@@ -152,13 +229,22 @@ async fn a_backup_that_is_broken_off_is_swept_away() {
     gateway.start();
     let found = names(&gateway);
     assert!(left.iter().all(|name| !found.contains(name)), "{found:?}");
-    assert!(others.iter().all(|name| found.contains(name)), "a file of another program stays: {found:?}");
+    assert!(
+        others.iter().all(|name| found.contains(name)),
+        "a file of another program stays: {found:?}"
+    );
 }
 
 /// The names in the gateway's own folder.
 fn names(gateway: &Gateway) -> Vec<String> {
     let private = std::fs::read_dir(gateway.path("data/private")).expect("a folder");
-    let names = private.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+    let names = private.map(|entry| {
+        entry
+            .expect("an entry")
+            .file_name()
+            .to_string_lossy()
+            .into_owned()
+    });
     let mut names: Vec<String> = names.collect();
     names.sort();
     names
@@ -172,7 +258,10 @@ async fn restore_rejects_a_log_in_use_and_an_invalid_file() {
     let (good, bad) = (gateway.path("good"), gateway.path("bad"));
     output_text(&run(&gateway, &["backup", text_of(&good)]), true);
     let text = output_text(&run(&gateway, &["restore", text_of(&good)]), false);
-    assert!(text.contains("another gateway uses the data folder"), "{text}");
+    assert!(
+        text.contains("another gateway uses the data folder"),
+        "{text}"
+    );
     assert_eq!(gateway.turn(&session, "echo two").await["text"], "two");
     assert_eq!(gateway.stop(), Some(0));
 
@@ -189,7 +278,10 @@ async fn restore_rejects_a_log_in_use_and_an_invalid_file() {
     ] {
         let text = output_text(&run(&gateway, &["restore", text_of(file)]), false);
         assert!(text.contains(why), "{text}");
-        assert!(std::fs::read(super::file(&gateway)).expect("the log") == before, "the log stays as it is");
+        assert!(
+            std::fs::read(super::file(&gateway)).expect("the log") == before,
+            "the log stays as it is"
+        );
         assert!(!gateway.path("data/private/log.sqlite.restored").exists());
     }
     // After a kill between its last two steps the old log exists under its other name, and no gateway creates an
@@ -197,16 +289,32 @@ async fn restore_rejects_a_log_in_use_and_an_invalid_file() {
     let log = super::file(&gateway);
     std::fs::rename(&log, log.with_file_name("log.sqlite.before-1")).expect("the folder is ours");
     std::fs::copy(&good, log.with_file_name("log.sqlite.restored")).expect("the folder is ours");
-    let refused = gateway.serve("127.0.0.1:0").output().expect("the binary was built");
-    assert!(output_text(&refused, false).contains("repeat the restore"), "{refused:?}");
+    let refused = gateway
+        .serve("127.0.0.1:0")
+        .output()
+        .expect("the binary was built");
+    assert!(
+        output_text(&refused, false).contains("repeat the restore"),
+        "{refused:?}"
+    );
     output_text(&run(&gateway, &["restore", text_of(&good)]), true);
     gateway.start();
     eventually("the session is back", Duration::from_secs(10), || async {
-        (gateway.get(&format!("/v1/sessions/{session}/prompts/p1")).await["text"] == "one").then_some(())
+        (gateway
+            .get(&format!("/v1/sessions/{session}/prompts/p1"))
+            .await["text"]
+            == "one")
+            .then_some(())
     })
     .await;
     assert_eq!(
-        gateway.call(reqwest::Method::GET, &format!("/v1/sessions/{session}/prompts/p2")).await.status,
+        gateway
+            .call(
+                reqwest::Method::GET,
+                &format!("/v1/sessions/{session}/prompts/p2")
+            )
+            .await
+            .status,
         404
     );
 }

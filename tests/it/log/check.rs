@@ -37,8 +37,9 @@ async fn unclean_log_is_checked_before_it_is_served() {
 
 #[tokio::test]
 async fn a_large_log_is_checked_while_it_is_served() {
-    let mut gateway =
-        Setup::fake(&[]).settings(&format!("{LIMITS}testing.max_start_check_bytes = 1")).start();
+    let mut gateway = Setup::fake(&[])
+        .settings(&format!("{LIMITS}testing.max_start_check_bytes = 1"))
+        .start();
     let session = gateway.session("fake").await;
     gateway.kill();
     gateway.start();
@@ -52,16 +53,27 @@ async fn a_large_log_is_checked_while_it_is_served() {
 /// The check limits the uncompressed size, whatever size the file declares.
 #[tokio::test]
 async fn small_log_with_much_compressed_data_is_checked_during_service() {
-    let mut gateway =
-        Setup::fake(&[]).settings(&format!("{LIMITS}testing.max_start_check_bytes = \"8MiB\"")).start();
+    let mut gateway = Setup::fake(&[])
+        .settings(&format!("{LIMITS}testing.max_start_check_bytes = \"8MiB\""))
+        .start();
     let session = gateway.session("fake").await;
     for (sessions, much) in [(1..5, false), (5..17, true)] {
         assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
         let store = SqliteStore::open(&super::file(&gateway), Ids::system(), &Limits::default());
-        let runs = sessions.map(|session| one_word_again_and_again(session, 1 << 20)).collect();
-        store.expect("the log").commit(&Batch { runs, ..Batch::default() }).expect("it takes them");
+        let runs = sessions
+            .map(|session| one_word_again_and_again(session, 1 << 20))
+            .collect();
+        store
+            .expect("the log")
+            .commit(&Batch {
+                runs,
+                ..Batch::default()
+            })
+            .expect("it takes them");
         leave_open(&gateway);
-        let size = std::fs::metadata(super::file(&gateway)).expect("the log").len();
+        let size = std::fs::metadata(super::file(&gateway))
+            .expect("the log")
+            .len();
         assert!(size < 1 << 20, "{size}");
         gateway.start();
         assert_eq!(gateway.log().contains(MUCH), much, "{}", gateway.log());
@@ -77,9 +89,18 @@ async fn small_log_with_much_compressed_data_is_checked_during_service() {
 /// The only event of a session, of so many bytes.
 fn one_word_again_and_again(session: u128, bytes: usize) -> Run {
     let session = SessionId::from_uuid(uuid::Uuid::from_u128(session));
-    let frames =
-        format!("id: e-1\nevent: test\ndata: {{\"id\":\"e-1\",\"x\":\"{}\"}}\n\n", "x".repeat(bytes));
-    Run { tenant: Tenant::default(), session, first_seq: 1, last_seq: 1, last_pos: 0, frames: frames.into() }
+    let frames = format!(
+        "id: e-1\nevent: test\ndata: {{\"id\":\"e-1\",\"x\":\"{}\"}}\n\n",
+        "x".repeat(bytes)
+    );
+    Run {
+        tenant: Tenant::default(),
+        session,
+        first_seq: 1,
+        last_seq: 1,
+        last_pos: 0,
+        frames: frames.into(),
+    }
 }
 
 #[tokio::test]
@@ -92,32 +113,54 @@ async fn log_with_a_broken_structure_is_not_served() {
     leave_open(&gateway);
     let broken = std::fs::read(super::file(&gateway)).expect("the log");
     for _ in 0..2 {
-        let refused = gateway.serve("127.0.0.1:0").output().expect("the binary was built");
+        let refused = gateway
+            .serve("127.0.0.1:0")
+            .output()
+            .expect("the binary was built");
         let text = super::output_text(&refused, false);
-        assert!(refused.stdout.is_empty(), "no link of a gateway that does not serve");
-        assert!(text.contains("the log is damaged") && text.contains("acp-gateway restore"), "{text}");
-        assert!(std::fs::read(super::file(&gateway)).expect("the log") == broken, "it is left as it is");
+        assert!(
+            refused.stdout.is_empty(),
+            "no link of a gateway that does not serve"
+        );
+        assert!(
+            text.contains("the log is damaged") && text.contains("acp-gateway restore"),
+            "{text}"
+        );
+        assert!(
+            std::fs::read(super::file(&gateway)).expect("the log") == broken,
+            "it is left as it is"
+        );
     }
 }
 
 #[tokio::test]
 async fn large_log_with_a_broken_structure_stops_the_gateway_at_its_next_commit() {
-    let mut gateway =
-        Setup::fake(&[]).settings(&format!("{LIMITS}testing.max_start_check_bytes = 1")).start();
+    let mut gateway = Setup::fake(&[])
+        .settings(&format!("{LIMITS}testing.max_start_check_bytes = 1"))
+        .start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
     break_structure(&gateway, "session.created");
     leave_open(&gateway);
     gateway.start();
-    eventually("the check has found it", Duration::from_secs(20), || async {
-        gateway.log().contains("the log is damaged").then_some(())
-    })
+    eventually(
+        "the check has found it",
+        Duration::from_secs(20),
+        || async { gateway.log().contains("the log is damaged").then_some(()) },
+    )
     .await;
     let path = format!("{}/v1/sessions/{session}/prompts", gateway.url);
-    let prompt = gateway.http.post(path).bearer_auth(crate::support::gateway::KEY);
+    let prompt = gateway
+        .http
+        .post(path)
+        .bearer_auth(crate::support::gateway::KEY);
     drop(prompt.json(&json!({ "prompt": "echo two" })).send().await);
     let code = gateway.ended(Duration::from_secs(20));
     assert_eq!(code, Some(1), "{}", gateway.log());
-    assert!(gateway.log().contains("the log failed"), "{}", gateway.log());
+    assert!(
+        gateway.log().contains("the log failed"),
+        "{}",
+        gateway.log()
+    );
 }

@@ -15,7 +15,9 @@ use crate::support::{Event, Gateway, Random, Setup};
 fn spoil(gateway: &Gateway, word: &str) {
     let file = open(gateway);
     let mut select = file.prepare("SELECT pos, frames FROM run").expect("SQL");
-    let runs = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("SQL");
+    let runs = select
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .expect("SQL");
     let runs: Vec<(i64, Vec<u8>)> = runs.collect::<Result<_, _>>().expect("SQL");
     let mut spoilt = 0;
     for (pos, stored) in runs {
@@ -23,7 +25,9 @@ fn spoil(gateway: &Gateway, word: &str) {
         let other = replaced(&frames, word.as_bytes(), word.to_uppercase().as_bytes());
         if other != frames {
             let run = rusqlite::params![stored_like(&stored, &other), pos];
-            spoilt += file.execute("UPDATE run SET frames = ?1 WHERE pos = ?2", run).expect("SQL");
+            spoilt += file
+                .execute("UPDATE run SET frames = ?1 WHERE pos = ?2", run)
+                .expect("SQL");
         }
     }
     assert!(spoilt > 0, "nothing has {word}");
@@ -39,7 +43,9 @@ async fn spoilt(gateway: &mut Gateway) -> (String, String) {
     let (damaged, whole) = (gateway.session("fake").await, gateway.session("fake").await);
     for word in ["alpha", "beta", "gamma"] {
         gateway.turn(&damaged, &format!("echo {word}")).await;
-        gateway.turn(&whole, &format!("echo whole {}", word.len())).await;
+        gateway
+            .turn(&whole, &format!("echo whole {}", word.len()))
+            .await;
     }
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
     spoil(gateway, "beta");
@@ -57,7 +63,9 @@ fn is_end_of(event: &Value, turn: &str) -> bool {
 
 /// The seq that an id names.
 fn seq_of(id: &str) -> u64 {
-    id.rsplit_once('-').and_then(|(_, seq)| seq.parse().ok()).expect("<epoch>-<seq>")
+    id.rsplit_once('-')
+        .and_then(|(_, seq)| seq.parse().ok())
+        .expect("<epoch>-<seq>")
 }
 
 #[tokio::test]
@@ -66,7 +74,11 @@ async fn damaged_run_is_reported_once_and_readers_are_reset_past_it() {
     let (damaged, _) = spoilt(&mut gateway).await;
     let path = format!("/v1/sessions/{damaged}/events");
 
-    let frames = gateway.events(&format!("{path}?follow=false")).await.rest().await;
+    let frames = gateway
+        .events(&format!("{path}?follow=false"))
+        .await
+        .rest()
+        .await;
     let reset_frames = resets(&frames);
     assert!(!reset_frames.is_empty());
     for frame in &reset_frames {
@@ -91,17 +103,34 @@ async fn damaged_run_is_reported_once_and_readers_are_reset_past_it() {
     }
     assert_eq!(before, gateway.last_seq(&damaged).await);
     let events = logged(frames.clone());
-    assert!(events.iter().any(|event| is_end_of(event, "p1")), "the stream has the events before the damage");
-    assert!(events.iter().any(|event| is_end_of(event, "p3")), "and the events after it");
-    assert!(!format!("{events:?}").to_lowercase().contains("beta"), "no damaged event is shown");
+    assert!(
+        events.iter().any(|event| is_end_of(event, "p1")),
+        "the stream has the events before the damage"
+    );
+    assert!(
+        events.iter().any(|event| is_end_of(event, "p3")),
+        "and the events after it"
+    );
+    assert!(
+        !format!("{events:?}").to_lowercase().contains("beta"),
+        "no damaged event is shown"
+    );
 
     // A client that has the id of the last reset resumes without another reset.
     let last = reset_frames.last().and_then(|frame| frame.id.clone());
-    let rest = gateway.events_after(&format!("{path}?follow=false"), last.as_deref()).await.rest().await;
+    let rest = gateway
+        .events_after(&format!("{path}?follow=false"), last.as_deref())
+        .await
+        .rest()
+        .await;
     assert!(resets(&rest).is_empty() && rest.iter().any(|frame| is_end_of(&frame.data, "p3")));
 
     let lines = gateway.request(Method::GET, &format!("{path}?follow=false"));
-    let lines = lines.header("Accept", "application/x-ndjson").send().await.expect("an answer");
+    let lines = lines
+        .header("Accept", "application/x-ndjson")
+        .send()
+        .await
+        .expect("an answer");
     let lines = lines.text().await.expect("a body");
     let lines: Vec<Value> = lines
         .lines()
@@ -109,22 +138,54 @@ async fn damaged_run_is_reported_once_and_readers_are_reset_past_it() {
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
     let page = gateway.get(&format!("{path}?limit=1000")).await;
-    for (form, all) in [("NDJSON", &lines), ("a page", page["events"].as_array().expect("events"))] {
-        let same = all.iter().filter(|event| event["seq"].is_u64()).cloned().collect::<Vec<_>>();
+    for (form, all) in [
+        ("NDJSON", &lines),
+        ("a page", page["events"].as_array().expect("events")),
+    ] {
+        let same = all
+            .iter()
+            .filter(|event| event["seq"].is_u64())
+            .cloned()
+            .collect::<Vec<_>>();
         assert_eq!(same, events, "{form}");
-        assert_eq!(all.iter().filter(|event| event["type"] == "reset").count(), reset_frames.len(), "{form}");
+        assert_eq!(
+            all.iter().filter(|event| event["type"] == "reset").count(),
+            reset_frames.len(),
+            "{form}"
+        );
     }
 
-    let transcript = gateway.get(&format!("/v1/sessions/{damaged}/transcript")).await;
+    let transcript = gateway
+        .get(&format!("/v1/sessions/{damaged}/transcript"))
+        .await;
     let turns = format!("{}", transcript["turns"]).to_lowercase();
-    assert!(turns.contains("alpha") && turns.contains("gamma") && !turns.contains("beta"), "{turns}");
-    assert_eq!(gateway.get(&format!("/v1/sessions/{damaged}/prompts/p2")).await["status"], "completed");
-    let turn = gateway.events(&format!("/v1/sessions/{damaged}/prompts/p2/events")).await.rest().await;
-    assert!(!resets(&turn).is_empty(), "a stream of the turn ends too: {turn:?}");
+    assert!(
+        turns.contains("alpha") && turns.contains("gamma") && !turns.contains("beta"),
+        "{turns}"
+    );
+    assert_eq!(
+        gateway
+            .get(&format!("/v1/sessions/{damaged}/prompts/p2"))
+            .await["status"],
+        "completed"
+    );
+    let turn = gateway
+        .events(&format!("/v1/sessions/{damaged}/prompts/p2/events"))
+        .await
+        .rest()
+        .await;
+    assert!(
+        !resets(&turn).is_empty(),
+        "a stream of the turn ends too: {turn:?}"
+    );
 
     assert_eq!(gateway.turn(&damaged, "echo delta").await["text"], "delta");
     let parts = gateway.log().matches("events are damaged on disk").count();
-    assert!((1..=reset_frames.len()).contains(&parts), "each damaged part is logged once: {}", gateway.log());
+    assert!(
+        (1..=reset_frames.len()).contains(&parts),
+        "each damaged part is logged once: {}",
+        gateway.log()
+    );
 }
 
 #[tokio::test]
@@ -136,23 +197,54 @@ async fn damage_of_one_session_is_no_matter_of_another_on_the_stream_of_many() {
     let reset_frames = resets(&frames);
     assert!(!reset_frames.is_empty());
     for frame in &reset_frames {
-        assert_eq!((&frame.data["reason"], &frame.data["sessionId"]), (&json!("damaged"), &json!(damaged)));
-        assert!(frame.id.as_deref().is_some_and(|id| id.contains("-g")), "{frame:?}");
+        assert_eq!(
+            (&frame.data["reason"], &frame.data["sessionId"]),
+            (&json!("damaged"), &json!(damaged))
+        );
+        assert!(
+            frame.id.as_deref().is_some_and(|id| id.contains("-g")),
+            "{frame:?}"
+        );
     }
-    let other = logged(frames.clone()).into_iter().filter(|event| event["sessionId"] == whole.as_str());
-    let whole_seqs: Vec<u64> = other.map(|event| event["seq"].as_u64().expect("a seq")).collect();
-    assert_eq!(whole_seqs, (1..=gateway.last_seq(&whole).await).collect::<Vec<_>>());
+    let other = logged(frames.clone())
+        .into_iter()
+        .filter(|event| event["sessionId"] == whole.as_str());
+    let whole_seqs: Vec<u64> = other
+        .map(|event| event["seq"].as_u64().expect("a seq"))
+        .collect();
+    assert_eq!(
+        whole_seqs,
+        (1..=gateway.last_seq(&whole).await).collect::<Vec<_>>()
+    );
     let last = reset_frames.last().and_then(|frame| frame.id.clone());
-    let rest = gateway.events_after(&both, last.as_deref()).await.rest().await;
+    let rest = gateway
+        .events_after(&both, last.as_deref())
+        .await
+        .rest()
+        .await;
     assert!(resets(&rest).is_empty() && rest.iter().any(|frame| is_end_of(&frame.data, "p3")));
 
-    let epoch = last.as_deref().and_then(|id| id.split_once("-g")).expect("a place").0.to_owned();
-    let all =
-        gateway.events_after("/v1/events?follow=false", Some(&format!("{epoch}-g0"))).await.rest().await;
+    let epoch = last
+        .as_deref()
+        .and_then(|id| id.split_once("-g"))
+        .expect("a place")
+        .0
+        .to_owned();
+    let all = gateway
+        .events_after("/v1/events?follow=false", Some(&format!("{epoch}-g0")))
+        .await
+        .rest()
+        .await;
     let reset_frames = resets(&all);
-    assert!(!reset_frames.is_empty(), "a reader of all sessions receives the resets too");
+    assert!(
+        !reset_frames.is_empty(),
+        "a reader of all sessions receives the resets too"
+    );
     for frame in reset_frames {
-        assert_eq!((&frame.data["reason"], &frame.data["sessionId"]), (&json!("damaged"), &json!(damaged)));
+        assert_eq!(
+            (&frame.data["reason"], &frame.data["sessionId"]),
+            (&json!("damaged"), &json!(damaged))
+        );
         assert_eq!(frame.data.get("session"), None, "{}", frame.data);
     }
 }
@@ -162,8 +254,12 @@ async fn session_with_damaged_last_events_opens_and_its_turn_is_closed() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "title text=Known").await;
-    let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;
-    gateway.prompt(&session, "title text=epsilon; hang cancel=no").await;
+    let mut stream = gateway
+        .events(&format!("/v1/sessions/{session}/events"))
+        .await;
+    gateway
+        .prompt(&session, "title text=epsilon; hang cancel=no")
+        .await;
     loop {
         let event = stream.next().await.expect("it goes on");
         if event.data["update"]["title"] == "epsilon" {
@@ -176,11 +272,22 @@ async fn session_with_damaged_last_events_opens_and_its_turn_is_closed() {
     leave_open(&gateway);
     gateway.start();
     let now = gateway.get(&format!("/v1/sessions/{session}")).await;
-    assert_eq!((&now["title"], &now["state"]), (&json!("Known"), &json!("idle")), "{now}");
-    let frames = gateway.events(&format!("/v1/sessions/{session}/events?follow=false")).await.rest().await;
+    assert_eq!(
+        (&now["title"], &now["state"]),
+        (&json!("Known"), &json!("idle")),
+        "{now}"
+    );
+    let frames = gateway
+        .events(&format!("/v1/sessions/{session}/events?follow=false"))
+        .await
+        .rest()
+        .await;
     assert!(!resets(&frames).is_empty());
     let failed = one(&logged(frames), "prompt.failed").clone();
-    assert_eq!((&failed["promptId"], &failed["problem"]["code"]), (&json!("p2"), &json!("interrupted")));
+    assert_eq!(
+        (&failed["promptId"], &failed["problem"]["code"]),
+        (&json!("p2"), &json!("interrupted"))
+    );
     assert_eq!(gateway.turn(&session, "echo zeta").await["text"], "zeta");
 }
 
@@ -189,15 +296,25 @@ fn spoil_chains(gateway: &Gateway, session: &str) {
     const PAGE: usize = 8192;
     let file = super::file(gateway);
     let log = open(gateway);
-    let mut select = log.prepare("SELECT frames FROM run WHERE session = ?1").expect("SQL");
-    let runs = select.query_map([key_of(session)], |row| row.get(0)).expect("SQL");
+    let mut select = log
+        .prepare("SELECT frames FROM run WHERE session = ?1")
+        .expect("SQL");
+    let runs = select
+        .query_map([key_of(session)], |row| row.get(0))
+        .expect("SQL");
     let runs: Vec<Vec<u8>> = runs.collect::<Result<_, _>>().expect("SQL");
     drop(select);
     drop(log);
     let mut bytes = std::fs::read(&file).expect("the log");
     let mut spoilt = 0;
-    for page in bytes.chunks_mut(PAGE).filter(|page| ![2, 5, 10, 13].contains(&page[0])) {
-        if runs.iter().any(|stored| memchr::memmem::find(stored, &page[5000..5064]).is_some()) {
+    for page in bytes
+        .chunks_mut(PAGE)
+        .filter(|page| ![2, 5, 10, 13].contains(&page[0]))
+    {
+        if runs
+            .iter()
+            .any(|stored| memchr::memmem::find(stored, &page[5000..5064]).is_some())
+        {
             page[..4].fill(0xff);
             page[5000] ^= 1;
             spoilt += 1;
@@ -220,13 +337,34 @@ async fn session_with_damaged_pages_can_be_deleted_without_a_stop() {
     // A check that finds it refuses nothing.
     leave_open(&gateway);
     gateway.start();
-    assert!(gateway.log().contains("pages of events are damaged on disk"), "{}", gateway.log());
+    assert!(
+        gateway
+            .log()
+            .contains("pages of events are damaged on disk"),
+        "{}",
+        gateway.log()
+    );
     let path = format!("/v1/sessions/{damaged}");
-    let frames = gateway.events(&format!("{path}/events?follow=false")).await.rest().await;
+    let frames = gateway
+        .events(&format!("{path}/events?follow=false"))
+        .await
+        .rest()
+        .await;
     assert!(!resets(&frames).is_empty());
-    assert_eq!(gateway.call(Method::DELETE, &path).await.status, 204, "{}", gateway.log());
+    assert_eq!(
+        gateway.call(Method::DELETE, &path).await.status,
+        204,
+        "{}",
+        gateway.log()
+    );
     assert!([404, 410].contains(&gateway.call(Method::GET, &path).await.status.as_u16()));
-    assert!(gateway.log().contains("they stay in the file, and readers skip them"), "{}", gateway.log());
+    assert!(
+        gateway
+            .log()
+            .contains("they stay in the file, and readers skip them"),
+        "{}",
+        gateway.log()
+    );
     assert_eq!(gateway.turn(&whole, "echo beta").await["text"], "beta");
     gateway.kill();
     gateway.start();
@@ -242,7 +380,10 @@ async fn session_whose_last_run_has_wrong_seqs_continues_without_duplicate_seqs(
         gateway.turn(session, "stream n=40").await;
     }
     let events = gateway.all_events(&damaged).await;
-    let last = events.last().and_then(|event| event["seq"].as_u64()).expect("a seq");
+    let last = events
+        .last()
+        .and_then(|event| event["seq"].as_u64())
+        .expect("a seq");
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
     // One less than before: the run's events would be delivered again from this position.
     let sql = "UPDATE run SET last_seq = last_seq - 1 WHERE last_seq = ?1 AND session = ?2";
@@ -251,12 +392,28 @@ async fn session_whose_last_run_has_wrong_seqs_continues_without_duplicate_seqs(
     gateway.start();
     assert_eq!(gateway.turn(&damaged, "echo one").await["text"], "one");
     let after = gateway.all_events(&damaged).await;
-    let again = after.iter().filter(|event| event["seq"].as_u64().is_some_and(|seq| seq > last));
-    let first = again.map(|event| event["seq"].as_u64().expect("a seq")).min();
+    let again = after
+        .iter()
+        .filter(|event| event["seq"].as_u64().is_some_and(|seq| seq > last));
+    let first = again
+        .map(|event| event["seq"].as_u64().expect("a seq"))
+        .min();
     assert_eq!(first, Some(last + 1), "{after:?}");
-    let known = |event: &Value| events.iter().find(|known| known["seq"] == event["seq"]).cloned();
-    for event in after.iter().filter(|event| event["seq"].as_u64().is_some_and(|seq| seq <= last)) {
-        assert_eq!(known(event).as_ref(), Some(event), "a seq has one event for ever");
+    let known = |event: &Value| {
+        events
+            .iter()
+            .find(|known| known["seq"] == event["seq"])
+            .cloned()
+    };
+    for event in after
+        .iter()
+        .filter(|event| event["seq"].as_u64().is_some_and(|seq| seq <= last))
+    {
+        assert_eq!(
+            known(event).as_ref(),
+            Some(event),
+            "a seq has one event for ever"
+        );
     }
     assert_eq!(gateway.turn(&whole, "echo two").await["text"], "two");
 }

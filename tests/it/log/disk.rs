@@ -22,16 +22,37 @@ async fn almost_full_disk_rejects_prompts_and_serves_other_requests() {
     gateway.start();
 
     let prompt = json!({ "prompt": "echo two" });
-    gateway.posted(&format!("{path}/prompts"), &[], &prompt).await.problem(507, "storage_full");
-    gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake" })).await.problem(507, "storage_full");
+    gateway
+        .posted(&format!("{path}/prompts"), &[], &prompt)
+        .await
+        .problem(507, "storage_full");
+    gateway
+        .posted("/v1/sessions", &[], &json!({ "agent": "fake" }))
+        .await
+        .problem(507, "storage_full");
     let now = gateway.all_events(&session).await;
     assert_eq!(now[..before.len()], before);
-    let frames = gateway.events(&format!("{path}/events?follow=false")).await.rest().await;
+    let frames = gateway
+        .events(&format!("{path}/events?follow=false"))
+        .await
+        .rest()
+        .await;
     assert_eq!(crate::support::log::logged(frames), now);
-    for read in ["/v1/sessions", &path, &format!("{path}/transcript"), &format!("{path}/prompts/p1")] {
-        assert_eq!(gateway.call(Method::GET, read).await.status, StatusCode::OK, "{read}");
+    for read in [
+        "/v1/sessions",
+        &path,
+        &format!("{path}/transcript"),
+        &format!("{path}/prompts/p1"),
+    ] {
+        assert_eq!(
+            gateway.call(Method::GET, read).await.status,
+            StatusCode::OK,
+            "{read}"
+        );
     }
-    let (status, _) = gateway.send(Method::PATCH, &path, &json!({ "title": "Low" })).await;
+    let (status, _) = gateway
+        .send(Method::PATCH, &path, &json!({ "title": "Low" }))
+        .await;
     assert_eq!(status, StatusCode::OK, "small records are still written");
 
     gateway.signal(Signal::TERM);

@@ -13,14 +13,24 @@ async fn log_of_another_version_is_rejected_unchanged() {
     for version in [1_u32, 2, 4] {
         let mut gateway = Setup::fake(&[]).start();
         assert_eq!(gateway.stop(), Some(0));
-        let log = std::fs::File::options().write(true).open(file(&gateway)).expect("the log");
-        log.write_all_at(&version.to_be_bytes(), VERSION_AT).expect("the file is ours");
+        let log = std::fs::File::options()
+            .write(true)
+            .open(file(&gateway))
+            .expect("the log");
+        log.write_all_at(&version.to_be_bytes(), VERSION_AT)
+            .expect("the file is ours");
         let before = std::fs::read(file(&gateway)).expect("the log");
         for command in [&["serve"][..], &["key", "list"], &["backup", "-"]] {
             let text = output_text(&run(&gateway, command), false);
             let named = format!("the file has format {version}");
-            assert!(text.contains(&named), "{command:?} with version {version}: {text}");
-            assert!(std::fs::read(file(&gateway)).expect("the log") == before, "{command:?}");
+            assert!(
+                text.contains(&named),
+                "{command:?} with version {version}: {text}"
+            );
+            assert!(
+                std::fs::read(file(&gateway)).expect("the log") == before,
+                "{command:?}"
+            );
         }
     }
 }

@@ -15,7 +15,9 @@ const CONNECTIONS: usize = 40;
 const NEWCOMERS: usize = 400;
 
 async fn connect(gateway: &Gateway) -> TcpStream {
-    TcpStream::connect(gateway.address()).await.expect("it listens")
+    TcpStream::connect(gateway.address())
+        .await
+        .expect("it listens")
 }
 
 /// Opens streams up to the limit. Another client's rejected connection had used the last place.
@@ -33,15 +35,26 @@ async fn fill(gateway: &Gateway, session: &str) -> Vec<(Kept, Lean)> {
 /// A connection above the limit is closed immediately and affects no other connection.
 async fn full(limits: &str) {
     // A waiting connection is not closed because other connections open and close.
-    let gateway = Setup::fake(&[]).settings(&format!("{limits}\ntesting.header_timeout = \"2m\"")).start();
+    let gateway = Setup::fake(&[])
+        .settings(&format!("{limits}\ntesting.header_timeout = \"2m\""))
+        .start();
     let session = gateway.session("fake").await;
     // The one through which the turn is asked for.
     let mut control = connect(&gateway).await;
     let host = gateway.address();
     // A connection without a key would be evicted.
     let first = format!("GET /v1 HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\n\r\n");
-    control.write_all(first.as_bytes()).await.expect("it is open");
-    assert!(control.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0), "an answer");
+    control
+        .write_all(first.as_bytes())
+        .await
+        .expect("it is open");
+    assert!(
+        control
+            .read(&mut [0; 1024])
+            .await
+            .is_ok_and(|read| read > 0),
+        "an answer"
+    );
     let held = fill(&gateway, &session).await;
     assert!(held.len() > CONNECTIONS / 2, "{} streams", held.len());
     let descriptors = procfs::open_files(gateway.pid());
@@ -52,20 +65,34 @@ async fn full(limits: &str) {
         "POST /v1/sessions/{session}/prompts HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\n\
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
-    control.write_all(request.as_bytes()).await.expect("it is open");
+    control
+        .write_all(request.as_bytes())
+        .await
+        .expect("it is open");
     let newcomers = async {
         for _ in 0..NEWCOMERS {
             let mut newcomer = connect(&gateway).await;
-            let closed = tokio::time::timeout(Duration::from_secs(10), newcomer.read(&mut [0; 1])).await;
+            let closed =
+                tokio::time::timeout(Duration::from_secs(10), newcomer.read(&mut [0; 1])).await;
             // A reset is a close too.
-            assert_eq!(closed.expect("at once").unwrap_or(0), 0, "no connection is served");
+            assert_eq!(
+                closed.expect("at once").unwrap_or(0),
+                0,
+                "no connection is served"
+            );
         }
-        assert!(procfs::open_files(gateway.pid()) <= descriptors + 8, "no connection is kept");
+        assert!(
+            procfs::open_files(gateway.pid()) <= descriptors + 8,
+            "no connection is kept"
+        );
     };
     let mut readers = JoinSet::new();
     for (mut client, mut stream) in held {
         readers.spawn(async move {
-            client.read(&mut stream, "prompt.completed").await.expect("existing connections stay open");
+            client
+                .read(&mut stream, "prompt.completed")
+                .await
+                .expect("existing connections stay open");
             (client, stream)
         });
     }
@@ -73,10 +100,16 @@ async fn full(limits: &str) {
     let (clients, streams): (Vec<_>, Vec<_>) = read.into_iter().unzip();
     drop((streams, control));
     eventually("there is room again", Duration::from_secs(10), || async {
-        gateway.request(reqwest::Method::GET, "/v1").send().await.ok()
+        gateway
+            .request(reqwest::Method::GET, "/v1")
+            .send()
+            .await
+            .ok()
     })
     .await;
-    History::kept(&gateway, &session, clients).await.assert_holds();
+    History::kept(&gateway, &session, clients)
+        .await
+        .assert_holds();
 }
 
 #[tokio::test]
@@ -86,5 +119,8 @@ async fn full_gateway_rejects_new_connections_and_serves_existing_ones() {
 
 #[tokio::test]
 async fn address_at_its_connection_limit_keeps_existing_connections() {
-    full(&format!("server.max_connections_per_address = {CONNECTIONS}")).await;
+    full(&format!(
+        "server.max_connections_per_address = {CONNECTIONS}"
+    ))
+    .await;
 }

@@ -22,12 +22,17 @@ fn hurried(more: &str) -> Gateway {
 
 /// Waits until the gateway has closed the newest connection of the proxy.
 async fn left(proxy: &Proxy) {
-    eventually("the connection is left", SLACK, || async { (!proxy.is_held()).then_some(()) }).await;
+    eventually("the connection is left", SLACK, || async {
+        (!proxy.is_held()).then_some(())
+    })
+    .await;
 }
 
 /// Checks that the clients received exactly the log.
 async fn assert_kept(gateway: &Gateway, session: &str, clients: Vec<Kept>) {
-    History::kept(gateway, session, clients).await.assert_holds();
+    History::kept(gateway, session, clients)
+        .await
+        .assert_holds();
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -47,8 +52,13 @@ async fn disconnect_during_a_stream_frees_it_and_the_turn_continues() {
         let mut client = Kept::new(&gateway, &session);
         let mut stream = client.connect(proxy.address).await.expect("a stream");
         assert!(proxy.is_held());
-        let prompt = gateway.prompt(&session, "stream n=20; permission; echo done").await;
-        client.read(&mut stream, "request.created").await.expect("it goes on");
+        let prompt = gateway
+            .prompt(&session, "stream n=20; permission; echo done")
+            .await;
+        client
+            .read(&mut stream, "request.created")
+            .await
+            .expect("it goes on");
         let mut held = Some(stream);
         match how {
             Leaves::Reset => proxy.cut(),
@@ -57,12 +67,29 @@ async fn disconnect_during_a_stream_frees_it_and_the_turn_continues() {
         }
         left(&proxy).await;
         proxy.up(Flow::Pass);
-        let path = format!("/v1/sessions/{session}/prompts/{}", prompt["promptId"].as_str().expect("an id"));
-        assert_eq!(gateway.get(&path).await["status"], json!("running"), "{how:?}: the turn still runs");
-        let asked = gateway.get(&format!("/v1/sessions/{session}/requests")).await;
-        let request = asked["requests"][0]["requestId"].as_str().expect("it waits");
+        let path = format!(
+            "/v1/sessions/{session}/prompts/{}",
+            prompt["promptId"].as_str().expect("an id")
+        );
+        assert_eq!(
+            gateway.get(&path).await["status"],
+            json!("running"),
+            "{how:?}: the turn still runs"
+        );
+        let asked = gateway
+            .get(&format!("/v1/sessions/{session}/requests"))
+            .await;
+        let request = asked["requests"][0]["requestId"]
+            .as_str()
+            .expect("it waits");
         let answer = format!("/v1/sessions/{session}/permissions/{request}");
-        assert_eq!(gateway.post(&answer, &json!({ "optionId": "allow" })).await.0, 204);
+        assert_eq!(
+            gateway
+                .post(&answer, &json!({ "optionId": "allow" }))
+                .await
+                .0,
+            204
+        );
         // There is one place among the streams of this key: it is free again.
         client.follow(proxy.address, END).await;
         left(&proxy).await;
@@ -72,7 +99,9 @@ async fn disconnect_during_a_stream_frees_it_and_the_turn_continues() {
 
 #[tokio::test]
 async fn stream_cut_within_an_event_resumes_after_the_last_complete_one() {
-    let gateway = Setup::fake(&[]).settings("limits.per_key.max_requests_per_minute = 100000").start();
+    let gateway = Setup::fake(&[])
+        .settings("limits.per_key.max_requests_per_minute = 100000")
+        .start();
     let session = gateway.session("fake").await;
     let proxy = Proxy::start(gateway.address()).await;
     gateway.prompt(&session, "flood n=160 rate=80").await;
@@ -111,11 +140,15 @@ async fn h2_stream(
     let Ok((response, _)) = client.send_request(request.body(()).expect("a request"), true) else {
         return false;
     };
-    let Ok(response) = response.await else { return false };
+    let Ok(response) = response.await else {
+        return false;
+    };
     assert_eq!(response.status(), 200);
     let (mut body, mut text) = (response.into_body(), Vec::new());
     while let Some(Ok(chunk)) = body.data().await {
-        body.flow_control().release_capacity(chunk.len()).expect("it was taken");
+        body.flow_control()
+            .release_capacity(chunk.len())
+            .expect("it was taken");
         text.extend_from_slice(&chunk);
         if kept.keep(&lean::split(&mut text), END) {
             return true;
@@ -126,7 +159,9 @@ async fn h2_stream(
 
 #[tokio::test]
 async fn streams_of_one_connection_of_http_2_that_is_cut_all_go_on() {
-    let gateway = Setup::fake(&[]).settings("limits.per_key.max_requests_per_minute = 100000").start();
+    let gateway = Setup::fake(&[])
+        .settings("limits.per_key.max_requests_per_minute = 100000")
+        .start();
     let session = gateway.session("fake").await;
     let proxy = Proxy::start(gateway.address()).await;
     gateway.prompt(&session, "flood n=100 rate=100").await;
@@ -135,7 +170,9 @@ async fn streams_of_one_connection_of_http_2_that_is_cut_all_go_on() {
     while !clients.is_empty() {
         proxy.down(Flow::CutAfter(20_000 + cuts * 1777));
         cuts += 1;
-        let socket = tokio::net::TcpStream::connect(proxy.address).await.expect("it listens");
+        let socket = tokio::net::TcpStream::connect(proxy.address)
+            .await
+            .expect("it listens");
         let (sender, connection) = h2::client::handshake(socket).await.expect("h2c");
         let mut tasks = JoinSet::new();
         tasks.spawn(connection);
@@ -143,8 +180,10 @@ async fn streams_of_one_connection_of_http_2_that_is_cut_all_go_on() {
             let (mut sender, gateway) = (sender.clone(), &gateway);
             async move { (h2_stream(&mut sender, gateway, &mut kept).await, kept) }
         });
-        let (over, open): (Vec<_>, Vec<_>) =
-            futures_util::future::join_all(streams).await.into_iter().partition(|(over, _)| *over);
+        let (over, open): (Vec<_>, Vec<_>) = futures_util::future::join_all(streams)
+            .await
+            .into_iter()
+            .partition(|(over, _)| *over);
         done.extend(over.into_iter().map(|(_, kept)| kept));
         clients = open.into_iter().map(|(_, kept)| kept).collect();
         assert!(cuts < 200, "they come to no end");
@@ -182,9 +221,15 @@ async fn is_left_and_comes_back(flow: Flow) {
     assert_eq!(turn["status"], "completed");
 
     proxy.down(Flow::Pass);
-    assert!(client.read(&mut stream, "session.deleted").await.is_err(), "it was cut");
+    assert!(
+        client.read(&mut stream, "session.deleted").await.is_err(),
+        "it was cut"
+    );
     let at = client.seq;
-    assert!(at > 1 && at < 1500, "the bytes buffered by the kernels arrived: {at}");
+    assert!(
+        at > 1 && at < 1500,
+        "the bytes buffered by the kernels arrived: {at}"
+    );
     let last = gateway.last_seq(&session).await;
     client.reach(proxy.address, last).await;
     other.reach(gateway.address(), last).await;
@@ -208,7 +253,10 @@ async fn slow_reader_of_a_short_backlog_stays_connected() {
     let proxy = Proxy::start(gateway.address()).await;
     let mut client = Kept::new(&gateway, &session);
     let mut stream = client.connect(proxy.address).await.expect("a stream");
-    client.read(&mut stream, "session.created").await.expect("it goes on");
+    client
+        .read(&mut stream, "session.created")
+        .await
+        .expect("it goes on");
     proxy.down(Flow::Drip(Duration::from_millis(1)));
     // Longer than the timeout for a client that does not read.
     gateway.turn(&session, "echo slowly").await;
@@ -225,7 +273,8 @@ async fn buffering_proxy_delays_a_stream_and_changes_nothing() {
     let mut stream = client.connect(proxy.address).await.expect("a stream");
     proxy.down(Flow::Gather(1 << 20));
     gateway.turn(&session, "flood n=200").await;
-    let early = tokio::time::timeout(Duration::from_millis(500), client.read(&mut stream, END)).await;
+    let early =
+        tokio::time::timeout(Duration::from_millis(500), client.read(&mut stream, END)).await;
     assert!(early.is_err(), "it is held back");
     proxy.down(Flow::Gather(64));
     client.read(&mut stream, END).await.expect("it comes");
@@ -240,12 +289,20 @@ async fn a_gateway_that_cannot_be_reached_for_a_while_is_where_it_was() {
     let mut client = Kept::new(&gateway, &session);
     let mut stream = client.connect(proxy.address).await.expect("a stream");
     gateway.prompt(&session, "flood n=300 rate=60").await;
-    client.read(&mut stream, "prompt.started").await.expect("it goes on");
+    client
+        .read(&mut stream, "prompt.started")
+        .await
+        .expect("it goes on");
     proxy.refuse(true);
     proxy.cut();
     assert!(client.read(&mut stream, END).await.is_err());
     for _ in 0..20 {
-        assert!(Lean::open(proxy.address, &client.path(), None).await.is_err(), "it is refused");
+        assert!(
+            Lean::open(proxy.address, &client.path(), None)
+                .await
+                .is_err(),
+            "it is refused"
+        );
     }
     proxy.refuse(false);
     client.follow(proxy.address, END).await;

@@ -22,26 +22,45 @@ type Tasks = JoinSet<Result<(), h2::Error>>;
 
 /// A connection whose streams have a closed window.
 async fn connect(gateway: &Gateway, tasks: &mut Tasks) -> SendRequest<Bytes> {
-    let socket = TcpStream::connect(gateway.url.trim_start_matches("http://")).await.expect("it listens");
-    let made = h2::client::Builder::new().initial_window_size(0).handshake(socket).await;
+    let socket = TcpStream::connect(gateway.url.trim_start_matches("http://"))
+        .await
+        .expect("it listens");
+    let made = h2::client::Builder::new()
+        .initial_window_size(0)
+        .handshake(socket)
+        .await;
     let (client, connection) = made.expect("h2c");
     tasks.spawn(connection);
     client
 }
 
 /// Sends a request; nothing of the response is read but its head.
-async fn get(client: &SendRequest<Bytes>, gateway: &Gateway, path: &str, key: bool) -> ResponseFuture {
+async fn get(
+    client: &SendRequest<Bytes>,
+    gateway: &Gateway,
+    path: &str,
+    key: bool,
+) -> ResponseFuture {
     let mut request = Request::get(format!("{}{path}", gateway.url));
     if key {
         request = request.header("authorization", format!("Bearer {KEY}"));
     }
     let mut client = client.clone().ready().await.expect("a stream");
-    client.send_request(request.body(()).expect("a request"), true).expect("a stream").0
+    client
+        .send_request(request.body(()).expect("a request"), true)
+        .expect("a stream")
+        .0
 }
 
 /// The head of the response, if it arrives.
-async fn head(response: &mut ResponseFuture, patience: Duration) -> Option<http::Response<h2::RecvStream>> {
-    let response = tokio::time::timeout(patience, response).await.ok()?.expect("a response");
+async fn head(
+    response: &mut ResponseFuture,
+    patience: Duration,
+) -> Option<http::Response<h2::RecvStream>> {
+    let response = tokio::time::timeout(patience, response)
+        .await
+        .ok()?
+        .expect("a response");
     assert_eq!(response.status(), StatusCode::OK);
     Some(response)
 }
@@ -49,7 +68,9 @@ async fn head(response: &mut ResponseFuture, patience: Duration) -> Option<http:
 /// The path of the page's largest file, and its size.
 fn largest_asset() -> (String, u64) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("web/dist/assets");
-    let files = std::fs::read_dir(folder).expect("the page was built").map(|file| file.expect("a file"));
+    let files = std::fs::read_dir(folder)
+        .expect("the page was built")
+        .map(|file| file.expect("a file"));
     let sized = files.map(|file| (file.metadata().expect("a file").len(), file.file_name()));
     let (size, name) = sized.max().expect("the page has assets");
     (format!("/assets/{}", name.to_str().expect("text")), size)
@@ -62,7 +83,12 @@ async fn unauthenticated_clients_that_do_not_read_use_little_memory() {
     let (asset, size) = largest_asset();
     assert!(size > 200_000, "too small to show anything: {size}");
     let (mut tasks, mut clients, mut requests) = (JoinSet::new(), Vec::new(), JoinSet::new());
-    let warm = gateway.http.get(format!("{}{asset}", gateway.url)).send().await.expect("an answer");
+    let warm = gateway
+        .http
+        .get(format!("{}{asset}", gateway.url))
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(warm.status(), StatusCode::OK);
     let before = procfs::resident(gateway.pid());
     let heads = Arc::new(AtomicUsize::new(0));
@@ -70,7 +96,10 @@ async fn unauthenticated_clients_that_do_not_read_use_little_memory() {
         let client = connect(&gateway, &mut tasks).await;
         // More would exceed `max_unauthenticated_request_bytes`.
         for _ in 0..18 {
-            let (mut response, heads) = (get(&client, &gateway, &asset, false).await, Arc::clone(&heads));
+            let (mut response, heads) = (
+                get(&client, &gateway, &asset, false).await,
+                Arc::clone(&heads),
+            );
             requests.spawn(async move {
                 let response = head(&mut response, PATIENCE).await;
                 heads.fetch_add(1, Ordering::Relaxed);
@@ -81,9 +110,11 @@ async fn unauthenticated_clients_that_do_not_read_use_little_memory() {
         }
         clients.push(client);
     }
-    eventually("every connection has its first responses", PATIENCE, || async {
-        (heads.load(Ordering::Relaxed) >= CONNECTIONS * 16).then_some(())
-    })
+    eventually(
+        "every connection has its first responses",
+        PATIENCE,
+        || async { (heads.load(Ordering::Relaxed) >= CONNECTIONS * 16).then_some(()) },
+    )
     .await;
     let grown = procfs::resident(gateway.pid()).saturating_sub(before);
     let open = heads.load(Ordering::Relaxed);
@@ -95,7 +126,9 @@ async fn unauthenticated_clients_that_do_not_read_use_little_memory() {
 
 #[tokio::test]
 async fn a_connection_without_a_key_runs_few_requests_at_a_time() {
-    let gateway = Setup::fake(&[]).settings("testing.max_h2_unauthenticated_streams = 2").start();
+    let gateway = Setup::fake(&[])
+        .settings("testing.max_h2_unauthenticated_streams = 2")
+        .start();
     let (asset, _) = largest_asset();
     let mut tasks = JoinSet::new();
     let client = connect(&gateway, &mut tasks).await;
@@ -115,7 +148,11 @@ async fn a_connection_without_a_key_runs_few_requests_at_a_time() {
     open.push(head(&mut known, PATIENCE).await.expect("a response"));
     for _ in 0..4 {
         let mut response = get(&client, &gateway, &asset, false).await;
-        open.push(head(&mut response, PATIENCE).await.expect("the connection has shown a key"));
+        open.push(
+            head(&mut response, PATIENCE)
+                .await
+                .expect("the connection has shown a key"),
+        );
     }
 }
 
@@ -129,24 +166,43 @@ async fn large_transcript(limits: &str) -> (Gateway, String) {
 
 #[tokio::test]
 async fn connection_that_does_not_read_gets_no_more_responses() {
-    let (gateway, path) = large_transcript("testing.max_connection_unsent_bytes = \"100KiB\"").await;
+    let (gateway, path) =
+        large_transcript("testing.max_connection_unsent_bytes = \"100KiB\"").await;
     let mut tasks = JoinSet::new();
     let client = connect(&gateway, &mut tasks).await;
-    let first = head(&mut get(&client, &gateway, &path, true).await, PATIENCE).await.expect("a response");
+    let first = head(&mut get(&client, &gateway, &path, true).await, PATIENCE)
+        .await
+        .expect("a response");
     let mut second = get(&client, &gateway, &path, true).await;
-    assert!(head(&mut second, WATCHED).await.is_none(), "it did not wait");
+    assert!(
+        head(&mut second, WATCHED).await.is_none(),
+        "it did not wait"
+    );
     drop(first);
-    head(&mut second, PATIENCE).await.expect("the first response is gone");
+    head(&mut second, PATIENCE)
+        .await
+        .expect("the first response is gone");
 }
 
 #[tokio::test]
 async fn unsent_bytes_of_all_connections_are_bounded_and_new_connections_get_a_response() {
     let (gateway, path) = large_transcript("testing.max_unsent_bytes = \"100KiB\"").await;
     let mut tasks = JoinSet::new();
-    let (one, other) = (connect(&gateway, &mut tasks).await, connect(&gateway, &mut tasks).await);
-    let _first = head(&mut get(&one, &gateway, &path, true).await, PATIENCE).await.expect("a response");
+    let (one, other) = (
+        connect(&gateway, &mut tasks).await,
+        connect(&gateway, &mut tasks).await,
+    );
+    let _first = head(&mut get(&one, &gateway, &path, true).await, PATIENCE)
+        .await
+        .expect("a response");
     let mut second = get(&one, &gateway, &path, true).await;
-    assert!(head(&mut second, WATCHED).await.is_none(), "it did not wait");
+    assert!(
+        head(&mut second, WATCHED).await.is_none(),
+        "it did not wait"
+    );
     let of_other = head(&mut get(&other, &gateway, &path, true).await, PATIENCE).await;
-    assert!(of_other.is_some(), "a connection without unsent bytes does not wait");
+    assert!(
+        of_other.is_some(),
+        "a connection without unsent bytes does not wait"
+    );
 }

@@ -24,8 +24,13 @@ const RUNAWAY: &str = r#"
 
 #[tokio::test]
 async fn term_follows_the_end_of_stdin_and_can_be_handled() {
-    let bench = Bench::with(Limits { stop_stdin_timeout: Duration::from_millis(50), ..Limits::default() });
-    let child = bench.start("trap 'exit 9' TERM; echo >ready; while :; do sleep 0.05; done").await;
+    let bench = Bench::with(Limits {
+        stop_stdin_timeout: Duration::from_millis(50),
+        ..Limits::default()
+    });
+    let child = bench
+        .start("trap 'exit 9' TERM; echo >ready; while :; do sleep 0.05; done")
+        .await;
     line_of(&bench.path("ready")).await;
     let exit = soon(child.stop()).await;
     assert_eq!(exit, code(9));
@@ -34,7 +39,9 @@ async fn term_follows_the_end_of_stdin_and_can_be_handled() {
 #[tokio::test]
 async fn process_that_ignores_term_is_killed() {
     let bench = Bench::new();
-    let child = bench.start("trap '' TERM; echo >ready; while :; do sleep 0.05; done").await;
+    let child = bench
+        .start("trap '' TERM; echo >ready; while :; do sleep 0.05; done")
+        .await;
     line_of(&bench.path("ready")).await;
     let began = Instant::now();
     let exit = soon(child.stop()).await;
@@ -47,9 +54,19 @@ async fn process_that_ignores_term_is_killed() {
 #[tokio::test]
 async fn a_drain_shortens_the_steps_of_a_stop_that_runs() {
     let long = SOON * 10;
-    let drain = Limits { drain_stdin_timeout: STEP, drain_term_timeout: STEP, ..Limits::default() };
-    let bench = Bench::with(Limits { stop_stdin_timeout: long, stop_term_timeout: long, ..drain });
-    let child = bench.start("trap '' TERM; echo >ready; while :; do sleep 0.05; done").await;
+    let drain = Limits {
+        drain_stdin_timeout: STEP,
+        drain_term_timeout: STEP,
+        ..Limits::default()
+    };
+    let bench = Bench::with(Limits {
+        stop_stdin_timeout: long,
+        stop_term_timeout: long,
+        ..drain
+    });
+    let child = bench
+        .start("trap '' TERM; echo >ready; while :; do sleep 0.05; done")
+        .await;
     line_of(&bench.path("ready")).await;
     let drain = async {
         tokio::task::yield_now().await;
@@ -61,10 +78,16 @@ async fn a_drain_shortens_the_steps_of_a_stop_that_runs() {
 
 #[tokio::test]
 async fn a_kill_overtakes_a_stop() {
-    let bench = Bench::with(Limits { stop_stdin_timeout: SOON * 10, ..Limits::default() });
+    let bench = Bench::with(Limits {
+        stop_stdin_timeout: SOON * 10,
+        ..Limits::default()
+    });
     let child = bench.start("exec sleep 60").await;
     let (stopped, killed) = soon(async { tokio::join!(child.stop(), child.kill()) }).await;
-    assert_eq!((&stopped, &killed), (&signal("SIGKILL"), &signal("SIGKILL")));
+    assert_eq!(
+        (&stopped, &killed),
+        (&signal("SIGKILL"), &signal("SIGKILL"))
+    );
 }
 
 #[tokio::test]
@@ -92,9 +115,16 @@ async fn a_whole_forest_ends() {
     let tree = "f() { [ $1 -gt 0 ] && { (f $(($1-1))) & (f $(($1-1))) & }; setsid sh -c 'trap \"\" TERM; echo $$ >>forest; exec sleep 300' & wait; }; f 3";
     let child = bench.start(tree).await;
     let forest = bench.path("forest");
-    until("15 trees", || fs::read_to_string(&forest).is_ok_and(|text| text.lines().count() == 15)).await;
+    until("15 trees", || {
+        fs::read_to_string(&forest).is_ok_and(|text| text.lines().count() == 15)
+    })
+    .await;
     soon(child.kill()).await;
-    let left = fs::read_to_string(&forest).unwrap().lines().filter(|line| alive(pid(line))).count();
+    let left = fs::read_to_string(&forest)
+        .unwrap()
+        .lines()
+        .filter(|line| alive(pid(line)))
+        .count();
     assert_eq!(left, 0);
 }
 
@@ -102,10 +132,20 @@ async fn a_whole_forest_ends() {
 async fn self_replacing_process_is_killed() {
     let bench = Bench::new();
     let roller = bench.path("roller");
-    fs::write(&roller, "trap '' TERM\n[ -e rolling ] || echo >rolling\nsetsid sh \"$0\" &\nexit\n").unwrap();
-    let child = bench.start(&format!("sh {} & exec sleep 60", roller.display())).await;
+    fs::write(
+        &roller,
+        "trap '' TERM\n[ -e rolling ] || echo >rolling\nsetsid sh \"$0\" &\nexit\n",
+    )
+    .unwrap();
+    let child = bench
+        .start(&format!("sh {} & exec sleep 60", roller.display()))
+        .await;
     line_of(&bench.path("rolling")).await;
-    let rolls = || command_lines().filter(|line| line.contains(roller.to_str().expect("plain"))).count();
+    let rolls = || {
+        command_lines()
+            .filter(|line| line.contains(roller.to_str().expect("plain")))
+            .count()
+    };
     until("a roll", || rolls() > 1).await;
     soon(child.kill()).await;
     assert_eq!(rolls(), 0);
@@ -130,20 +170,33 @@ async fn gateway_that_will_be_killed() {
         return;
     }
     let bench = Bench::within(folder, Limits::default());
-    let mut spec =
-        bench.shell(&format!("{RUNAWAY} trap '' TERM; echo $$ >agent; while :; do sleep 0.05; done"));
+    let mut spec = bench.shell(&format!(
+        "{RUNAWAY} trap '' TERM; echo $$ >agent; while :; do sleep 0.05; done"
+    ));
     spec.home = folder.to_owned();
     let child = bench.spawner.spawn(spec).await.unwrap();
-    fs::write(folder.join("supervisor"), format!("{}\n", bench.supervisor().as_raw_pid())).unwrap();
+    fs::write(
+        folder.join("supervisor"),
+        format!("{}\n", bench.supervisor().as_raw_pid()),
+    )
+    .unwrap();
     child.exited().await;
 }
 
 #[tokio::test]
 async fn no_child_survives_a_kill_of_the_gateway() {
     let dir = tempfile::tempdir().unwrap();
-    #[expect(clippy::disallowed_methods, reason = "this process plays the gateway's parent")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this process plays the gateway's parent"
+    )]
     let mut gateway = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "process::end::gateway_that_will_be_killed", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "process::end::gateway_that_will_be_killed",
+            "--ignored",
+            "--nocapture",
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -157,7 +210,10 @@ async fn no_child_survives_a_kill_of_the_gateway() {
     assert!(pids.iter().all(|pid| alive(*pid)));
     gateway.kill().unwrap();
     gateway.wait().unwrap();
-    until("the end of supervisor, agent and runaway", || !pids.iter().any(|pid| alive(*pid))).await;
+    until("the end of supervisor, agent and runaway", || {
+        !pids.iter().any(|pid| alive(*pid))
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -190,7 +246,9 @@ async fn suspended_supervisor_still_kills_all_descendants() {
 #[tokio::test]
 async fn a_dropped_child_is_stopped() {
     let bench = Bench::new();
-    let child = bench.start("trap '' TERM; while :; do sleep 0.05; done").await;
+    let child = bench
+        .start("trap '' TERM; while :; do sleep 0.05; done")
+        .await;
     let (end, program) = (child.watch(), pid(&child.pid().to_string()));
     drop(child);
     assert_eq!(soon(end).await, signal("SIGKILL"));
@@ -211,12 +269,21 @@ async fn the_hard_stop_ends_every_child_and_every_task() {
 
 #[tokio::test]
 async fn a_child_that_does_not_read_is_ended() {
-    let limits = Limits { stdin_stall_timeout: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits {
+        stdin_stall_timeout: Duration::from_millis(200),
+        ..Limits::default()
+    };
     let bench = Bench::with(limits);
     let child = bench.start("exec sleep 60").await;
-    child.stdin().send(Bytes::from(vec![b'x'; 1 << 20])).unwrap();
+    child
+        .stdin()
+        .send(Bytes::from(vec![b'x'; 1 << 20]))
+        .unwrap();
     let exit = soon(child.exited()).await;
-    assert_eq!((exit, child.stop_reason()), (signal("SIGTERM"), Some(StopReason::StdinStalled)));
+    assert_eq!(
+        (exit, child.stop_reason()),
+        (signal("SIGTERM"), Some(StopReason::StdinStalled))
+    );
 }
 
 /// A start of which all processes can be known by their command lines.
@@ -233,10 +300,15 @@ async fn poll_once(start: &mut Pin<Box<impl Future<Output = Result<Child, SpawnE
 
 /// Waits for the end of every process of a start. Only the abandoned start has requested their end.
 async fn assert_nothing_left(bench: &Bench) {
-    assert!(bench.shutdown.wait_for_tasks(SOON).await, "a task of it goes on");
+    assert!(
+        bench.shutdown.wait_for_tasks(SOON).await,
+        "a task of it goes on"
+    );
     assert_eq!(bench.run_files(), Vec::<PathBuf>::new());
     let folder = bench.dir.path().to_str().expect("plain");
-    let left: Vec<String> = command_lines().filter(|line| line.contains(folder)).collect();
+    let left: Vec<String> = command_lines()
+        .filter(|line| line.contains(folder))
+        .collect();
     assert_eq!(left, Vec::<String>::new());
 }
 
@@ -268,7 +340,11 @@ async fn start_abandoned_at_any_time_has_no_effect() {
 
 #[test]
 fn start_abandoned_before_its_turn_starts_nothing() {
-    let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let bench = Bench::new();
         let (release, released) = std::sync::mpsc::sync_channel::<()>(0);
@@ -277,7 +353,10 @@ fn start_abandoned_before_its_turn_starts_nothing() {
         poll_once(&mut start).await;
         drop(start);
         drop(release);
-        assert!(soon(before).await.unwrap().is_err(), "it has waited so long");
+        assert!(
+            soon(before).await.unwrap().is_err(),
+            "it has waited so long"
+        );
         assert_nothing_left(&bench).await;
         assert!(!bench.path("run").exists(), "there was a supervisor");
     });
@@ -290,7 +369,9 @@ fn a_panic_in_a_start_is_an_error() {
     runtime.block_on(async {
         let bench = Bench::new();
         let error = soon(begin(&bench)).await.unwrap_err();
-        let SpawnError::Supervisor(source) = error else { panic!("{error:?}") };
+        let SpawnError::Supervisor(source) = error else {
+            panic!("{error:?}")
+        };
         assert!(source.to_string().contains("panicked"), "{source}");
         assert_nothing_left(&bench).await;
     });
@@ -304,7 +385,11 @@ async fn sweep_ends_only_supervisors_with_a_matching_run_file() {
     let [file] = bench.run_files().try_into().unwrap();
     let mut named: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let left = bench.path("left");
-    assert_eq!(sweep(&left, SOON).unwrap(), 0, "a first life has left nothing");
+    assert_eq!(
+        sweep(&left, SOON).unwrap(),
+        0,
+        "a first life has left nothing"
+    );
 
     for (member, wrong) in [
         ("start", serde_json::json!(1)),
@@ -318,7 +403,11 @@ async fn sweep_ends_only_supervisors_with_a_matching_run_file() {
         fs::write(left.join("1"), other.to_string()).unwrap();
         fs::write(left.join("2"), &file.to_string_lossy()[..4]).unwrap();
         assert_eq!(sweep(&left, SOON).unwrap(), 0, "{member}");
-        assert_eq!(fs::read_dir(&left).unwrap().count(), 0, "a file without a process is removed");
+        assert_eq!(
+            fs::read_dir(&left).unwrap().count(),
+            0,
+            "a file without a process is removed"
+        );
     }
     assert_eq!(child.exit(), None);
 

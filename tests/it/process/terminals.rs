@@ -27,7 +27,9 @@ fn spec(bench: &Bench, script: &str) -> TerminalSpec {
 }
 
 async fn start(bench: &Bench, agent: &Child, script: &str) -> (TerminalChild, TerminalOutput) {
-    soon(agent.terminals().spawn(spec(bench, script))).await.expect("the terminal starts")
+    soon(agent.terminals().spawn(spec(bench, script)))
+        .await
+        .expect("the terminal starts")
 }
 
 async fn rest(output: &mut TerminalOutput) -> String {
@@ -65,7 +67,10 @@ async fn exit_codes_signals_and_both_outputs_are_returned() {
 async fn terminal_runs_with_the_agents_user_and_the_requested_environment() {
     let bench = Bench::new();
     let mut agent_spec = bench.shell("cat");
-    agent_spec.env.extend([("AGENT".into(), "its own".into()), ("BOTH".into(), "agent".into())]);
+    agent_spec.env.extend([
+        ("AGENT".into(), "its own".into()),
+        ("BOTH".into(), "agent".into()),
+    ]);
     let agent = bench.spawner.spawn(agent_spec).await.unwrap();
     let folder = bench.path("a folder");
     fs::create_dir(&folder).unwrap();
@@ -73,16 +78,32 @@ async fn terminal_runs_with_the_agents_user_and_the_requested_environment() {
                   wc -c; for fd in /proc/$$/fd/*; do [ -e $fd ] && echo ${fd##*/}; done; cat /proc/$$/stat";
     let mut spec = spec(&bench, script);
     spec.cwd.clone_from(&folder);
-    spec.env = vec![("ADDED".into(), "two words".into()), ("BOTH".into(), "terminal".into())];
+    spec.env = vec![
+        ("ADDED".into(), "two words".into()),
+        ("BOTH".into(), "terminal".into()),
+    ];
     let (shown, _) = run(&bench, &agent, spec).await;
     let lines: Vec<&str> = shown.lines().collect();
-    let confined =
-        [folder.to_str().unwrap(), "0077", "0", "NoNewPrivs:\t1", "its own terminal two words", "0"];
+    let confined = [
+        folder.to_str().unwrap(),
+        "0077",
+        "0",
+        "NoNewPrivs:\t1",
+        "its own terminal two words",
+        "0",
+    ];
     assert_eq!(lines[..6], confined, "{shown}");
     assert_eq!(lines[6..9], ["0", "1", "2"], "{shown}");
     let (program, fields) = lines[9].split_once(' ').unwrap();
-    let fields: Vec<&str> = fields.rsplit(')').next().unwrap().split_whitespace().collect();
-    let [_, supervisor, group, session, tty, ..] = fields[..] else { panic!("{shown}") };
+    let fields: Vec<&str> = fields
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    let [_, supervisor, group, session, tty, ..] = fields[..] else {
+        panic!("{shown}")
+    };
     assert_eq!(
         (group, session, tty),
         (program, supervisor, "0"),
@@ -98,7 +119,10 @@ async fn arguments_pass_unchanged_and_are_hidden_from_the_supervisor() {
     let args = ["--", "-h", "", "two words", "$HOME", "`id`", "é"];
     let mut spec = spec(&bench, "");
     spec.command = "printf".into();
-    spec.args = std::iter::once("<%s>").chain(args).map(str::to_owned).collect();
+    spec.args = std::iter::once("<%s>")
+        .chain(args)
+        .map(str::to_owned)
+        .collect();
     let (shown, exit) = run(&bench, &agent, spec).await;
     let expected = format!("<{}>", args.join("><"));
     assert_eq!((shown, exit), (expected, code(0)));
@@ -111,20 +135,33 @@ async fn failed_start_has_a_reason_and_no_effect() {
     let agent = bench.start("cat").await;
     let mut wrong = spec(&bench, "");
     wrong.command = "no-such-program".into();
-    let error = soon(agent.terminals().spawn(wrong.clone())).await.unwrap_err();
-    let SpawnError::Program { source, .. } = &error else { panic!("{error:?}") };
+    let error = soon(agent.terminals().spawn(wrong.clone()))
+        .await
+        .unwrap_err();
+    let SpawnError::Program { source, .. } = &error else {
+        panic!("{error:?}")
+    };
     assert_eq!(source.kind(), io::ErrorKind::NotFound);
     wrong.command = "sh".into();
     wrong.cwd = bench.path("missing");
-    let error = soon(agent.terminals().spawn(wrong.clone())).await.unwrap_err();
-    assert!(matches!(&error, SpawnError::Directory { folder, .. } if *folder == wrong.cwd), "{error:?}");
+    let error = soon(agent.terminals().spawn(wrong.clone()))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&error, SpawnError::Directory { folder, .. } if *folder == wrong.cwd),
+        "{error:?}"
+    );
     wrong.cwd = bench.dir.path().to_owned();
     wrong.args = vec!["x".repeat(3 << 20)];
     let error = soon(agent.terminals().spawn(wrong)).await.unwrap_err();
     assert!(matches!(&error, SpawnError::Setup(_)), "{error:?}");
     let supervisor = bench.supervisor().as_raw_pid();
-    let children = || fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
-    until("only the agent is left", || children().split_whitespace().count() == 1).await;
+    let children =
+        || fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
+    until("only the agent is left", || {
+        children().split_whitespace().count() == 1
+    })
+    .await;
     soon(agent.stop()).await;
 }
 
@@ -132,9 +169,12 @@ async fn failed_start_has_a_reason_and_no_effect() {
 async fn kill_ends_all_processes_of_a_terminal_and_the_agent_continues() {
     let bench = Bench::new();
     let agent = bench.start("cat").await;
-    let (terminal, mut output) =
-        start(&bench, &agent, &format!("{RUNAWAY} echo up; trap '' TERM; while :; do sleep 0.05; done"))
-            .await;
+    let (terminal, mut output) = start(
+        &bench,
+        &agent,
+        &format!("{RUNAWAY} echo up; trap '' TERM; while :; do sleep 0.05; done"),
+    )
+    .await;
     let runaway = pid(&line_of(&bench.path("runaway")).await);
     assert_eq!(soon(output.read()).await.as_deref(), Some(&b"up\n"[..]));
     let end = terminal.exited();
@@ -163,7 +203,12 @@ async fn background_process_lives_until_its_terminal_is_closed() {
 #[tokio::test]
 async fn the_agent_s_end_is_the_terminals_end() {
     let bench = Bench::new();
-    for way in ["stops", "dies", "loses its supervisor", "loses the supervisor of its terminal"] {
+    for way in [
+        "stops",
+        "dies",
+        "loses its supervisor",
+        "loses the supervisor of its terminal",
+    ] {
         let agent = bench.start("cat").await;
         let (terminal, _output) = start(
             &bench,
@@ -171,7 +216,10 @@ async fn the_agent_s_end_is_the_terminals_end() {
             &format!("{RUNAWAY} echo $$ >program; trap '' TERM; while :; do sleep 0.05; done"),
         )
         .await;
-        let pids = [pid(&line_of(&bench.path("runaway")).await), pid(&line_of(&bench.path("program")).await)];
+        let pids = [
+            pid(&line_of(&bench.path("runaway")).await),
+            pid(&line_of(&bench.path("program")).await),
+        ];
         let end = terminal.exited();
         match way {
             "stops" => drop(soon(agent.stop()).await),
@@ -180,9 +228,13 @@ async fn the_agent_s_end_is_the_terminals_end() {
             _ => {
                 let supervisor = bench.supervisor().as_raw_pid();
                 let children =
-                    fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
+                    fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"))
+                        .unwrap();
                 let program = agent.pid().to_string();
-                let other = children.split_whitespace().find(|child| **child != program).unwrap();
+                let other = children
+                    .split_whitespace()
+                    .find(|child| **child != program)
+                    .unwrap();
                 kill_process(pid(other), Signal::KILL).unwrap();
                 assert_eq!(soon(end).await.code, None, "its exit status is unknown");
                 soon(agent.stop()).await;
@@ -235,7 +287,11 @@ async fn output_before_the_exit_is_complete_at_the_exit() {
     let (terminal, mut output) = start(&bench, &agent, "sleep 60 & echo last words; exit 2").await;
     assert_eq!(soon(terminal.exited()).await, code(2));
     assert_eq!(output.read_now().as_deref(), Some(&b"last words\n"[..]));
-    assert_eq!(output.read_now().as_deref(), Some(&b""[..]), "its descendant still holds the pipe");
+    assert_eq!(
+        output.read_now().as_deref(),
+        Some(&b""[..]),
+        "its descendant still holds the pipe"
+    );
     drop(terminal);
     assert_eq!(rest(&mut output).await, "");
     assert_eq!(output.read_now(), None);
@@ -254,9 +310,13 @@ async fn gateway_with_a_terminal() {
         return;
     }
     let bench = Bench::within(folder, Limits::default());
-    let agent = bench.start("trap '' TERM; while :; do sleep 0.05; done").await;
-    let mut terminal =
-        spec(&bench, &format!("{RUNAWAY} trap '' TERM; echo $$ >program; while :; do sleep 0.05; done"));
+    let agent = bench
+        .start("trap '' TERM; while :; do sleep 0.05; done")
+        .await;
+    let mut terminal = spec(
+        &bench,
+        &format!("{RUNAWAY} trap '' TERM; echo $$ >program; while :; do sleep 0.05; done"),
+    );
     terminal.cwd = folder.to_owned();
     let held = agent.terminals().spawn(terminal).await.unwrap();
     fs::write(folder.join("agent"), format!("{}\n", agent.pid())).unwrap();
@@ -267,9 +327,17 @@ async fn gateway_with_a_terminal() {
 #[tokio::test]
 async fn no_terminal_survives_a_kill_of_the_gateway() {
     let dir = tempfile::tempdir().unwrap();
-    #[expect(clippy::disallowed_methods, reason = "this process plays the gateway's parent")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this process plays the gateway's parent"
+    )]
     let mut gateway = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "process::terminals::gateway_with_a_terminal", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "process::terminals::gateway_with_a_terminal",
+            "--ignored",
+            "--nocapture",
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -283,7 +351,10 @@ async fn no_terminal_survives_a_kill_of_the_gateway() {
     assert!(pids.iter().all(|pid| alive(*pid)));
     gateway.kill().unwrap();
     gateway.wait().unwrap();
-    until("the end of agent, program and runaway", || !pids.iter().any(|pid| alive(*pid))).await;
+    until("the end of agent, program and runaway", || {
+        !pids.iter().any(|pid| alive(*pid))
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -292,11 +363,21 @@ async fn many_terminals_at_once() {
     let agent = bench.start("cat").await;
     let mut running = Vec::new();
     for number in 0..20 {
-        running.push(start(&bench, &agent, &format!("sleep 0.1; echo {number}; exit {number}")).await);
+        running.push(
+            start(
+                &bench,
+                &agent,
+                &format!("sleep 0.1; echo {number}; exit {number}"),
+            )
+            .await,
+        );
     }
     for (number, (terminal, mut output)) in running.into_iter().enumerate() {
         assert_eq!(rest(&mut output).await, format!("{number}\n"));
-        assert_eq!(soon(terminal.exited()).await.code, i32::try_from(number).ok());
+        assert_eq!(
+            soon(terminal.exited()).await.code,
+            i32::try_from(number).ok()
+        );
     }
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(agent.exit(), None);

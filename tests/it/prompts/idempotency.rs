@@ -17,18 +17,29 @@ async fn fake() -> (Gateway, String) {
 /// Sends a prompt with a key and waits for its end.
 async fn keyed(gateway: &Gateway, session: &str, key: &str, text: &str) -> Answer {
     let headers = [("Idempotency-Key", key), ("Prefer", "wait=60")];
-    gateway.posted(&format!("/v1/sessions/{session}/prompts"), &headers, &json!({ "prompt": text })).await
+    gateway
+        .posted(
+            &format!("/v1/sessions/{session}/prompts"),
+            &headers,
+            &json!({ "prompt": text }),
+        )
+        .await
 }
 
 async fn create(gateway: &Gateway, key: &str, body: &Value) -> Answer {
-    gateway.posted("/v1/sessions", &[("Idempotency-Key", key)], body).await
+    gateway
+        .posted("/v1/sessions", &[("Idempotency-Key", key)], body)
+        .await
 }
 
 #[tokio::test]
 async fn the_same_prompt_again_is_the_same_turn() {
     let (gateway, session) = fake().await;
     let first = keyed(&gateway, &session, "k 1~", "hello").await;
-    assert_eq!((first.status, first.header("idempotency-replayed")), (StatusCode::OK, None));
+    assert_eq!(
+        (first.status, first.header("idempotency-replayed")),
+        (StatusCode::OK, None)
+    );
     let again = keyed(&gateway, &session, "k 1~", "hello").await;
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
     assert_eq!((again.status, &again.body), (StatusCode::OK, &first.body));
@@ -36,22 +47,34 @@ async fn the_same_prompt_again_is_the_same_turn() {
     let events = gateway.lawful(&session).await;
     assert_eq!(one(&events, "prompt.started")["idempotencyKey"], "k 1~");
     keyed(&gateway, &session, "another", "hello").await;
-    assert_eq!(all(&gateway.lawful(&session).await, "prompt.started").len(), 2);
+    assert_eq!(
+        all(&gateway.lawful(&session).await, "prompt.started").len(),
+        2
+    );
 }
 
 #[tokio::test]
 async fn repeated_prompt_is_not_counted_by_the_rate_limit() {
-    let gateway = Setup::fake(&[]).settings("limits.per_key.max_prompts_per_minute = 1").start();
+    let gateway = Setup::fake(&[])
+        .settings("limits.per_key.max_prompts_per_minute = 1")
+        .start();
     let session = gateway.session("fake").await;
     let first = keyed(&gateway, &session, "k", "hello").await;
     assert_eq!(first.status, StatusCode::OK);
     for _ in 0..3 {
         let again = keyed(&gateway, &session, "k", "hello").await;
-        assert_eq!((again.status, again.header("idempotency-replayed")), (StatusCode::OK, Some("true")));
+        assert_eq!(
+            (again.status, again.header("idempotency-replayed")),
+            (StatusCode::OK, Some("true"))
+        );
     }
-    keyed(&gateway, &session, "another", "hello").await.problem(429, "rate_limited");
+    keyed(&gateway, &session, "another", "hello")
+        .await
+        .problem(429, "rate_limited");
     // The rejected prompt has not used its key.
-    keyed(&gateway, &session, "another", "hello again").await.problem(429, "rate_limited");
+    keyed(&gateway, &session, "another", "hello again")
+        .await
+        .problem(429, "rate_limited");
     one(&gateway.lawful(&session).await, "prompt.started");
 }
 
@@ -60,11 +83,19 @@ async fn the_same_prompt_again_while_it_runs_waits_for_the_same_end() {
     let (gateway, session) = fake().await;
     let body = json!({ "prompt": "slow chunks=5 ms=100" });
     let path = format!("/v1/sessions/{session}/prompts");
-    let first = gateway.posted(&path, &[("Idempotency-Key", "k")], &body).await;
-    assert_eq!((first.status, &first.body["status"]), (StatusCode::ACCEPTED, &json!("running")));
+    let first = gateway
+        .posted(&path, &[("Idempotency-Key", "k")], &body)
+        .await;
+    assert_eq!(
+        (first.status, &first.body["status"]),
+        (StatusCode::ACCEPTED, &json!("running"))
+    );
     let again = keyed(&gateway, &session, "k", "slow chunks=5 ms=100").await;
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
-    assert_eq!((&again.body["promptId"], &again.body["status"]), (&json!("p1"), &json!("completed")));
+    assert_eq!(
+        (&again.body["promptId"], &again.body["status"]),
+        (&json!("p1"), &json!("completed"))
+    );
     one(&gateway.lawful(&session).await, "prompt.started");
 }
 
@@ -74,8 +105,14 @@ async fn the_same_prompt_again_as_a_stream_is_the_same_turn_from_its_first_event
     let mut turns = Vec::new();
     for replayed in [None, Some("true")] {
         let request = gateway.request(Method::POST, &format!("/v1/sessions/{session}/prompts"));
-        let request = request.header("Accept", "text/event-stream").header("Idempotency-Key", "k");
-        let response = request.json(&json!({ "prompt": "stream n=3" })).send().await.expect("an answer");
+        let request = request
+            .header("Accept", "text/event-stream")
+            .header("Idempotency-Key", "k");
+        let response = request
+            .json(&json!({ "prompt": "stream n=3" }))
+            .send()
+            .await
+            .expect("an answer");
         let header = response.headers().get("idempotency-replayed");
         assert_eq!(header.map(|value| value.to_str().expect("ASCII")), replayed);
         turns.push(logged(Events::new(response).rest().await));
@@ -89,7 +126,9 @@ async fn the_same_prompt_again_as_a_stream_is_the_same_turn_from_its_first_event
 async fn the_same_key_with_another_body_is_refused() {
     let (gateway, session) = fake().await;
     keyed(&gateway, &session, "k", "hello").await;
-    keyed(&gateway, &session, "k", "hello!").await.problem(422, "idempotency_mismatch");
+    keyed(&gateway, &session, "k", "hello!")
+        .await
+        .problem(422, "idempotency_mismatch");
     one(&gateway.lawful(&session).await, "prompt.started");
 }
 
@@ -99,10 +138,16 @@ async fn a_key_is_of_one_route() {
     let other = gateway.session("fake").await;
     for session in [&session, &other] {
         let answer = keyed(&gateway, session, "k", "hello").await;
-        assert_eq!((answer.header("idempotency-replayed"), &answer.body["text"]), (None, &json!("hello")));
+        assert_eq!(
+            (answer.header("idempotency-replayed"), &answer.body["text"]),
+            (None, &json!("hello"))
+        );
     }
     let answer = create(&gateway, "k", &json!({ "agent": "fake" })).await;
-    assert_eq!((answer.status, answer.header("idempotency-replayed")), (StatusCode::CREATED, None));
+    assert_eq!(
+        (answer.status, answer.header("idempotency-replayed")),
+        (StatusCode::CREATED, None)
+    );
 }
 
 #[tokio::test]
@@ -112,29 +157,63 @@ async fn a_key_is_of_one_principal() {
     let first = keyed(&gateway, &session, "k", "hello").await;
     let path = format!("{}/v1/sessions/{session}/prompts", gateway.url);
     let second = async |text: &str| {
-        let request = gateway.http.post(&path).bearer_auth(&other).header("Idempotency-Key", "k");
-        Answer::of(request.header("Prefer", "wait=60").json(&json!({ "prompt": text }))).await
+        let request = gateway
+            .http
+            .post(&path)
+            .bearer_auth(&other)
+            .header("Idempotency-Key", "k");
+        Answer::of(
+            request
+                .header("Prefer", "wait=60")
+                .json(&json!({ "prompt": text })),
+        )
+        .await
     };
     // Neither the stored answer nor the conflict of another body shows that the first principal used the key.
     let second = second("another text").await;
-    assert_eq!((second.status, second.header("idempotency-replayed")), (StatusCode::OK, None), "{second:?}");
+    assert_eq!(
+        (second.status, second.header("idempotency-replayed")),
+        (StatusCode::OK, None),
+        "{second:?}"
+    );
     assert_ne!(second.body["promptId"], first.body["promptId"]);
-    assert_eq!(keyed(&gateway, &session, "k", "hello").await.body["promptId"], first.body["promptId"]);
+    assert_eq!(
+        keyed(&gateway, &session, "k", "hello").await.body["promptId"],
+        first.body["promptId"]
+    );
 }
 
 #[tokio::test]
 async fn rejected_request_is_not_stored() {
     let (gateway, session) = fake().await;
     gateway.prompt(&session, "stream n=1; hang").await;
-    keyed(&gateway, &session, "k", "hello").await.problem(409, "turn_running");
-    gateway.log_until(&session, |event| event["type"] == "session.update").await;
-    gateway.call(Method::POST, &format!("/v1/sessions/{session}/cancel")).await;
-    gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
+    keyed(&gateway, &session, "k", "hello")
+        .await
+        .problem(409, "turn_running");
+    gateway
+        .log_until(&session, |event| event["type"] == "session.update")
+        .await;
+    gateway
+        .call(Method::POST, &format!("/v1/sessions/{session}/cancel"))
+        .await;
+    gateway
+        .log_until(&session, |event| event["type"] == "prompt.completed")
+        .await;
     let answer = keyed(&gateway, &session, "k", "hello").await;
-    assert_eq!((answer.header("idempotency-replayed"), &answer.body["text"]), (None, &json!("hello")));
+    assert_eq!(
+        (answer.header("idempotency-replayed"), &answer.body["text"]),
+        (None, &json!("hello"))
+    );
 
-    create(&gateway, "k", &json!({ "agent": "nobody" })).await.problem(422, "invalid");
-    assert_eq!(create(&gateway, "k", &json!({ "agent": "fake" })).await.status, StatusCode::CREATED);
+    create(&gateway, "k", &json!({ "agent": "nobody" }))
+        .await
+        .problem(422, "invalid");
+    assert_eq!(
+        create(&gateway, "k", &json!({ "agent": "fake" }))
+            .await
+            .status,
+        StatusCode::CREATED
+    );
 }
 
 #[tokio::test]
@@ -142,48 +221,84 @@ async fn while_the_first_is_in_flight_the_second_is_refused() {
     let gateway = Setup::fake(&["--slow-start", "1000"]).start();
     let body = json!({ "agent": "fake", "title": "once" });
     let (one, other) = tokio::join!(create(&gateway, "k", &body), create(&gateway, "k", &body));
-    let (first, second) = if one.status == StatusCode::CREATED { (one, other) } else { (other, one) };
+    let (first, second) = if one.status == StatusCode::CREATED {
+        (one, other)
+    } else {
+        (other, one)
+    };
     assert_eq!(first.status, StatusCode::CREATED);
-    assert_eq!(second.problem(409, "idempotency_in_flight")["retryable"], true);
+    assert_eq!(
+        second.problem(409, "idempotency_in_flight")["retryable"],
+        true
+    );
     let again = create(&gateway, "k", &body).await;
-    assert_eq!((again.status, again.header("idempotency-replayed")), (StatusCode::CREATED, Some("true")));
+    assert_eq!(
+        (again.status, again.header("idempotency-replayed")),
+        (StatusCode::CREATED, Some("true"))
+    );
     assert_eq!(again.body["sessionId"], first.body["sessionId"]);
     assert_eq!(again.header("location"), first.header("location"));
-    assert_eq!(gateway.get("/v1/sessions").await["sessions"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        gateway.get("/v1/sessions").await["sessions"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
 }
 
 #[tokio::test]
 async fn idempotency_key_of_a_disconnected_client_creates_one_session() {
     let gateway = Setup::fake(&["--slow-start", "5000"]).start();
     let body = json!({ "agent": "fake" });
-    let request = gateway.request(Method::POST, "/v1/sessions").header("Idempotency-Key", "k").json(&body);
+    let request = gateway
+        .request(Method::POST, "/v1/sessions")
+        .header("Idempotency-Key", "k")
+        .json(&body);
     let cut = request.timeout(Duration::from_millis(1500)).send().await;
     assert!(cut.expect_err("the agent takes longer").is_timeout());
-    create(&gateway, "k", &body).await.problem(409, "idempotency_in_flight");
+    create(&gateway, "k", &body)
+        .await
+        .problem(409, "idempotency_in_flight");
     let again = eventually("the session is made", Duration::from_secs(20), || async {
         let answer = create(&gateway, "k", &body).await;
         (answer.status != StatusCode::CONFLICT).then_some(answer)
     })
     .await;
-    assert_eq!((again.status, again.header("idempotency-replayed")), (StatusCode::CREATED, Some("true")));
-    assert_eq!(gateway.get("/v1/sessions").await["sessions"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        (again.status, again.header("idempotency-replayed")),
+        (StatusCode::CREATED, Some("true"))
+    );
+    assert_eq!(
+        gateway.get("/v1/sessions").await["sessions"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
 }
 
 #[tokio::test]
 async fn keys_survive_a_kill_of_the_gateway() {
     let (mut gateway, _) = fake().await;
     let body = json!({ "agent": "fake" });
-    let session = create(&gateway, "s", &body).await.body["sessionId"].as_str().expect("an id").to_owned();
+    let session = create(&gateway, "s", &body).await.body["sessionId"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     let first = keyed(&gateway, &session, "p", "hello").await;
     gateway.kill();
     gateway.start();
     let again = keyed(&gateway, &session, "p", "hello").await;
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
     assert_eq!(again.body, first.body);
-    keyed(&gateway, &session, "p", "other").await.problem(422, "idempotency_mismatch");
+    keyed(&gateway, &session, "p", "other")
+        .await
+        .problem(422, "idempotency_mismatch");
     let again = create(&gateway, "s", &body).await;
     assert_eq!(
-        (again.header("idempotency-replayed"), &again.body["sessionId"]),
+        (
+            again.header("idempotency-replayed"),
+            &again.body["sessionId"]
+        ),
         (Some("true"), &json!(session))
     );
     one(&gateway.lawful(&session).await, "prompt.started");
@@ -194,7 +309,12 @@ async fn a_key_is_one_header_of_255_printable_characters() {
     let (gateway, session) = fake().await;
     let long = "x".repeat(256);
     for key in ["", &long] {
-        keyed(&gateway, &session, key, "hello").await.problem(422, "invalid");
+        keyed(&gateway, &session, key, "hello")
+            .await
+            .problem(422, "invalid");
     }
-    assert_eq!(keyed(&gateway, &session, &long[1..], "hello").await.status, StatusCode::OK);
+    assert_eq!(
+        keyed(&gateway, &session, &long[1..], "hello").await.status,
+        StatusCode::OK
+    );
 }

@@ -14,7 +14,10 @@ use crate::support::{Answer, Events, Gateway, Setup, figure};
 /// Users of the backend; `ACP_GATEWAY_TEST_USERS` sets another number.
 #[expect(clippy::disallowed_methods, reason = "a manual run sets the number")]
 fn users() -> usize {
-    std::env::var("ACP_GATEWAY_TEST_USERS").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
+    std::env::var("ACP_GATEWAY_TEST_USERS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(200)
 }
 
 /// A session for each user, a few at a time.
@@ -22,7 +25,13 @@ async fn sessions(gateway: &Arc<Gateway>, users: usize) -> Vec<String> {
     let (mut sessions, mut making) = (Vec::new(), JoinSet::new());
     for user in 0..users {
         if making.len() == 16 {
-            sessions.push(making.join_next().await.expect("one is made").expect("no panic"));
+            sessions.push(
+                making
+                    .join_next()
+                    .await
+                    .expect("one is made")
+                    .expect("no panic"),
+            );
         }
         let gateway = Arc::clone(gateway);
         making.spawn(async move {
@@ -40,15 +49,27 @@ async fn sessions(gateway: &Arc<Gateway>, users: usize) -> Vec<String> {
 async fn followed(gateway: Arc<Gateway>, session: String) -> bool {
     let path = format!("{}/v1/sessions/{session}/events?after=tail", gateway.url);
     let request = gateway.request(Method::GET, &path[gateway.url.len()..]);
-    let answer = request.header("accept", "text/event-stream").send().await.expect("an answer");
+    let answer = request
+        .header("accept", "text/event-stream")
+        .send()
+        .await
+        .expect("an answer");
     let mut events = Events::new(answer);
-    events.until("prompt.completed").await.iter().any(|event| event.of("prompt.completed"))
+    events
+        .until("prompt.completed")
+        .await
+        .iter()
+        .any(|event| event.of("prompt.completed"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_blocking_prompts_of_one_key_succeed_with_the_defaults() {
     let users = users();
-    let gateway = Arc::new(Setup::default().table("[agents.demo]\nbuiltin = \"demo\"").start());
+    let gateway = Arc::new(
+        Setup::default()
+            .table("[agents.demo]\nbuiltin = \"demo\"")
+            .start(),
+    );
     let began = Instant::now();
     let sessions = sessions(&gateway, users).await;
     let made = began.elapsed();
@@ -57,21 +78,27 @@ async fn two_hundred_blocking_prompts_of_one_key_succeed_with_the_defaults() {
         following.spawn(followed(Arc::clone(&gateway), session.clone()));
     }
     // The wait for a process takes time. The client waits as long as the gateway does.
-    let http =
-        reqwest::Client::builder().no_proxy().timeout(Duration::from_mins(6)).build().expect("a client");
+    let http = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(Duration::from_mins(6))
+        .build()
+        .expect("a client");
     let mut prompts = JoinSet::new();
     let began = Instant::now();
     for session in sessions {
         let (gateway, http) = (Arc::clone(&gateway), http.clone());
         prompts.spawn(async move {
             let path = format!("/v1/sessions/{session}/prompts");
-            let request =
-                http.post(format!("{}{path}", gateway.url)).bearer_auth(KEY).header("prefer", "wait=300");
+            let request = http
+                .post(format!("{}{path}", gateway.url))
+                .bearer_auth(KEY)
+                .header("prefer", "wait=300");
             let answer = Answer::of(request.json(&json!({ "prompt": "hello" }))).await;
             (answer.status.as_u16(), answer.body, began.elapsed())
         });
     }
-    let (mut statuses, mut latencies, mut failed) = (BTreeMap::<u16, usize>::new(), Vec::new(), Vec::new());
+    let (mut statuses, mut latencies, mut failed) =
+        (BTreeMap::<u16, usize>::new(), Vec::new(), Vec::new());
     for (status, body, took) in prompts.join_all().await {
         *statuses.entry(status).or_default() += 1;
         latencies.push(took);
@@ -80,7 +107,12 @@ async fn two_hundred_blocking_prompts_of_one_key_succeed_with_the_defaults() {
         }
     }
     latencies.sort();
-    let seen = following.join_all().await.into_iter().filter(|seen| *seen).count();
+    let seen = following
+        .join_all()
+        .await
+        .into_iter()
+        .filter(|seen| *seen)
+        .count();
     figure(&format!(
         "{users} users of one key: sessions in {made:?}; {users} prompts at once on 8 processes: {statuses:?}, the first after {:?}, \
          half after {:?}, the last after {:?}; {seen} streams saw the end of their turn",

@@ -10,7 +10,9 @@ const TURN: &str = "usage used=1; stream n=300 rate=500 size=8; title text=A; us
                     stream n=300 rate=500 size=8; modes; usage used=3; title text=B; stream n=300 rate=500 size=8";
 
 async fn streaming() -> (Gateway, String) {
-    let gateway = Setup::fake(&[]).settings("limits.per_key.max_requests_per_minute = 100000").start();
+    let gateway = Setup::fake(&[])
+        .settings("limits.per_key.max_requests_per_minute = 100000")
+        .start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, TURN).await;
     (gateway, session)
@@ -18,7 +20,11 @@ async fn streaming() -> (Gateway, String) {
 
 fn seq(snapshot: &Value) -> usize {
     let id = snapshot["lastEventId"].as_str().expect("a cursor");
-    id.rsplit_once('-').expect("an id").1.parse().expect("a seq")
+    id.rsplit_once('-')
+        .expect("an id")
+        .1
+        .parse()
+        .expect("a seq")
 }
 
 /// Snapshots until the turn has ended, the last one after it.
@@ -39,14 +45,20 @@ async fn snapshots(
         // Often enough to see many moments, and not so often that the agent gets no time.
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    let during = received.iter().map(seq).collect::<std::collections::BTreeSet<_>>().len();
+    let during = received
+        .iter()
+        .map(seq)
+        .collect::<std::collections::BTreeSet<_>>()
+        .len();
     assert!(during >= 5, "only {during} different moments were seen");
     received
 }
 
 /// The last value of a member in the log up to a position.
 fn latest(log: &[Value], kind: &str, member: &str) -> Value {
-    let mut updates = all(log, "session.update").into_iter().map(|event| &event["update"]);
+    let mut updates = all(log, "session.update")
+        .into_iter()
+        .map(|event| &event["update"]);
     let of_kind = updates.rfind(|update| update["sessionUpdate"] == kind);
     of_kind.map_or(Value::Null, |update| update[member].clone())
 }
@@ -54,7 +66,11 @@ fn latest(log: &[Value], kind: &str, member: &str) -> Value {
 /// Checks that the events after a snapshot are exactly the rest of the log.
 async fn assert_continues(gateway: &Gateway, session: &str, snapshot: &Value, whole: &[Value]) {
     let after = snapshot["lastEventId"].as_str().expect("a cursor");
-    let page = gateway.get(&format!("/v1/sessions/{session}/events?limit=1000&after={after}")).await;
+    let page = gateway
+        .get(&format!(
+            "/v1/sessions/{session}/events?limit=1000&after={after}"
+        ))
+        .await;
     let rest = page["events"].as_array().expect("a list");
     let expected = &whole[seq(snapshot)..];
     assert_eq!(rest[..], expected[..expected.len().min(1000)]);
@@ -70,17 +86,31 @@ async fn a_session_is_exact_while_its_turn_streams() {
         assert_eq!(shown["usage"]["used"], latest(log, "usage_update", "used"));
         let title = latest(log, "session_info_update", "title");
         let of_prompt = || {
-            shown["title"].as_str().is_some_and(|title| TURN.starts_with(title.trim_end_matches('\u{2026}')))
+            shown["title"]
+                .as_str()
+                .is_some_and(|title| TURN.starts_with(title.trim_end_matches('\u{2026}')))
         };
-        assert!(shown["title"] == title || (title.is_null() && of_prompt()), "{shown}");
+        assert!(
+            shown["title"] == title || (title.is_null() && of_prompt()),
+            "{shown}"
+        );
         let mode = latest(log, "current_mode_update", "currentModeId");
-        assert_eq!(shown["modes"]["currentModeId"], if mode.is_null() { json!("ask") } else { mode });
+        assert_eq!(
+            shown["modes"]["currentModeId"],
+            if mode.is_null() { json!("ask") } else { mode }
+        );
         let running = all(log, "prompt.started").len() > all(log, "prompt.completed").len();
-        assert_eq!(shown["promptId"], if running { json!("p1") } else { Value::Null });
+        assert_eq!(
+            shown["promptId"],
+            if running { json!("p1") } else { Value::Null }
+        );
         assert_continues(&gateway, &session, shown, &whole).await;
     }
     let last = received.last().expect("a snapshot");
-    assert_eq!((&last["title"], &last["usage"]["used"]), (&json!("B"), &json!(3)));
+    assert_eq!(
+        (&last["title"], &last["usage"]["used"]),
+        (&json!("B"), &json!(3))
+    );
 }
 
 #[tokio::test]
@@ -91,13 +121,23 @@ async fn a_transcript_is_exact_while_its_turn_streams() {
     let whole = gateway.lawful(&session).await;
     for shown in &received {
         assert_eq!(shown["session"]["lastEventId"], shown["lastEventId"]);
-        let items = shown["turns"][0]["items"].as_array().cloned().unwrap_or_default();
-        let texts = items.iter().flat_map(|item| item["content"].as_array().cloned().unwrap_or_default());
-        let text: String = texts.filter_map(|block| block["text"].as_str().map(str::to_owned)).collect();
+        let items = shown["turns"][0]["items"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let texts = items
+            .iter()
+            .flat_map(|item| item["content"].as_array().cloned().unwrap_or_default());
+        let text: String = texts
+            .filter_map(|block| block["text"].as_str().map(str::to_owned))
+            .collect();
         assert_eq!(text, agent_text(&whole[..seq(shown)]));
         assert_continues(&gateway, &session, shown, &whole).await;
     }
-    assert_eq!(received.last().expect("a snapshot")["session"]["state"], "idle");
+    assert_eq!(
+        received.last().expect("a snapshot")["session"]["state"],
+        "idle"
+    );
 }
 
 #[tokio::test]
@@ -123,9 +163,21 @@ async fn the_list_of_sessions_continues_in_the_stream_of_all() {
     let list = gateway.get("/v1/sessions").await;
     let after = list["lastEventId"].as_str().expect("a cursor");
     let second = gateway.session("fake").await;
-    let frames = gateway.events(&format!("/v1/events?after={after}")).await.until("session.attached").await;
-    let events: Vec<&Value> = frames.iter().map(|frame| &frame.data).filter(|e| e["seq"].is_u64()).collect();
-    assert_eq!(events.len(), 2, "the stream repeats events of the list: {events:?}");
+    let frames = gateway
+        .events(&format!("/v1/events?after={after}"))
+        .await
+        .until("session.attached")
+        .await;
+    let events: Vec<&Value> = frames
+        .iter()
+        .map(|frame| &frame.data)
+        .filter(|e| e["seq"].is_u64())
+        .collect();
+    assert_eq!(
+        events.len(),
+        2,
+        "the stream repeats events of the list: {events:?}"
+    );
     assert!(events.iter().all(|event| event["sessionId"] == *second));
 }
 
@@ -136,15 +188,27 @@ async fn text_of_a_very_long_answer_is_truncated_and_never_empty() {
     let session = gateway.session("fake").await;
     let long = "x".repeat(9 << 20);
     let turn = gateway.turn(&session, &format!("echo {long}")).await;
-    assert_eq!((&turn["status"], &turn["truncated"]), (&json!("completed"), &json!(true)));
+    assert_eq!(
+        (&turn["status"], &turn["truncated"]),
+        (&json!("completed"), &json!(true))
+    );
     let text = turn["text"].as_str().expect("a text");
     // An item of the fold has a price of its own.
-    assert!((BOUND - 1024..=BOUND).contains(&text.len()), "{}", text.len());
+    assert!(
+        (BOUND - 1024..=BOUND).contains(&text.len()),
+        "{}",
+        text.len()
+    );
     assert!(long.starts_with(text));
-    let transcript = gateway.get(&format!("/v1/sessions/{session}/transcript")).await;
+    let transcript = gateway
+        .get(&format!("/v1/sessions/{session}/transcript"))
+        .await;
     let turn = &transcript["turns"][0];
     assert_eq!(turn["truncated"], true);
     assert_eq!(turn["items"][0]["content"][0]["text"], text);
     let short = gateway.turn(&session, "echo done").await;
-    assert_eq!((&short["text"], &short["truncated"]), (&json!("done"), &json!(false)));
+    assert_eq!(
+        (&short["text"], &short["truncated"]),
+        (&json!("done"), &json!(false))
+    );
 }

@@ -18,7 +18,10 @@ impl Clients<'_> {
 
     fn ai_sdk(&self, scenario: &str, prompt: &str) -> Value {
         let url = self.url(&format!("/ai-sdk/{}", self.running.real.name));
-        run("ai_sdk.mjs", &["7", &url, KEY, &format!("{scenario}:{prompt}")])
+        run(
+            "ai_sdk.mjs",
+            &["7", &url, KEY, &format!("{scenario}:{prompt}")],
+        )
     }
 
     fn ag_ui(&self, package: &str, scenario: &str, prompt: &str) -> Value {
@@ -27,17 +30,34 @@ impl Clients<'_> {
     }
 
     fn chat(&self, scenario: &str, prompt: &str) -> Value {
-        run("openai_chat.mjs", &[&self.url("/openai/v1"), KEY, scenario, self.running.real.name, prompt])
+        run(
+            "openai_chat.mjs",
+            &[
+                &self.url("/openai/v1"),
+                KEY,
+                scenario,
+                self.running.real.name,
+                prompt,
+            ],
+        )
     }
 
     fn responses(&self, scenario: &str, prompt: &str) -> Value {
         let name = self.running.real.name;
-        run("openai_responses.mjs", &[&self.url("/openai/v1"), KEY, name, scenario, prompt])
+        run(
+            "openai_responses.mjs",
+            &[&self.url("/openai/v1"), KEY, name, scenario, prompt],
+        )
     }
 }
 
 fn assert_says(shown: &Value, text: &str) {
-    assert!(shown["text"].as_str().is_some_and(|said| said.contains(text)), "no {text:?}: {shown}");
+    assert!(
+        shown["text"]
+            .as_str()
+            .is_some_and(|said| said.contains(text)),
+        "no {text:?}: {shown}"
+    );
 }
 
 /// A text, a permitted call and a refused call through each protocol. The second message of a chat goes to the same session.
@@ -47,20 +67,35 @@ async fn works_behind_chat_clients(real: &'static Real) {
     let touch = |file: &str| real.shell(&format!("touch {file}"));
 
     let shown = clients.ai_sdk("turn", "banana");
-    assert_eq!((&shown["status"], &shown["errors"]), (&json!("ready"), &json!([])), "{shown}");
+    assert_eq!(
+        (&shown["status"], &shown["errors"]),
+        (&json!("ready"), &json!([])),
+        "{shown}"
+    );
     assert_says(&shown, "banana comes after");
     for (scenario, state) in [("approve", "output-available"), ("deny", "output-error")] {
         let shown = clients.ai_sdk(scenario, &touch("sdk.txt"));
-        assert_eq!((&shown["posts"], &shown["tools"][0]["state"]), (&json!(2), &json!(state)), "{shown}");
+        assert_eq!(
+            (&shown["posts"], &shown["tools"][0]["state"]),
+            (&json!(2), &json!(state)),
+            "{shown}"
+        );
     }
 
     for package in ["@ag-ui/client", "ag-ui-0"] {
-        assert_says(&clients.ag_ui(package, "turn", "cherry"), "cherry comes after");
+        assert_says(
+            &clients.ag_ui(package, "turn", "cherry"),
+            "cherry comes after",
+        );
         for scenario in ["approve", "deny"] {
             let shown = clients.ag_ui(package, scenario, &touch("run.txt"));
             let (first, second) = (&shown["first"], &shown["second"]);
             assert_eq!(first["interrupts"][0]["reason"], "tool_call", "{shown}");
-            assert_eq!((&second["interrupts"], &second["errors"]), (&json!([]), &json!([])), "{shown}");
+            assert_eq!(
+                (&second["interrupts"], &second["errors"]),
+                (&json!([]), &json!([])),
+                "{shown}"
+            );
             if scenario == "approve" {
                 assert_says(second, "The tool says:");
             }
@@ -70,7 +105,10 @@ async fn works_behind_chat_clients(real: &'static Real) {
     assert_says(&clients.chat("streamed", "date"), "date comes after");
     assert_says(&clients.chat("whole", "fig"), "fig comes after");
     let history = clients.chat("history", "grape");
-    let (first, second) = (history["first"].as_str().expect("an id"), &history["second"]);
+    let (first, second) = (
+        history["first"].as_str().expect("an id"),
+        &history["second"],
+    );
     assert_eq!(first.replace("_p1", "_p2"), *second, "{history}");
 
     assert_says(&clients.responses("helper", "kiwi"), "kiwi comes after");

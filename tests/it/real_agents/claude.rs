@@ -20,35 +20,62 @@ struct Claude {
 impl Claude {
     async fn start() -> Self {
         let model = Model::start().await;
-        Self { gateway: Self::gateway(&model, &[], Setup::default()), _model: model }
+        Self {
+            gateway: Self::gateway(&model, &[], Setup::default()),
+            _model: model,
+        }
     }
 
     /// A gateway with Claude before this model; `variables` are added to its environment.
     fn gateway(model: &Model, variables: &[(&str, String)], setup: Setup) -> Gateway {
         // The variables name folders.
-        let folders: Vec<&str> = variables.iter().map(|(_, folder)| folder.as_str()).collect();
-        CLAUDE.configure(setup, model, &format!("folders = {folders:?}\n"), variables).start()
+        let folders: Vec<&str> = variables
+            .iter()
+            .map(|(_, folder)| folder.as_str())
+            .collect();
+        CLAUDE
+            .configure(setup, model, &format!("folders = {folders:?}\n"), variables)
+            .start()
     }
 
     /// A session with a turn that waits for the permission to make a file; its stream, the question, and the file.
     async fn asked(&self) -> (String, Events, Value, PathBuf) {
         let session = self.gateway.session("claude").await;
         let path = format!("/v1/sessions/{session}");
-        let cwd = self.gateway.get(&path).await["cwd"].as_str().expect("a folder").to_owned();
+        let cwd = self.gateway.get(&path).await["cwd"]
+            .as_str()
+            .expect("a folder")
+            .to_owned();
         let mut stream = self.gateway.events(&format!("{path}/events")).await;
         let call = r#"call Bash {"command":"touch made.txt","description":"Make a file"}"#;
         self.gateway.prompt(&session, call).await;
-        let request = stream.until("request.created").await.pop().expect("until gives it").data;
+        let request = stream
+            .until("request.created")
+            .await
+            .pop()
+            .expect("until gives it")
+            .data;
         assert_eq!(request["method"], "session/request_permission");
-        (session, stream, request, PathBuf::from(cwd).join("made.txt"))
+        (
+            session,
+            stream,
+            request,
+            PathBuf::from(cwd).join("made.txt"),
+        )
     }
 
     async fn answer(&self, session: &str, request: &Value, kind: &str) {
         let options = request["params"]["options"].as_array().expect("options");
-        let option = options.iter().find(|option| option["kind"] == kind).expect("it is offered");
+        let option = options
+            .iter()
+            .find(|option| option["kind"] == kind)
+            .expect("it is offered");
         let id = request["requestId"].as_str().expect("an id");
         let path = format!("/v1/sessions/{session}/permissions/{id}");
-        let (status, answer) = self.gateway.post(&path, &json!({ "optionId": option["optionId"] })).await;
+        let (status, answer) = self
+            .gateway
+            .post(&path, &json!({ "optionId": option["optionId"] }))
+            .await;
         assert_eq!(status, 204, "{answer}");
     }
 
@@ -69,11 +96,25 @@ async fn claude_is_allowed_to_use_a_tool() {
     let (session, mut stream, request, made) = claude.asked().await;
     assert!(!made.exists(), "it waits for the answer");
     claude.answer(&session, &request, "allow_once").await;
-    let end = stream.until("prompt.completed").await.pop().expect("until gives it").data;
+    let end = stream
+        .until("prompt.completed")
+        .await
+        .pop()
+        .expect("until gives it")
+        .data;
     assert_eq!(end["stopReason"], "end_turn", "{end}");
     assert!(made.exists());
-    let prompt = claude.gateway.get(&format!("/v1/sessions/{session}/prompts/p1")).await;
-    assert!(prompt["text"].as_str().expect("text").starts_with("The tool says:"), "{prompt}");
+    let prompt = claude
+        .gateway
+        .get(&format!("/v1/sessions/{session}/prompts/p1"))
+        .await;
+    assert!(
+        prompt["text"]
+            .as_str()
+            .expect("text")
+            .starts_with("The tool says:"),
+        "{prompt}"
+    );
 }
 
 #[tokio::test]
@@ -81,7 +122,12 @@ async fn claude_is_refused_a_tool() {
     let claude = Claude::start().await;
     let (session, mut stream, request, made) = claude.asked().await;
     claude.answer(&session, &request, "reject_once").await;
-    let end = stream.until("prompt.completed").await.pop().expect("until gives it").data;
+    let end = stream
+        .until("prompt.completed")
+        .await
+        .pop()
+        .expect("until gives it")
+        .data;
     assert_eq!(end["promptId"], "p1");
     assert!(!made.exists(), "the rejected command did not run");
     let again = claude.gateway.turn(&session, "and then").await;
@@ -93,22 +139,51 @@ async fn claude_is_cancelled_during_a_request_and_during_output() {
     let claude = Claude::start().await;
     let (session, mut stream, request, made) = claude.asked().await;
     let path = format!("/v1/sessions/{session}");
-    assert_eq!(claude.gateway.post(&format!("{path}/cancel"), &json!({})).await.0, 202);
+    assert_eq!(
+        claude
+            .gateway
+            .post(&format!("{path}/cancel"), &json!({}))
+            .await
+            .0,
+        202
+    );
     let events = stream.until("prompt.completed").await;
-    let resolved = events.iter().find(|event| event.of("request.resolved")).expect("it is resolved");
+    let resolved = events
+        .iter()
+        .find(|event| event.of("request.resolved"))
+        .expect("it is resolved");
     assert_eq!(
         (&resolved.data["requestId"], &resolved.data["resolution"]),
         (&request["requestId"], &json!("cancelled"))
     );
-    assert_eq!(events.last().expect("its end").data["stopReason"], "cancelled");
+    assert_eq!(
+        events.last().expect("its end").data["stopReason"],
+        "cancelled"
+    );
     assert!(!made.exists());
 
     claude.gateway.prompt(&session, "slowly").await;
     stream.until("session.update").await;
-    assert_eq!(claude.gateway.post(&format!("{path}/cancel"), &json!({})).await.0, 202);
-    let end = stream.until("prompt.completed").await.pop().expect("until gives it").data;
+    assert_eq!(
+        claude
+            .gateway
+            .post(&format!("{path}/cancel"), &json!({}))
+            .await
+            .0,
+        202
+    );
+    let end = stream
+        .until("prompt.completed")
+        .await
+        .pop()
+        .expect("until gives it")
+        .data;
     let prompt = claude.gateway.get(&format!("{path}/prompts/p2")).await;
-    assert_eq!((&end["promptId"], &end["stopReason"]), (&json!("p2"), &json!("cancelled")), "{prompt}");
+    assert_eq!(
+        (&end["promptId"], &end["stopReason"]),
+        (&json!("p2"), &json!("cancelled")),
+        "{prompt}"
+    );
     let next = claude.gateway.turn(&session, "a third").await;
     assert_eq!(next["stopReason"], "end_turn", "{next}");
 }
@@ -119,10 +194,18 @@ async fn claude_remembers_in_a_second_process_after_the_first_was_killed() {
     let session = claude.gateway.session("claude").await;
     claude.gateway.turn(&session, "banana").await;
     // Claude Code writes its record some time after the response. Another process cannot read unwritten entries.
-    let projects = claude.gateway.path("data/homes/default/claude/.claude/projects");
-    eventually("it has stored the messages", Duration::from_secs(20), || async {
-        written(&projects).contains("banana comes after").then_some(())
-    })
+    let projects = claude
+        .gateway
+        .path("data/homes/default/claude/.claude/projects");
+    eventually(
+        "it has stored the messages",
+        Duration::from_secs(20),
+        || async {
+            written(&projects)
+                .contains("banana comes after")
+                .then_some(())
+        },
+    )
     .await;
     claude.kill_agents().await;
     let path = format!("/v1/sessions/{session}");
@@ -134,28 +217,54 @@ async fn claude_remembers_in_a_second_process_after_the_first_was_killed() {
     let second = claude.gateway.turn(&session, "cherry").await;
     assert_eq!(second["text"], "cherry comes after banana", "{second}");
     let events = claude.gateway.lawful(&session).await;
-    let attached: Vec<_> = events.iter().filter(|event| event["type"] == "session.attached").collect();
+    let attached: Vec<_> = events
+        .iter()
+        .filter(|event| event["type"] == "session.attached")
+        .collect();
     assert_eq!(attached.len(), 2);
     assert_eq!(attached[1]["context"], "kept");
     // The history does not repeat earlier events.
     let count = |events: &[Value]| {
-        events.iter().filter(|event| event["update"].to_string().contains("banana")).count()
+        events
+            .iter()
+            .filter(|event| event["update"].to_string().contains("banana"))
+            .count()
     };
     assert_eq!(count(&before), 1, "{before:#?}");
-    assert_eq!(count(&events[before.len()..]), 1, "only in the answer: {:#?}", &events[before.len()..]);
+    assert_eq!(
+        count(&events[before.len()..]),
+        1,
+        "only in the answer: {:#?}",
+        &events[before.len()..]
+    );
 }
 
 #[tokio::test]
 async fn second_gateway_loads_a_claude_session_after_a_kill_of_the_first_process() {
-    let (model, kept) = (Model::start().await, tempfile::tempdir().expect("a temporary folder"));
-    let config = [("CLAUDE_CONFIG_DIR", kept.path().to_str().expect("UTF-8").to_owned())];
+    let (model, kept) = (
+        Model::start().await,
+        tempfile::tempdir().expect("a temporary folder"),
+    );
+    let config = [(
+        "CLAUDE_CONFIG_DIR",
+        kept.path().to_str().expect("UTF-8").to_owned(),
+    )];
     let mut first = Claude::gateway(&model, &config, Setup::default());
     let session = first.session("claude").await;
-    let cwd = first.get_session(&session).await["cwd"].as_str().expect("a folder").to_owned();
+    let cwd = first.get_session(&session).await["cwd"]
+        .as_str()
+        .expect("a folder")
+        .to_owned();
     first.turn(&session, "banana").await;
-    eventually("it has stored the messages", Duration::from_secs(20), || async {
-        written(kept.path()).contains("banana comes after").then_some(())
-    })
+    eventually(
+        "it has stored the messages",
+        Duration::from_secs(20),
+        || async {
+            written(kept.path())
+                .contains("banana comes after")
+                .then_some(())
+        },
+    )
     .await;
     first.kill();
 
@@ -163,15 +272,29 @@ async fn second_gateway_loads_a_claude_session_after_a_kill_of_the_first_process
     let second = Claude::gateway(&model, &config, Setup::default().table(&roots));
     let listed = second.get("/v1/agents/claude/sessions").await;
     let theirs = &listed["sessions"][0];
-    assert_eq!((&theirs["cwd"], &theirs["sessionId"]), (&json!(cwd), &Value::Null), "{listed}");
+    assert_eq!(
+        (&theirs["cwd"], &theirs["sessionId"]),
+        (&json!(cwd), &Value::Null),
+        "{listed}"
+    );
     let body = json!({ "agent": "claude", "agentSessionId": theirs["agentSessionId"], "cwd": cwd });
     let (status, adopted) = second.post("/v1/sessions", &body).await;
     assert_eq!(status, 201, "{adopted}\n{}", second.log());
     let adopted = adopted["sessionId"].as_str().expect("an id");
     let history = second.lawful(adopted).await;
-    let replayed: Vec<_> = history.iter().filter(|event| event["replayed"] == true).collect();
-    assert!(replayed.iter().any(|event| event["update"].to_string().contains("banana comes after")));
-    assert_eq!(second.turn(adopted, "cherry").await["text"], "cherry comes after banana");
+    let replayed: Vec<_> = history
+        .iter()
+        .filter(|event| event["replayed"] == true)
+        .collect();
+    assert!(
+        replayed
+            .iter()
+            .any(|event| event["update"].to_string().contains("banana comes after"))
+    );
+    assert_eq!(
+        second.turn(adopted, "cherry").await["text"],
+        "cherry comes after banana"
+    );
 }
 
 #[tokio::test]
@@ -217,14 +340,21 @@ async fn claude_uses_its_own_sandbox_in_the_namespaces_of_an_ordinary_user() {
         let gateway = ground::start_after(setup, User::Unprivileged, |folder| {
             let settings = folder.join("data/homes/default/claude/.claude");
             std::fs::create_dir_all(&settings).expect("the folder is ours");
-            std::fs::write(settings.join("settings.json"), sandbox.to_string()).expect("the folder is ours");
+            std::fs::write(settings.join("settings.json"), sandbox.to_string())
+                .expect("the folder is ours");
         });
         let running = Running::new(&CLAUDE, gateway, model);
         let session = running.session().await;
         let command = "echo runs >inside.txt; cat inside.txt; touch \"$HOME/outside.txt\"";
         let turn = running.turn(&session, &CLAUDE.shell(command)).await;
         let text = turn["text"].as_str().expect("a text");
-        assert!(text.contains("runs") && text.contains("Read-only file system"), "{level}: {turn}");
-        assert!(running.cwd(&session).await.join("inside.txt").exists(), "{level}");
+        assert!(
+            text.contains("runs") && text.contains("Read-only file system"),
+            "{level}: {turn}"
+        );
+        assert!(
+            running.cwd(&session).await.join("inside.txt").exists(),
+            "{level}"
+        );
     }
 }

@@ -75,7 +75,13 @@ async fn codex_uses_its_own_sandbox_in_the_namespaces_of_an_ordinary_user() {
         let call = r#"call exec_command {"cmd":"echo runs >inside.txt; cat inside.txt; touch \"$HOME/outside.txt\""}"#;
         let turn = running.turn(&session, call).await;
         let text = turn["text"].as_str().expect("a text");
-        assert!(text.contains("runs") && text.contains("Read-only file system"), "{level}: {turn}");
-        assert!(running.cwd(&session).await.join("inside.txt").exists(), "{level}");
+        assert!(
+            text.contains("runs") && text.contains("Read-only file system"),
+            "{level}: {turn}"
+        );
+        assert!(
+            running.cwd(&session).await.join("inside.txt").exists(),
+            "{level}"
+        );
     }
 }

@@ -67,32 +67,51 @@ async fn gemini_loads_with_its_key_alone() {
     let script = file("node_modules/@google/gemini-cli/bundle/gemini.js");
     let entry = |address: &str| {
         let home = home.path();
-        let env = format!("GEMINI_API_KEY = \"mock-key-0000\", GEMINI_CLI_HOME = {home:?}, {address}");
+        let env =
+            format!("GEMINI_API_KEY = \"mock-key-0000\", GEMINI_CLI_HOME = {home:?}, {address}");
         let args = json!([script, "--acp"]);
         format!(
             "[agents.gemini]\ncommand = \"node\"\nargs = {args}\nenv = {{ {env} }}\nfolders = [{home:?}]\npool = {{ max_size = 8, min_idle = 0 }}\n"
         )
     };
     let model = Model::start().await;
-    let mock = format!("GEMINI_MODEL = \"gemini-2.5-flash\", GOOGLE_GEMINI_BASE_URL = {:?}", model.url);
+    let mock = format!(
+        "GEMINI_MODEL = \"gemini-2.5-flash\", GOOGLE_GEMINI_BASE_URL = {:?}",
+        model.url
+    );
     let mut gateway = Setup::default().table(&entry(&mock)).start();
     let session = gateway.session("gemini").await;
-    assert_eq!(gateway.turn(&session, "banana").await["text"], "banana comes after ");
+    assert_eq!(
+        gateway.turn(&session, "banana").await["text"],
+        "banana comes after "
+    );
     gateway.stop();
-    let selected = || std::fs::read_to_string(&settings).expect("the test wrote it").contains("selectedType");
+    let selected = || {
+        std::fs::read_to_string(&settings)
+            .expect("the test wrote it")
+            .contains("selectedType")
+    };
     assert!(!selected(), "a new session needs no sign-in");
 
     // Nothing listens at the proxy: the model is out of reach.
     let unreachable = entry("HTTPS_PROXY = \"http://127.0.0.1:9\"");
     std::fs::write(gateway.path("config.toml"), unreachable).expect("the folder is ours");
     gateway.start();
-    let mut stream = gateway.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
+    let mut stream = gateway
+        .events(&format!("/v1/sessions/{session}/events?after=tail"))
+        .await;
     gateway.prompt(&session, "cherry").await;
     // Gemini CLI loads no session in the minute in which it began.
     let limit = Duration::from_secs(90);
-    let attached = tokio::time::timeout(limit, stream.until("session.attached")).await.expect("in time");
+    let attached = tokio::time::timeout(limit, stream.until("session.attached"))
+        .await
+        .expect("in time");
     let attached = &attached.last().expect("until gives it").data;
-    assert_eq!((&attached["by"], &attached["context"]), (&json!("load"), &json!("kept")), "{attached}");
+    assert_eq!(
+        (&attached["by"], &attached["context"]),
+        (&json!("load"), &json!("kept")),
+        "{attached}"
+    );
     assert!(selected(), "{}", gateway.log());
 }
 

@@ -25,7 +25,12 @@ impl Kimi {
         let session = gateway.session("kimi").await;
         let cwd = gateway.get(&format!("/v1/sessions/{session}")).await["cwd"].clone();
         let cwd = PathBuf::from(cwd.as_str().expect("a folder"));
-        Self { gateway, _model: model, session, cwd }
+        Self {
+            gateway,
+            _model: model,
+            session,
+            cwd,
+        }
     }
 
     fn call(name: &str, input: &Value) -> String {
@@ -34,8 +39,11 @@ impl Kimi {
 
     /// Runs a turn in which the model calls this tool. Returns the tool's result as the model received it.
     async fn tool_result(&self, name: &str, input: &Value) -> String {
-        let (prompt, methods) =
-            self.served(name, input, |method, _| panic!("unexpected request {method}")).await;
+        let (prompt, methods) = self
+            .served(name, input, |method, _| {
+                panic!("unexpected request {method}")
+            })
+            .await;
         assert!(methods.is_empty());
         prompt["text"].as_str().expect("text").to_owned()
     }
@@ -53,28 +61,48 @@ impl Kimi {
         answer: impl Fn(&str, &Value) -> Value,
     ) -> (Value, Vec<String>) {
         let path = format!("/v1/sessions/{}", self.session);
-        let mut stream: Events = self.gateway.events(&format!("{path}/events?after=tail")).await;
-        let prompt = self.gateway.prompt(&self.session, &Self::call(name, input)).await;
+        let mut stream: Events = self
+            .gateway
+            .events(&format!("{path}/events?after=tail"))
+            .await;
+        let prompt = self
+            .gateway
+            .prompt(&self.session, &Self::call(name, input))
+            .await;
         let mut methods = Vec::new();
         loop {
             let event = stream.next().await.expect("the stream goes on").data;
             if event["type"] == "prompt.completed" {
                 let id = prompt["promptId"].as_str().expect("an id");
-                return (self.gateway.get(&format!("{path}/prompts/{id}")).await, methods);
+                return (
+                    self.gateway.get(&format!("{path}/prompts/{id}")).await,
+                    methods,
+                );
             }
             if event["type"] != "request.created" {
                 continue;
             }
-            let (method, id) = (event["method"].as_str().expect("a method"), &event["requestId"]);
+            let (method, id) = (
+                event["method"].as_str().expect("a method"),
+                &event["requestId"],
+            );
             let id = id.as_str().expect("an id");
             let (url, answer) = if method == "session/request_permission" {
                 let options = event["params"]["options"].as_array().expect("options");
-                let once =
-                    options.iter().find(|option| option["kind"] == "allow_once").expect("it is offered");
-                (format!("{path}/permissions/{id}"), json!({ "optionId": once["optionId"] }))
+                let once = options
+                    .iter()
+                    .find(|option| option["kind"] == "allow_once")
+                    .expect("it is offered");
+                (
+                    format!("{path}/permissions/{id}"),
+                    json!({ "optionId": once["optionId"] }),
+                )
             } else {
                 methods.push(method.to_owned());
-                (format!("{path}/requests/{id}"), answer(method, &event["params"]))
+                (
+                    format!("{path}/requests/{id}"),
+                    answer(method, &event["params"]),
+                )
             };
             let (status, problem) = self.gateway.post(&url, &answer).await;
             assert_eq!(status, 204, "{method}: {problem}");
@@ -97,14 +125,28 @@ async fn kimi_reads_writes_and_runs_through_the_gateway() {
         "{tool_result}\n{:#?}",
         kimi.gateway.all_events(&kimi.session).await
     );
-    kimi.tool_result("Write", &json!({ "path": written, "content": "new words" })).await;
-    assert_eq!(std::fs::read_to_string(&written).expect("it was written"), "new words");
-    let tool_result =
-        kimi.tool_result("Bash", &json!({ "command": "echo $((20 + 22)) > made.txt; cat made.txt" })).await;
+    kimi.tool_result("Write", &json!({ "path": written, "content": "new words" }))
+        .await;
+    assert_eq!(
+        std::fs::read_to_string(&written).expect("it was written"),
+        "new words"
+    );
+    let tool_result = kimi
+        .tool_result(
+            "Bash",
+            &json!({ "command": "echo $((20 + 22)) > made.txt; cat made.txt" }),
+        )
+        .await;
     assert!(tool_result.contains("42"), "{tool_result}");
-    assert!(exists(&kimi.path("made.txt")), "it ran in the session's folder");
+    assert!(
+        exists(&kimi.path("made.txt")),
+        "it ran in the session's folder"
+    );
     let events = kimi.gateway.lawful(&kimi.session).await;
-    let kinds: Vec<_> = events.iter().filter_map(|event| event["type"].as_str()).collect();
+    let kinds: Vec<_> = events
+        .iter()
+        .filter_map(|event| event["type"].as_str())
+        .collect();
     for kind in ["terminal.created", "terminal.output", "terminal.exited"] {
         assert!(kinds.contains(&kind), "{kind} is missing: {kinds:?}");
     }
@@ -119,24 +161,48 @@ async fn kimi_reads_writes_and_runs_through_a_client() {
     let missing = json!({ "error": { "code": -32002, "message": "Resource not found" } });
     let (prompt, methods) = kimi
         .served("Read", &json!({ "path": read }), |_, params| {
-            let is_read = params["path"].as_str().is_some_and(|path| path.ends_with("/read.txt"));
-            if is_read { json!({ "result": { "content": "out of a browser" } }) } else { missing.clone() }
+            let is_read = params["path"]
+                .as_str()
+                .is_some_and(|path| path.ends_with("/read.txt"));
+            if is_read {
+                json!({ "result": { "content": "out of a browser" } })
+            } else {
+                missing.clone()
+            }
         })
         .await;
-    assert!(methods.contains(&"fs/read_text_file".to_owned()), "{methods:?}");
-    assert!(prompt["text"].as_str().is_some_and(|text| text.contains("out of a browser")), "{prompt}");
+    assert!(
+        methods.contains(&"fs/read_text_file".to_owned()),
+        "{methods:?}"
+    );
+    assert!(
+        prompt["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("out of a browser")),
+        "{prompt}"
+    );
 
     let (prompt, methods) = kimi
-        .served("Write", &json!({ "path": written, "content": "new" }), |method, params| match method {
-            "fs/write_text_file" => {
-                assert_eq!(params["content"], "new");
-                json!({ "result": {} })
-            }
-            _ => missing.clone(),
-        })
+        .served(
+            "Write",
+            &json!({ "path": written, "content": "new" }),
+            |method, params| match method {
+                "fs/write_text_file" => {
+                    assert_eq!(params["content"], "new");
+                    json!({ "result": {} })
+                }
+                _ => missing.clone(),
+            },
+        )
         .await;
-    assert!(methods.contains(&"fs/write_text_file".to_owned()), "{methods:?} {prompt}");
-    assert!(!exists(&written), "the client has it, wherever it keeps its files");
+    assert!(
+        methods.contains(&"fs/write_text_file".to_owned()),
+        "{methods:?} {prompt}"
+    );
+    assert!(
+        !exists(&written),
+        "the client has it, wherever it keeps its files"
+    );
 
     let (prompt, methods) = kimi
         .served("Bash", &json!({ "command": "make" }), |method, params| match method {
@@ -152,8 +218,16 @@ async fn kimi_reads_writes_and_runs_through_a_client() {
             _ => missing.clone(),
         })
         .await;
-    assert!(methods.contains(&"terminal/create".to_owned()), "{methods:?}");
-    assert!(prompt["text"].as_str().is_some_and(|text| text.contains("all made")), "{prompt}");
+    assert!(
+        methods.contains(&"terminal/create".to_owned()),
+        "{methods:?}"
+    );
+    assert!(
+        prompt["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("all made")),
+        "{prompt}"
+    );
 }
 
 #[tokio::test]

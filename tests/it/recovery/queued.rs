@@ -16,8 +16,13 @@ use crate::support::{Answer, Events, Follower, Gateway, History, Setup, eventual
 /// A configuration whose agent stores sessions and writes a journal into `journals`.
 pub(super) fn setup(journals: &tempfile::TempDir, more: &str, limits: &str) -> Setup {
     let journals = journals.path().to_str().expect("UTF-8");
-    let more = if more.is_empty() { "pool = { max_size = 8, min_idle = 0 }" } else { more };
-    Setup::fake_with(&["--resume-any", "--journal", journals], more).settings(&format!("{LIMITS}{limits}"))
+    let more = if more.is_empty() {
+        "pool = { max_size = 8, min_idle = 0 }"
+    } else {
+        more
+    };
+    Setup::fake_with(&["--resume-any", "--journal", journals], more)
+        .settings(&format!("{LIMITS}{limits}"))
 }
 
 pub(super) fn journals() -> tempfile::TempDir {
@@ -28,28 +33,55 @@ pub(super) fn journals() -> tempfile::TempDir {
 pub(super) async fn hanging(gateway: &Gateway) -> String {
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "stream n=1 size=8; hang").await;
-    gateway.log_until(&session, |event| event["type"] == "session.update").await;
+    gateway
+        .log_until(&session, |event| event["type"] == "session.update")
+        .await;
     session
 }
 
-pub(super) async fn queue(gateway: &Gateway, session: &str, text: &str, key: Option<&str>) -> Answer {
+pub(super) async fn queue(
+    gateway: &Gateway,
+    session: &str,
+    text: &str,
+    key: Option<&str>,
+) -> Answer {
     let body = json!({ "prompt": text, "queue": true });
-    let headers: Vec<(&str, &str)> = key.map(|key| ("Idempotency-Key", key)).into_iter().collect();
-    gateway.posted(&format!("/v1/sessions/{session}/prompts"), &headers, &body).await
+    let headers: Vec<(&str, &str)> = key
+        .map(|key| ("Idempotency-Key", key))
+        .into_iter()
+        .collect();
+    gateway
+        .posted(&format!("/v1/sessions/{session}/prompts"), &headers, &body)
+        .await
 }
 
 /// Waits for the end of a prompt.
 pub(super) async fn ended(gateway: &Gateway, session: &str, prompt: &str) -> Value {
     let path = format!("/v1/sessions/{session}/prompts/{prompt}");
-    let answer = Answer::of(gateway.request(Method::GET, &path).header("Prefer", "wait=60")).await;
-    assert!(answer.body["endedAt"].is_string(), "{answer:?}\n{}", gateway.log());
+    let answer = Answer::of(
+        gateway
+            .request(Method::GET, &path)
+            .header("Prefer", "wait=60"),
+    )
+    .await;
+    assert!(
+        answer.body["endedAt"].is_string(),
+        "{answer:?}\n{}",
+        gateway.log()
+    );
     answer.body
 }
 
 /// Checks the whole history of sessions without a running turn.
 pub(super) async fn judge(gateway: &Gateway, sessions: &[&str], journals: &tempfile::TempDir) {
-    let followers = sessions.iter().map(|session| Follower::start(gateway, session)).collect();
-    History::of(gateway, followers).await.with_agents(journals.path()).assert_holds();
+    let followers = sessions
+        .iter()
+        .map(|session| Follower::start(gateway, session))
+        .collect();
+    History::of(gateway, followers)
+        .await
+        .with_agents(journals.path())
+        .assert_holds();
 }
 
 /// Changes the configuration of a gateway that does not run.
@@ -64,7 +96,10 @@ pub(super) fn reconfigure(gateway: &Gateway, changes: &[(&str, &str)]) {
 }
 
 pub(super) fn of<'a>(events: &'a [Value], kind: &str, prompt: &str) -> Vec<&'a Value> {
-    all(events, kind).into_iter().filter(|event| event["promptId"] == prompt).collect()
+    all(events, kind)
+        .into_iter()
+        .filter(|event| event["promptId"] == prompt)
+        .collect()
 }
 
 /// Queues `echo a` and `echo b` behind a turn that hangs, ends the gateway, and sees both run after its start.
@@ -73,15 +108,25 @@ async fn two_run_after(end: impl AsyncFnOnce(&mut Gateway)) -> Vec<Value> {
     let mut gateway = setup(&journals, "", "timeouts.drain_timeout = \"300ms\"").start();
     let session = hanging(&gateway).await;
     for text in ["echo a", "echo b"] {
-        assert_eq!(queue(&gateway, &session, text, None).await.status.as_u16(), 202);
+        assert_eq!(
+            queue(&gateway, &session, text, None).await.status.as_u16(),
+            202
+        );
     }
     end(&mut gateway).await;
     gateway.start();
     assert_eq!(ended(&gateway, &session, "p2").await["text"], "a");
     assert_eq!(ended(&gateway, &session, "p3").await["text"], "b");
     let events = gateway.lawful(&session).await;
-    let started: Vec<&Value> = all(&events, "prompt.started").iter().map(|e| &e["promptId"]).collect();
-    assert_eq!(started, ["p1", "p2", "p3"], "each of them once, in their order");
+    let started: Vec<&Value> = all(&events, "prompt.started")
+        .iter()
+        .map(|e| &e["promptId"])
+        .collect();
+    assert_eq!(
+        started,
+        ["p1", "p2", "p3"],
+        "each of them once, in their order"
+    );
     assert_eq!(all(&events, "prompt.queued").len(), 2);
     judge(&gateway, &[&session], &journals).await;
     events
@@ -90,25 +135,42 @@ async fn two_run_after(end: impl AsyncFnOnce(&mut Gateway)) -> Vec<Value> {
 #[tokio::test]
 async fn queued_prompts_run_in_order_after_a_kill() {
     let events = two_run_after(async |gateway| gateway.kill()).await;
-    assert_eq!(one(&events, "prompt.failed")["problem"]["code"], "interrupted", "the turn that ran");
+    assert_eq!(
+        one(&events, "prompt.failed")["problem"]["code"],
+        "interrupted",
+        "the turn that ran"
+    );
 }
 
 #[tokio::test]
 async fn queued_prompts_run_in_order_after_a_drain() {
-    let stop = async |gateway: &mut Gateway| assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
+    let stop =
+        async |gateway: &mut Gateway| assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
     let events = two_run_after(stop).await;
     assert_eq!(all(&events, "prompt.failed").len(), 0);
-    assert_eq!(of(&events, "prompt.completed", "p1")[0]["stopReason"], "cancelled");
+    assert_eq!(
+        of(&events, "prompt.completed", "p1")[0]["stopReason"],
+        "cancelled"
+    );
 }
 
 /// A session whose prompt has started and waits for the only process, which another session uses.
-async fn waiting_for_a_process(journals: &tempfile::TempDir, limits: &str) -> (Gateway, String, String) {
+async fn waiting_for_a_process(
+    journals: &tempfile::TempDir,
+    limits: &str,
+) -> (Gateway, String, String) {
     let gateway = setup(journals, "pool = { max_size = 1, min_idle = 0 }", limits).start();
     let waiting = gateway.session("fake").await;
     let holder = hanging(&gateway).await;
     let answer = queue(&gateway, &waiting, "echo first", Some("first")).await;
-    assert_eq!((answer.status.as_u16(), &answer.body["status"]), (202, &json!("running")));
-    assert_eq!(queue(&gateway, &waiting, "echo second", None).await.body["status"], "queued");
+    assert_eq!(
+        (answer.status.as_u16(), &answer.body["status"]),
+        (202, &json!("running"))
+    );
+    assert_eq!(
+        queue(&gateway, &waiting, "echo second", None).await.body["status"],
+        "queued"
+    );
     (gateway, holder, waiting)
 }
 
@@ -121,12 +183,26 @@ async fn a_started_prompt_that_was_not_sent_returns_to_the_queue_on_a_drain() {
     gateway.start();
     assert_eq!(ended(&gateway, &session, "p1").await["text"], "first");
     assert_eq!(ended(&gateway, &session, "p2").await["text"], "second");
-    assert_eq!(ended(&gateway, &holder, "p1").await["stopReason"], "cancelled");
+    assert_eq!(
+        ended(&gateway, &holder, "p1").await["stopReason"],
+        "cancelled"
+    );
     let events = gateway.lawful(&session).await;
-    assert_eq!(of(&events, "prompt.started", "p1").len(), 1, "no second start");
-    assert_eq!(of(&events, "prompt.started", "p1")[0]["prompt"][0]["text"], "echo first");
+    assert_eq!(
+        of(&events, "prompt.started", "p1").len(),
+        1,
+        "no second start"
+    );
+    assert_eq!(
+        of(&events, "prompt.started", "p1")[0]["prompt"][0]["text"],
+        "echo first"
+    );
     let again = queue(&gateway, &session, "echo first", Some("first")).await;
-    assert_eq!((&again.body["promptId"], &again.body["text"]), (&json!("p1"), &json!("first")), "{again:?}");
+    assert_eq!(
+        (&again.body["promptId"], &again.body["text"]),
+        (&json!("p1"), &json!("first")),
+        "{again:?}"
+    );
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
     judge(&gateway, &[&session, &holder], &journals).await;
 }
@@ -137,18 +213,31 @@ async fn a_started_prompt_that_was_not_sent_survives_several_drains() {
     let (mut gateway, holder, session) =
         waiting_for_a_process(&journals, "timeouts.drain_timeout = \"300ms\"").await;
     for _ in 0..3 {
-        assert_eq!(queue(&gateway, &holder, "stream n=1 size=8; hang", None).await.status.as_u16(), 202);
+        assert_eq!(
+            queue(&gateway, &holder, "stream n=1 size=8; hang", None)
+                .await
+                .status
+                .as_u16(),
+            202
+        );
     }
     for _ in 0..3 {
         assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
         gateway.start();
     }
-    gateway.call(Method::POST, &format!("/v1/sessions/{holder}/cancel")).await;
+    gateway
+        .call(Method::POST, &format!("/v1/sessions/{holder}/cancel"))
+        .await;
     assert_eq!(ended(&gateway, &session, "p1").await["text"], "first");
     assert_eq!(ended(&gateway, &session, "p2").await["text"], "second");
-    gateway.call(Method::POST, &format!("/v1/sessions/{holder}/cancel")).await;
+    gateway
+        .call(Method::POST, &format!("/v1/sessions/{holder}/cancel"))
+        .await;
     for prompt in ["p1", "p2", "p3", "p4"] {
-        assert_eq!(ended(&gateway, &holder, prompt).await["stopReason"], "cancelled");
+        assert_eq!(
+            ended(&gateway, &holder, prompt).await["stopReason"],
+            "cancelled"
+        );
     }
     judge(&gateway, &[&session, &holder], &journals).await;
 }
@@ -159,7 +248,10 @@ async fn a_started_prompt_that_was_not_sent_fails_after_a_kill() {
     let (mut gateway, holder, session) = waiting_for_a_process(&journals, "").await;
     gateway.kill();
     gateway.start();
-    assert_eq!(ended(&gateway, &session, "p1").await["error"]["code"], "interrupted");
+    assert_eq!(
+        ended(&gateway, &session, "p1").await["error"]["code"],
+        "interrupted"
+    );
     assert_eq!(ended(&gateway, &session, "p2").await["text"], "second");
     judge(&gateway, &[&session, &holder], &journals).await;
 }
@@ -176,7 +268,11 @@ async fn a_retry_with_the_same_key_after_a_restart_returns_the_prompt_that_runs(
     assert_eq!(again.body["promptId"], "p2", "{again:?}");
     assert_eq!(ended(&gateway, &session, "p2").await["text"], "once");
     let finished = queue(&gateway, &session, "echo once", Some("k")).await;
-    assert_eq!((finished.status.as_u16(), &finished.body["text"]), (200, &json!("once")), "{finished:?}");
+    assert_eq!(
+        (finished.status.as_u16(), &finished.body["text"]),
+        (200, &json!("once")),
+        "{finished:?}"
+    );
     assert_eq!(gateway.get_session(&session).await["queued"], json!([]));
     judge(&gateway, &[&session], &journals).await;
 }
@@ -187,7 +283,9 @@ async fn queued_wait_returns_202_at_a_drain_and_resumes_by_id() {
     let mut gateway = setup(&journals, "", "timeouts.drain_timeout = \"1s\"").start();
     let session = hanging(&gateway).await;
     let path = format!("/v1/sessions/{session}/prompts");
-    let request = gateway.request(Method::POST, &path).header("Prefer", "wait=60");
+    let request = gateway
+        .request(Method::POST, &path)
+        .header("Prefer", "wait=60");
     let request = request.json(&json!({ "prompt": "echo a", "queue": true }));
     let mut waiting = JoinSet::new();
     waiting.spawn(Answer::of(request));
@@ -195,20 +293,46 @@ async fn queued_wait_returns_202_at_a_drain_and_resumes_by_id() {
         (gateway.get_session(&session).await["queued"] == json!(["p2"])).then_some(())
     })
     .await;
-    let request = gateway.request(Method::POST, &path).header("Accept", "text/event-stream");
+    let request = gateway
+        .request(Method::POST, &path)
+        .header("Accept", "text/event-stream");
     let request = request.json(&json!({ "prompt": "echo b", "queue": true }));
     let mut streaming = JoinSet::new();
-    streaming.spawn(async move { Events::new(request.send().await.expect("it answers")).rest().await });
+    streaming.spawn(async move {
+        Events::new(request.send().await.expect("it answers"))
+            .rest()
+            .await
+    });
     eventually("both are in the queue", Duration::from_secs(10), || async {
         (gateway.get_session(&session).await["queued"] == json!(["p2", "p3"])).then_some(())
     })
     .await;
     gateway.signal(Signal::TERM);
-    let answer = waiting.join_next().await.expect("there is one").expect("no panic");
-    assert_eq!((answer.status.as_u16(), &answer.body["status"]), (202, &json!("queued")), "{answer:?}");
-    let frames = streaming.join_next().await.expect("there is one").expect("no panic");
-    assert!(frames.last().is_some_and(|frame| frame.of("shutdown")), "{frames:?}");
-    assert_eq!(gateway.ended(Duration::from_secs(10)), Some(0), "{}", gateway.log());
+    let answer = waiting
+        .join_next()
+        .await
+        .expect("there is one")
+        .expect("no panic");
+    assert_eq!(
+        (answer.status.as_u16(), &answer.body["status"]),
+        (202, &json!("queued")),
+        "{answer:?}"
+    );
+    let frames = streaming
+        .join_next()
+        .await
+        .expect("there is one")
+        .expect("no panic");
+    assert!(
+        frames.last().is_some_and(|frame| frame.of("shutdown")),
+        "{frames:?}"
+    );
+    assert_eq!(
+        gateway.ended(Duration::from_secs(10)),
+        Some(0),
+        "{}",
+        gateway.log()
+    );
     gateway.start();
     assert_eq!(ended(&gateway, &session, "p2").await["text"], "a");
     assert_eq!(ended(&gateway, &session, "p3").await["text"], "b");
@@ -222,7 +346,14 @@ async fn restored_prompt_of_a_revoked_key_fails() {
     let session = hanging(&gateway).await;
     let url = format!("{}/v1/sessions/{session}/prompts", gateway.url);
     let body = json!({ "prompt": "echo never", "queue": true });
-    let sent = gateway.http.post(&url).bearer_auth(&text).json(&body).send().await.expect("an answer");
+    let sent = gateway
+        .http
+        .post(&url)
+        .bearer_auth(&text)
+        .json(&body)
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(sent.status().as_u16(), 202);
     queue(&gateway, &session, "echo mine", None).await;
     gateway.kill();
@@ -248,7 +379,11 @@ async fn a_restored_prompt_past_queued_prompt_max_age_fails() {
     gateway.start();
     let failed = ended(&gateway, &session, "p2").await;
     assert_eq!(failed["error"]["code"], "prompt_expired", "{failed}");
-    assert!(failed["error"]["detail"].as_str().is_some_and(|text| text.contains("queued_prompt_max_age")));
+    assert!(
+        failed["error"]["detail"]
+            .as_str()
+            .is_some_and(|text| text.contains("queued_prompt_max_age"))
+    );
     assert_eq!(gateway.turn(&session, "echo new").await["text"], "new");
 }
 
@@ -263,11 +398,21 @@ async fn restored_prompts_can_be_cancelled() {
     gateway.kill();
     gateway.start();
     let path = format!("/v1/sessions/{session}/prompts");
-    let cancelled = gateway.call(Method::POST, &format!("{path}/p3/cancel")).await;
+    let cancelled = gateway
+        .call(Method::POST, &format!("{path}/p3/cancel"))
+        .await;
     assert_eq!(cancelled.body["promptIds"], json!(["p3"]), "{cancelled:?}");
-    assert_eq!(ended(&gateway, &session, "p3").await["stopReason"], "cancelled");
-    gateway.call(Method::POST, &format!("{path}/p2/cancel")).await;
-    assert_eq!(ended(&gateway, &session, "p2").await["stopReason"], "cancelled");
+    assert_eq!(
+        ended(&gateway, &session, "p3").await["stopReason"],
+        "cancelled"
+    );
+    gateway
+        .call(Method::POST, &format!("{path}/p2/cancel"))
+        .await;
+    assert_eq!(
+        ended(&gateway, &session, "p2").await["stopReason"],
+        "cancelled"
+    );
     assert_eq!(ended(&gateway, &session, "p4").await["text"], "then");
     let events = gateway.lawful(&session).await;
     assert_eq!(of(&events, "prompt.started", "p3").len(), 0);
@@ -290,7 +435,10 @@ async fn restored_prompts_wait_for_the_limits_of_the_pool_and_of_their_key() {
         &gateway,
         &[
             ("max_size = 6", "max_size = 1"),
-            ("limits.per_key.max_live_sessions = 200", "limits.per_key.max_live_sessions = 2"),
+            (
+                "limits.per_key.max_live_sessions = 200",
+                "limits.per_key.max_live_sessions = 2",
+            ),
         ],
     );
     gateway.start();
@@ -312,14 +460,20 @@ async fn a_new_prompt_does_not_overtake_restored_ones() {
     gateway.kill();
     reconfigure(
         &gateway,
-        &[("limits.per_key.max_live_sessions = 200", "limits.per_key.max_live_sessions = 1")],
+        &[(
+            "limits.per_key.max_live_sessions = 200",
+            "limits.per_key.max_live_sessions = 1",
+        )],
     );
     gateway.start();
     // One of the two runs and hangs; the prompt of the other waits for its key's limit.
     let behind = eventually("one of them runs", Duration::from_secs(20), || async {
         for (at, session) in sessions.iter().enumerate() {
             let events = gateway.all_events(session).await;
-            if events.iter().any(|e| e["type"] == "session.update" && e["promptId"] == "p2") {
+            if events
+                .iter()
+                .any(|e| e["type"] == "session.update" && e["promptId"] == "p2")
+            {
                 return Some(&sessions[1 - at]);
             }
         }
@@ -327,10 +481,15 @@ async fn a_new_prompt_does_not_overtake_restored_ones() {
     })
     .await;
     let path = format!("/v1/sessions/{behind}/prompts");
-    let refused = gateway.posted(&path, &[], &json!({ "prompt": "echo rude" })).await;
+    let refused = gateway
+        .posted(&path, &[], &json!({ "prompt": "echo rude" }))
+        .await;
     assert_eq!(refused.problem(409, "turn_running")["promptId"], "p2");
     let answer = queue(&gateway, behind, "echo polite", None).await;
-    assert_eq!((&answer.body["promptId"], &answer.body["status"]), (&json!("p3"), &json!("queued")));
+    assert_eq!(
+        (&answer.body["promptId"], &answer.body["status"]),
+        (&json!("p3"), &json!("queued"))
+    );
 }
 
 #[tokio::test]
@@ -342,7 +501,10 @@ async fn a_restored_prompt_of_an_agent_that_was_removed_fails() {
     gateway.kill();
     reconfigure(&gateway, &[("[agents.fake]", "[agents.other]")]);
     gateway.start();
-    assert_eq!(ended(&gateway, &session, "p2").await["error"]["code"], "agent_start_failed");
+    assert_eq!(
+        ended(&gateway, &session, "p2").await["error"]["code"],
+        "agent_start_failed"
+    );
 }
 
 #[tokio::test]
@@ -350,11 +512,17 @@ async fn restored_prompt_keeps_attachments_of_deleted_files() {
     let journals = journals();
     let mut gateway = setup(&journals, "", "").start();
     let session = hanging(&gateway).await;
-    let cwd = gateway.get_session(&session).await["cwd"].as_str().expect("a path").to_owned();
+    let cwd = gateway.get_session(&session).await["cwd"]
+        .as_str()
+        .expect("a path")
+        .to_owned();
     let file = std::path::Path::new(&cwd).join("note.txt");
     std::fs::write(&file, "a note that was attached").expect("the folder is there");
-    let body = json!({ "prompt": "echo seen", "queue": true, "attachments": [{ "path": "note.txt" }] });
-    let answer = gateway.posted(&format!("/v1/sessions/{session}/prompts"), &[], &body).await;
+    let body =
+        json!({ "prompt": "echo seen", "queue": true, "attachments": [{ "path": "note.txt" }] });
+    let answer = gateway
+        .posted(&format!("/v1/sessions/{session}/prompts"), &[], &body)
+        .await;
     assert_eq!(answer.status.as_u16(), 202, "{answer:?}");
     std::fs::remove_file(&file).expect("it was there");
     gateway.kill();
@@ -363,10 +531,14 @@ async fn restored_prompt_keeps_attachments_of_deleted_files() {
     let events = gateway.lawful(&session).await;
     let blocks = &of(&events, "prompt.queued", "p2")[0]["prompt"];
     let followers = vec![Follower::start(&gateway, &session)];
-    let history = History::of(&gateway, followers).await.with_agents(journals.path());
+    let history = History::of(&gateway, followers)
+        .await
+        .with_agents(journals.path());
     let sent = history.journals.iter().flat_map(|journal| &journal.lines);
-    let sent: Vec<String> =
-        sent.map(|line| format!("{line:?}")).filter(|line| line.contains("note.txt")).collect();
+    let sent: Vec<String> = sent
+        .map(|line| format!("{line:?}"))
+        .filter(|line| line.contains("note.txt"))
+        .collect();
     assert_eq!(sent.len(), 1, "it was sent once: {sent:#?}, {blocks}");
     history.assert_holds();
 }
@@ -379,11 +551,33 @@ async fn prompts_of_a_session_that_was_deleted_do_not_run_after_a_restart() {
     for session in [&deleted, &closed] {
         queue(&gateway, session, "echo never", None).await;
     }
-    assert_eq!(gateway.call(Method::DELETE, &format!("/v1/sessions/{deleted}")).await.status.as_u16(), 204);
-    gateway.call(Method::POST, &format!("/v1/sessions/{closed}/close")).await;
+    assert_eq!(
+        gateway
+            .call(Method::DELETE, &format!("/v1/sessions/{deleted}"))
+            .await
+            .status
+            .as_u16(),
+        204
+    );
+    gateway
+        .call(Method::POST, &format!("/v1/sessions/{closed}/close"))
+        .await;
     gateway.kill();
     gateway.start();
-    assert_eq!(gateway.call(Method::GET, &format!("/v1/sessions/{deleted}")).await.status.as_u16(), 404);
-    assert_eq!(ended(&gateway, &closed, "p2").await["stopReason"], "cancelled");
-    assert_eq!(of(&gateway.all_events(&closed).await, "prompt.started", "p2").len(), 0);
+    assert_eq!(
+        gateway
+            .call(Method::GET, &format!("/v1/sessions/{deleted}"))
+            .await
+            .status
+            .as_u16(),
+        404
+    );
+    assert_eq!(
+        ended(&gateway, &closed, "p2").await["stopReason"],
+        "cancelled"
+    );
+    assert_eq!(
+        of(&gateway.all_events(&closed).await, "prompt.started", "p2").len(),
+        0
+    );
 }

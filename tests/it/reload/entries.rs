@@ -20,14 +20,17 @@ async fn sign_in_that_ends_after_a_reload_does_not_apply_to_the_new_entry() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("messages");
     let agent = |more: &str| {
-        let args = format!("\"--auth-required\", \"--slow-auth\", \"1000\", \"--log\", {log:?}{more}");
+        let args =
+            format!("\"--auth-required\", \"--slow-auth\", \"1000\", \"--log\", {log:?}{more}");
         format!(
             "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\n"
         )
     };
     let gateway = start(Setup::default().table(&agent("")));
     let sign_in = async {
-        let answer = gateway.posted(AUTH, &[], &json!({ "methodId": "login" })).await;
+        let answer = gateway
+            .posted(AUTH, &[], &json!({ "methodId": "login" }))
+            .await;
         assert_eq!(answer.status, StatusCode::NO_CONTENT, "{answer:?}");
     };
     let change = async {
@@ -36,11 +39,20 @@ async fn sign_in_that_ends_after_a_reload_does_not_apply_to_the_new_entry() {
         reload(&gateway, &agent(", \"--resume\""), RELOADED).await;
     };
     tokio::join!(sign_in, change);
-    assert_eq!(gateway.get(AUTH).await["state"], "unknown", "the new process is not signed in");
-    let body = json!({ "agent": "fake" });
-    gateway.posted("/v1/sessions", &[], &body).await.problem(424, "agent_auth_required");
     assert_eq!(
-        messages(&log).matches("\"method\":\"authenticate\"").count(),
+        gateway.get(AUTH).await["state"],
+        "unknown",
+        "the new process is not signed in"
+    );
+    let body = json!({ "agent": "fake" });
+    gateway
+        .posted("/v1/sessions", &[], &body)
+        .await
+        .problem(424, "agent_auth_required");
+    assert_eq!(
+        messages(&log)
+            .matches("\"method\":\"authenticate\"")
+            .count(),
         1,
         "the new process does not receive the sign-in of the former"
     );
@@ -62,8 +74,9 @@ async fn secret_is_never_sent_to_a_process_that_does_not_mask_it() {
     let (_, session) = gateway.post("/v1/sessions", &body).await;
     let session = session["sessionId"].as_str().expect("an id").to_owned();
     let path = format!("/v1/sessions/{session}/rpc");
-    let hanging =
-        gateway.request(Method::POST, &path).json(&json!({ "method": "_vendor/hang", "params": {} }));
+    let hanging = gateway
+        .request(Method::POST, &path)
+        .json(&json!({ "method": "_vendor/hang", "params": {} }));
     let changed = async {
         let asked = || async { messages(&log).contains("_vendor/hang").then_some(()) };
         eventually("the call runs", PATIENCE, asked).await;
@@ -71,11 +84,19 @@ async fn secret_is_never_sent_to_a_process_that_does_not_mask_it() {
         std::fs::write(&secret, "later-secret").expect("the folder is ours");
         reload(&gateway, &config, RELOADED).await;
         // The call keeps the process, and the process's own entry answers its requests.
-        let forked = gateway.call(Method::POST, &format!("/v1/sessions/{session}/fork")).await;
+        let forked = gateway
+            .call(Method::POST, &format!("/v1/sessions/{session}/fork"))
+            .await;
         assert_eq!(forked.status, StatusCode::CREATED, "{forked:?}");
         let fork = messages(&log);
-        let fork = fork.lines().find(|line| line.contains("session/fork")).expect("it was asked");
-        assert!(fork.contains("former-secret") && !fork.contains("later-secret"), "{fork}");
+        let fork = fork
+            .lines()
+            .find(|line| line.contains("session/fork"))
+            .expect("it was asked");
+        assert!(
+            fork.contains("former-secret") && !fork.contains("later-secret"),
+            "{fork}"
+        );
     };
     tokio::select! {
         answer = hanging.send() => panic!("it hangs: {answer:?}"),
@@ -83,7 +104,10 @@ async fn secret_is_never_sent_to_a_process_that_does_not_mask_it() {
     }
     gateway.posted("/v1/sessions", &[], &body).await;
     let last = messages(&log);
-    let last = last.lines().rfind(|line| line.contains("session/new")).expect("it was asked");
+    let last = last
+        .lines()
+        .rfind(|line| line.contains("session/new"))
+        .expect("it was asked");
     assert!(last.contains("later-secret"), "a new process: {last}");
 }
 
@@ -106,11 +130,18 @@ async fn idle_processes_of_a_former_entry_end_and_others_start() {
     let gateway = start(Setup::default().table(&agent("")));
     let former = idle_process(&gateway).await;
     reload(&gateway, &agent("\"--resume\""), RELOADED).await;
-    eventually("the former idle process ends", PATIENCE, || async { (!is_alive(former)).then_some(()) })
-        .await;
+    eventually("the former idle process ends", PATIENCE, || async {
+        (!is_alive(former)).then_some(())
+    })
+    .await;
     assert_ne!(idle_process(&gateway).await, former);
     let session = gateway.session("fake").await;
     let shown = gateway.get("/v1/agents/fake").await;
-    assert!(shown["capabilities"].to_string().contains("resume"), "{shown}");
-    tokio::time::timeout(Duration::from_secs(30), gateway.turn(&session, "echo on")).await.expect("in time");
+    assert!(
+        shown["capabilities"].to_string().contains("resume"),
+        "{shown}"
+    );
+    tokio::time::timeout(Duration::from_secs(30), gateway.turn(&session, "echo on"))
+        .await
+        .expect("in time");
 }

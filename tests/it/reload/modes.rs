@@ -18,8 +18,9 @@ struct Agent(TempDir);
 impl Agent {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let answers =
-            format!("session/new {{\"sessionId\":\"$SESSION\",\"modes\":{MODES}}}\nsession/set_mode {{}}\n");
+        let answers = format!(
+            "session/new {{\"sessionId\":\"$SESSION\",\"modes\":{MODES}}}\nsession/set_mode {{}}\n"
+        );
         std::fs::write(folder.path().join("answers"), answers).expect("the folder is ours");
         Self(folder)
     }
@@ -40,14 +41,18 @@ impl Agent {
 
 async fn set_mode(gateway: &Gateway, session: &str) -> u16 {
     let path = format!("/v1/sessions/{session}/mode");
-    let (status, _) = gateway.send(Method::PUT, &path, &json!({ "modeId": "acceptEdits" })).await;
+    let (status, _) = gateway
+        .send(Method::PUT, &path, &json!({ "modeId": "acceptEdits" }))
+        .await;
     status.as_u16()
 }
 
 /// Begins a turn that waits for a permission.
 async fn ask(gateway: &Gateway, session: &str) {
     gateway.prompt(session, "permission").await;
-    gateway.log_until(session, |event| event["type"] == "request.created").await;
+    gateway
+        .log_until(session, |event| event["type"] == "request.created")
+        .await;
 }
 
 async fn answer(gateway: &Gateway, session: &str) {
@@ -58,8 +63,10 @@ async fn answer(gateway: &Gateway, session: &str) {
 
 fn ends(prompt: &str) -> impl Fn(&Value) -> bool {
     move |event| {
-        matches!(event["type"].as_str(), Some("prompt.completed" | "prompt.failed"))
-            && event["promptId"] == prompt
+        matches!(
+            event["type"].as_str(),
+            Some("prompt.completed" | "prompt.failed")
+        ) && event["promptId"] == prompt
     }
 }
 
@@ -67,7 +74,10 @@ fn assert_denied(events: &[Value]) {
     let failed = one(events, "prompt.failed");
     assert_eq!(failed["problem"]["code"], "forbidden", "{failed}");
     let detail = failed["problem"]["detail"].as_str().expect("a detail");
-    assert!(detail.contains("acceptEdits") && detail.contains("`modes.deny`"), "{detail}");
+    assert!(
+        detail.contains("acceptEdits") && detail.contains("`modes.deny`"),
+        "{detail}"
+    );
 }
 
 #[tokio::test]
@@ -79,22 +89,38 @@ async fn denied_mode_applies_to_a_leased_process_and_to_queued_prompts() {
     ask(&gateway, &session).await;
     for prompt in [COMMAND, "hello"] {
         let path = format!("/v1/sessions/{session}/prompts");
-        let (status, queued) = gateway.post(&path, &json!({ "prompt": prompt, "queue": true })).await;
+        let (status, queued) = gateway
+            .post(&path, &json!({ "prompt": prompt, "queue": true }))
+            .await;
         assert_eq!(status, 202, "{queued}");
     }
     reload(&gateway, &agent.denying(&["acceptEdits"], 4), RELOADED).await;
-    assert_eq!(set_mode(&gateway, &session).await, 403, "the process has the former entry");
-    assert_eq!(gateway.get_session(&session).await["deniedModes"], json!([{ "modeId": "acceptEdits" }]));
+    assert_eq!(
+        set_mode(&gateway, &session).await,
+        403,
+        "the process has the former entry"
+    );
+    assert_eq!(
+        gateway.get_session(&session).await["deniedModes"],
+        json!([{ "modeId": "acceptEdits" }])
+    );
     answer(&gateway, &session).await;
     let events = gateway.log_until(&session, ends("p3")).await;
     assert_denied(&events);
     assert_eq!(one(&events, "prompt.failed")["promptId"], "p2");
-    assert_eq!(events.last().expect("an end")["type"], "prompt.completed", "another prompt runs");
+    assert_eq!(
+        events.last().expect("an end")["type"],
+        "prompt.completed",
+        "another prompt runs"
+    );
     let reported = all(&events, "session.privileged_mode");
     assert_eq!(reported.len(), 1, "{reported:?}");
     assert_eq!(reported[0]["modeId"], "acceptEdits");
     let received = agent.received();
-    assert!(received.contains("hello") && !received.contains(COMMAND), "{received}");
+    assert!(
+        received.contains("hello") && !received.contains(COMMAND),
+        "{received}"
+    );
 }
 
 #[tokio::test]

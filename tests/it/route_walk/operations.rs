@@ -64,31 +64,56 @@ pub(crate) fn operations_on(session: &str, agent: &str) -> Vec<Operation> {
             .replace("{delivery}", UNKNOWN);
         assert!(!path.contains('{'), "a new kind of path parameter: {path}");
         for (method, operation) in item.as_object().expect("operations") {
-            let responses = operation["responses"].as_object().expect("responses").keys();
+            let responses = operation["responses"]
+                .as_object()
+                .expect("responses")
+                .keys();
             operations.push(Operation {
                 method: method.to_uppercase().parse().expect("a method"),
                 needs: needs(&operation["security"]),
                 ticket: ways(operation).any(|way| way.get("ticket").is_some()),
                 has_body: operation["requestBody"].is_object(),
-                statuses: responses.map(|status| status.parse().expect("a status")).collect(),
+                statuses: responses
+                    .map(|status| status.parse().expect("a status"))
+                    .collect(),
                 template: template.clone(),
                 path: path.clone(),
             });
         }
     }
-    assert!(operations.len() > 50, "only {} operations", operations.len());
+    assert!(
+        operations.len() > 50,
+        "only {} operations",
+        operations.len()
+    );
     operations
 }
 
 fn ways(operation: &Value) -> impl Iterator<Item = &Value> {
-    operation["security"].as_array().expect("an operation has `security`").iter()
+    operation["security"]
+        .as_array()
+        .expect("an operation has `security`")
+        .iter()
 }
 
 fn needs(security: &Value) -> Needs {
-    let key = security.as_array().expect("an operation has `security`").iter().find_map(|way| way.get("key"));
-    let Some(scopes) = key.and_then(Value::as_array) else { return Needs::Nothing };
-    assert!(scopes.len() <= 1, "an operation needs one scope: {scopes:?}");
-    Needs::Key(scopes.first().map(|scope| serde_json::from_value(scope.clone()).expect("a scope")))
+    let key = security
+        .as_array()
+        .expect("an operation has `security`")
+        .iter()
+        .find_map(|way| way.get("key"));
+    let Some(scopes) = key.and_then(Value::as_array) else {
+        return Needs::Nothing;
+    };
+    assert!(
+        scopes.len() <= 1,
+        "an operation needs one scope: {scopes:?}"
+    );
+    Needs::Key(
+        scopes
+            .first()
+            .map(|scope| serde_json::from_value(scope.clone()).expect("a scope")),
+    )
 }
 
 impl Operation {
@@ -111,14 +136,20 @@ impl Operation {
     pub(crate) fn request_with(&self, gateway: &Gateway, query: &str) -> RequestBuilder {
         let url = format!("{}{}{query}", gateway.url, self.path);
         let request = gateway.http.request(self.method.clone(), url);
-        if self.has_body { request.json(&self.body()) } else { request }
+        if self.has_body {
+            request.json(&self.body())
+        } else {
+            request
+        }
     }
 
     /// A valid body for the operation.
     fn body(&self) -> Value {
         match self.template.rsplit('/').next().unwrap_or_default() {
             "{request}" if self.template.contains("/permissions/") => json!({ "optionId": "x" }),
-            "{request}" if self.template.contains("/elicitations/") => json!({ "action": "cancel" }),
+            "{request}" if self.template.contains("/elicitations/") => {
+                json!({ "action": "cancel" })
+            }
             "{request}" => json!({ "result": {} }),
             "{option}" => json!({ "value": "x" }),
             "mode" => json!({ "modeId": "x" }),
@@ -129,13 +160,20 @@ impl Operation {
             "tickets" => json!({ "paths": ["/v1/events"] }),
             "tasks" => json!({ "agent": "nobody", "description": "hello" }),
             "broadcasts" => json!({ "type": "announcement", "content": "hello", "to": "all" }),
-            "webhooks" => json!({ "url": "https://hooks.example/", "events": ["prompt.completed"] }),
+            "webhooks" => {
+                json!({ "url": "https://hooks.example/", "events": ["prompt.completed"] })
+            }
             _ => json!({}),
         }
     }
 
     /// Sends a request that is rejected with this problem. Returns the response.
-    pub(crate) async fn refused(&self, request: RequestBuilder, status: StatusCode, code: &str) -> Answer {
+    pub(crate) async fn refused(
+        &self,
+        request: RequestBuilder,
+        status: StatusCode,
+        code: &str,
+    ) -> Answer {
         let answer = Answer::of(request).await;
         let what = format!("{} {}", self.method, self.path);
         assert_eq!(answer.status, status, "{what}: {}", answer.body);
@@ -154,8 +192,16 @@ impl Operation {
         if self.method != Method::HEAD {
             assert_eq!(answer.body["code"], code, "{what}");
             assert_eq!(answer.body["status"], status.as_u16(), "{what}");
-            assert_eq!(answer.body["type"], format!("/docs/problems#{code}"), "{what}");
-            assert_eq!(answer.body["instance"].as_str(), answer.header("x-request-id"), "{what}");
+            assert_eq!(
+                answer.body["type"],
+                format!("/docs/problems#{code}"),
+                "{what}"
+            );
+            assert_eq!(
+                answer.body["instance"].as_str(),
+                answer.header("x-request-id"),
+                "{what}"
+            );
         }
         answer
     }

@@ -36,13 +36,18 @@ pub(crate) struct Principal {
 
 impl Principal {
     pub(crate) fn has_scope(&self, name: &str) -> bool {
-        let scope = Scope::ALL.into_iter().find(|scope| scope.name() == name).expect("a scope");
+        let scope = Scope::ALL
+            .into_iter()
+            .find(|scope| scope.name() == name)
+            .expect("a scope");
         self.scopes.is_some_and(|scopes| scopes.contains(scope))
     }
 
     /// The status with which admission rejects its requests. `None` admits them.
     pub(super) fn rejection(&self, needs: Needs) -> Option<StatusCode> {
-        let Needs::Key(needed) = needs else { return None };
+        let Needs::Key(needed) = needs else {
+            return None;
+        };
         match (needed, self.scopes) {
             (_, None) => Some(StatusCode::UNAUTHORIZED),
             (Some(scope), Some(scopes)) if !scopes.contains(scope) => Some(StatusCode::FORBIDDEN),
@@ -60,23 +65,40 @@ fn stored(gateway: &Gateway, ids: &Ids) -> Keys {
 }
 
 fn key(keys: &Keys, name: &str, tenant: Tenant, scopes: Scopes) -> String {
-    let new = NewKey { name, tenant, scopes, limits: Vec::new() };
+    let new = NewKey {
+        name,
+        tenant,
+        scopes,
+        limits: Vec::new(),
+    };
     keys.create(&new).expect("a key").0.expose().to_owned()
 }
 
 /// Waits until the gateway answers requests with this key with this status.
 async fn known(gateway: &Gateway, key: &str, status: StatusCode) {
-    eventually("the gateway has read its keys again", Duration::from_secs(10), || async {
-        let request = gateway.http.get(format!("{}/v1", gateway.url)).bearer_auth(key);
-        (request.send().await.expect("an answer").status() == status).then_some(())
-    })
+    eventually(
+        "the gateway has read its keys again",
+        Duration::from_secs(10),
+        || async {
+            let request = gateway
+                .http
+                .get(format!("{}/v1", gateway.url))
+                .bearer_auth(key);
+            (request.send().await.expect("an answer").status() == status).then_some(())
+        },
+    )
     .await;
 }
 
 /// A key of another tenant with all scopes.
 pub(crate) async fn foreign_key(gateway: &Gateway) -> String {
     let keys = stored(gateway, &Ids::system());
-    let text = key(&keys, "mallory", Tenant::new("other"), Scope::ALL.into_iter().collect());
+    let text = key(
+        &keys,
+        "mallory",
+        Tenant::new("other"),
+        Scope::ALL.into_iter().collect(),
+    );
     known(gateway, &text, StatusCode::OK).await;
     text
 }
@@ -84,7 +106,11 @@ pub(crate) async fn foreign_key(gateway: &Gateway) -> String {
 /// One principal of every kind.
 pub(crate) async fn principals(gateway: &Gateway) -> Vec<Principal> {
     let expired = stored(gateway, &Ids::new(Arc::new(LateClock)));
-    let expired = expired.create_link_key().expect("a key").expose().to_owned();
+    let expired = expired
+        .create_link_key()
+        .expect("a key")
+        .expose()
+        .to_owned();
     let keys = stored(gateway, &Ids::system());
     let all: Scopes = Scope::ALL.into_iter().collect();
     let revoked = key(&keys, "revoked", Tenant::default(), all);
@@ -92,23 +118,46 @@ pub(crate) async fn principals(gateway: &Gateway) -> Vec<Principal> {
     keys.revoke("revoked").expect("it is there");
     known(gateway, &revoked, StatusCode::UNAUTHORIZED).await;
 
-    let invalid = |name, key| Principal { name, key, scopes: None };
+    let invalid = |name, key| Principal {
+        name,
+        key,
+        scopes: None,
+    };
     let mut found = vec![
         invalid("no key", None),
         invalid("a wrong key", Some(format!("{}x", &KEY[..KEY.len() - 1]))),
         invalid("a revoked key", Some(revoked)),
         invalid("an expired key", Some(expired)),
-        Principal { name: "the configured admin", key: Some(KEY.to_owned()), scopes: Some(all) },
+        Principal {
+            name: "the configured admin",
+            key: Some(KEY.to_owned()),
+            scopes: Some(all),
+        },
     ];
     for scope in Scope::ALL {
         let scopes = Scopes::from_iter([scope]);
-        let text = key(&keys, &format!("only-{}", scope.name()), Tenant::default(), scopes);
-        found.push(Principal { name: scope.name(), key: Some(text), scopes: Some(scopes) });
+        let text = key(
+            &keys,
+            &format!("only-{}", scope.name()),
+            Tenant::default(),
+            scopes,
+        );
+        found.push(Principal {
+            name: scope.name(),
+            key: Some(text),
+            scopes: Some(scopes),
+        });
     }
     let link = keys.create_link_key().expect("a key").expose().to_owned();
     known(gateway, &link, StatusCode::OK).await;
-    let scopes =
-        Scope::ALL.into_iter().filter(|scope| !matches!(scope, Scope::Admin | Scope::Fleet)).collect();
-    found.push(Principal { name: "a link", key: Some(link), scopes: Some(scopes) });
+    let scopes = Scope::ALL
+        .into_iter()
+        .filter(|scope| !matches!(scope, Scope::Admin | Scope::Fleet))
+        .collect();
+    found.push(Principal {
+        name: "a link",
+        key: Some(link),
+        scopes: Some(scopes),
+    });
     found
 }

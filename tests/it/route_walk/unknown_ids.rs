@@ -14,8 +14,12 @@ use crate::support::{Answer, Events, Gateway, Setup, figure};
 async fn missing_object_is_not_found_on_every_route() {
     let gateway = Setup::fake(&[]).start();
     for operation in operations().iter().filter(|operation| operation.named()) {
-        let request = operation.request(&gateway).bearer_auth(crate::support::gateway::KEY);
-        operation.refused(request, StatusCode::NOT_FOUND, "not_found").await;
+        let request = operation
+            .request(&gateway)
+            .bearer_auth(crate::support::gateway::KEY);
+        operation
+            .refused(request, StatusCode::NOT_FOUND, "not_found")
+            .await;
     }
 }
 
@@ -23,20 +27,32 @@ async fn missing_object_is_not_found_on_every_route() {
 async fn foreign_session(gateway: &Gateway) -> (String, Events) {
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "permission wait=yes").await;
-    let mut events = gateway.events(&format!("/v1/sessions/{session}/events")).await;
+    let mut events = gateway
+        .events(&format!("/v1/sessions/{session}/events"))
+        .await;
     events.until("request.created").await;
     (session, events)
 }
 
 /// A session that the key has deleted.
 async fn deleted_session(gateway: &Gateway, key: &str) -> String {
-    let request =
-        |method, path: &str| gateway.http.request(method, format!("{}{path}", gateway.url)).bearer_auth(key);
-    let made = Answer::of(request(Method::POST, "/v1/sessions").json(&json!({ "agent": "fake" }))).await;
+    let request = |method, path: &str| {
+        gateway
+            .http
+            .request(method, format!("{}{path}", gateway.url))
+            .bearer_auth(key)
+    };
+    let made =
+        Answer::of(request(Method::POST, "/v1/sessions").json(&json!({ "agent": "fake" }))).await;
     let session = made.body["sessionId"].as_str().expect("an id").to_owned();
     let path = format!("/v1/sessions/{session}");
     let turn = request(Method::POST, &format!("{path}/prompts")).header("prefer", "wait=60");
-    assert_eq!(Answer::of(turn.json(&json!({ "prompt": "hello" }))).await.status, StatusCode::OK);
+    assert_eq!(
+        Answer::of(turn.json(&json!({ "prompt": "hello" })))
+            .await
+            .status,
+        StatusCode::OK
+    );
     let deleted = Answer::of(request(Method::DELETE, &path)).await.status;
     assert_eq!(deleted, StatusCode::NO_CONTENT);
     session
@@ -60,16 +76,32 @@ async fn foreign_deleted_and_random_ids_have_identical_answers() {
         for (operation, random) in on_a_session(id).iter().zip(&random) {
             let ask = async |operation: &Operation| {
                 let request = operation.request(&gateway).bearer_auth(&key);
-                comparable(&operation.refused(request, StatusCode::NOT_FOUND, "not_found").await)
+                comparable(
+                    &operation
+                        .refused(request, StatusCode::NOT_FOUND, "not_found")
+                        .await,
+                )
             };
-            assert_eq!(ask(operation).await, ask(random).await, "{} {}", operation.method, operation.path);
+            assert_eq!(
+                ask(operation).await,
+                ask(random).await,
+                "{} {}",
+                operation.method,
+                operation.path
+            );
         }
         let merged = format!("{}/v1/events?session={id}", gateway.url);
         let answer = Answer::of(gateway.http.get(merged).bearer_auth(&key)).await;
         answer.problem(404, "not_found");
     }
-    assert_eq!(gateway.last_seq(&foreign).await, before, "the foreign session has not changed");
-    gateway.post(&format!("/v1/sessions/{foreign}/cancel"), &json!({})).await;
+    assert_eq!(
+        gateway.last_seq(&foreign).await,
+        before,
+        "the foreign session has not changed"
+    );
+    gateway
+        .post(&format!("/v1/sessions/{foreign}/cancel"), &json!({}))
+        .await;
     events.until("prompt.completed").await;
 }
 
@@ -89,9 +121,15 @@ async fn the_time_of_a_404_does_not_reveal_the_object() {
         let mut times = ids.map(|_| Vec::with_capacity(ROUNDS));
         for _ in 0..ROUNDS {
             for (id, times) in ids.iter().zip(&mut times) {
-                let request = gateway.http.get(format!("{}/v1/sessions/{id}", gateway.url)).bearer_auth(&key);
+                let request = gateway
+                    .http
+                    .get(format!("{}/v1/sessions/{id}", gateway.url))
+                    .bearer_auth(&key);
                 let began = Instant::now();
-                assert_eq!(request.send().await.expect("an answer").status(), StatusCode::NOT_FOUND);
+                assert_eq!(
+                    request.send().await.expect("an answer").status(),
+                    StatusCode::NOT_FOUND
+                );
                 times.push(began.elapsed());
             }
         }
@@ -99,8 +137,11 @@ async fn the_time_of_a_404_does_not_reveal_the_object() {
             times.sort_unstable();
             times[ROUNDS / 10]
         });
-        figure(&format!("time of a 404, 10th percentile (foreign, deleted, random): {fast:?}"));
-        let [least, most] = [fast.iter().min(), fast.iter().max()].map(|time| *time.expect("three"));
+        figure(&format!(
+            "time of a 404, 10th percentile (foreign, deleted, random): {fast:?}"
+        ));
+        let [least, most] =
+            [fast.iter().min(), fast.iter().max()].map(|time| *time.expect("three"));
         if most < least + NOTICEABLE {
             return;
         }
@@ -114,19 +155,43 @@ async fn key_of_another_tenant_finds_nothing() {
     let (session, mut ours) = foreign_session(&gateway).await;
     let key = foreign_key(&gateway).await;
     let as_other = |method: Method, path: &str| {
-        gateway.http.request(method, format!("{}{path}", gateway.url)).bearer_auth(&key)
+        gateway
+            .http
+            .request(method, format!("{}{path}", gateway.url))
+            .bearer_auth(&key)
     };
-    let list: Value =
-        as_other(Method::GET, "/v1/sessions").send().await.expect("an answer").json().await.expect("JSON");
+    let list: Value = as_other(Method::GET, "/v1/sessions")
+        .send()
+        .await
+        .expect("an answer")
+        .json()
+        .await
+        .expect("JSON");
     assert_eq!(list["sessions"], json!([]));
     let stream = as_other(Method::GET, "/v1/events").header("accept", "text/event-stream");
     let mut theirs = Events::new(stream.send().await.expect("an answer"));
     theirs.until("ready").await;
-    gateway.post(&format!("/v1/sessions/{session}/cancel"), &json!({})).await;
+    gateway
+        .post(&format!("/v1/sessions/{session}/cancel"), &json!({}))
+        .await;
     ours.until("prompt.completed").await;
     let made = as_other(Method::POST, "/v1/sessions").json(&json!({ "agent": "fake" }));
-    let made: Value = made.send().await.expect("an answer").json().await.expect("JSON");
+    let made: Value = made
+        .send()
+        .await
+        .expect("an answer")
+        .json()
+        .await
+        .expect("JSON");
     let first = theirs.next().await.expect("the stream goes on");
-    assert_eq!(first.data["sessionId"], made["sessionId"], "its first event is of its own session");
-    assert_eq!(gateway.get("/v1/sessions").await["sessions"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        first.data["sessionId"], made["sessionId"],
+        "its first event is of its own session"
+    );
+    assert_eq!(
+        gateway.get("/v1/sessions").await["sessions"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
 }

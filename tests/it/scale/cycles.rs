@@ -60,14 +60,22 @@ async fn run(plan: Plan) -> Figures {
         let found = history.check();
         figures.broken(&found);
         failed.extend(found);
-        figure(&format!("{} cycles, {} turns, {} events", figures.cycles, figures.turns, figures.events));
+        figure(&format!(
+            "{} cycles, {} turns, {} events",
+            figures.cycles, figures.turns, figures.events
+        ));
     }
     let found = world.end().await.check();
     figures.broken(&found);
     failed.extend(found);
     figure(&figures.summary());
     let shown: Vec<String> = failed.iter().take(40).map(ToString::to_string).collect();
-    assert!(failed.is_empty(), "{} violations:\n{}", failed.len(), shown.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{} violations:\n{}",
+        failed.len(),
+        shown.join("\n")
+    );
     figures
 }
 
@@ -75,28 +83,71 @@ async fn run(plan: Plan) -> Figures {
 async fn fifty_kills_under_load_lose_and_duplicate_nothing() {
     const CYCLES: usize = 50;
     let goes_on = Box::new(|cycles, _| cycles < CYCLES);
-    let figures = run(Plan { goes_on, life: 2000, mixed: false }).await;
+    let figures = run(Plan {
+        goes_on,
+        life: 2000,
+        mixed: false,
+    })
+    .await;
     // The kills were worth their name.
     assert_eq!(figures.cycles, CYCLES);
-    assert!(figures.interrupted >= CYCLES * 4, "{} turns were hit", figures.interrupted);
-    assert!(figures.completed >= CYCLES * 4, "{} turns came to their end", figures.completed);
-    assert!(figures.prompts >= CYCLES * 8, "agents got {} prompts", figures.prompts);
-    assert!(figures.answers >= CYCLES / 2, "agents got {} answers", figures.answers);
-    assert_eq!(figures.left_at_start, 0, "no process of an earlier life is alive when the next one starts");
-    assert!(figures.reconnects >= CYCLES * SESSIONS / 2, "{} reconnects", figures.reconnects);
+    assert!(
+        figures.interrupted >= CYCLES * 4,
+        "{} turns were hit",
+        figures.interrupted
+    );
+    assert!(
+        figures.completed >= CYCLES * 4,
+        "{} turns came to their end",
+        figures.completed
+    );
+    assert!(
+        figures.prompts >= CYCLES * 8,
+        "agents got {} prompts",
+        figures.prompts
+    );
+    assert!(
+        figures.answers >= CYCLES / 2,
+        "agents got {} answers",
+        figures.answers
+    );
+    assert_eq!(
+        figures.left_at_start, 0,
+        "no process of an earlier life is alive when the next one starts"
+    );
+    assert!(
+        figures.reconnects >= CYCLES * SESSIONS / 2,
+        "{} reconnects",
+        figures.reconnects
+    );
 }
 
 /// Runs until the limit in `SOAK_MINUTES` or `SOAK_CYCLES`. `scripts/soak` runs it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "its duration is configurable; scripts/soak runs it"]
-#[expect(clippy::disallowed_methods, reason = "the test reads its own length, and no configuration")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test reads its own length, and no configuration"
+)]
 async fn soak() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u32>().expect("a number"));
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .map(|text| text.parse::<u32>().expect("a number"))
+    };
     let minutes = number("SOAK_MINUTES").map(|minutes| Duration::from_mins(minutes.into()));
     let cycles = number("SOAK_CYCLES").map(|cycles| usize::try_from(cycles).expect("it fits"));
-    assert!(minutes.is_some() || cycles.is_some(), "SOAK_MINUTES or SOAK_CYCLES says how long it takes");
+    assert!(
+        minutes.is_some() || cycles.is_some(),
+        "SOAK_MINUTES or SOAK_CYCLES says how long it takes"
+    );
     let goes_on = Box::new(move |done, took| {
         minutes.is_none_or(|minutes| took < minutes) && cycles.is_none_or(|cycles| done < cycles)
     });
-    run(Plan { goes_on, life: 8000, mixed: true }).await;
+    run(Plan {
+        goes_on,
+        life: 8000,
+        mixed: true,
+    })
+    .await;
 }

@@ -31,7 +31,11 @@ const USUAL: i32 = 0;
 
 /// The limit of the p99. A debug build needs about ten times as long for a connection, so that floods use both processors.
 fn longest_p99() -> Duration {
-    Duration::from_millis(if cfg!(debug_assertions) && !is_other_binary() { 500 } else { 100 })
+    Duration::from_millis(if cfg!(debug_assertions) && !is_other_binary() {
+        500
+    } else {
+        100
+    })
 }
 
 /// Starts clients in tasks, and counts their connections.
@@ -45,16 +49,24 @@ struct Attack {
 }
 
 impl Attack {
-    #[expect(clippy::disallowed_methods, reason = "the test's own threads, which end with the attack")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test's own threads, which end with the attack"
+    )]
     fn start(host: SocketAddr, priority: i32, clients: impl IntoIterator<Item = Clients>) -> Self {
-        let (stop, connections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stop, connections) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicU64::new(0)),
+        );
         let threads = clients.into_iter().map(|clients| {
             let (stop, connections) = (Arc::clone(&stop), Arc::clone(&connections));
             std::thread::spawn(move || {
                 // On Linux, this is the priority of one thread.
                 rustix::process::setpriority_process(Some(rustix::thread::gettid()), priority)
                     .expect("a thread may lower its priority");
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build();
                 runtime.expect("a runtime").block_on(async {
                     let mut tasks = JoinSet::new();
                     clients(&mut tasks, host, &connections);
@@ -65,7 +77,11 @@ impl Attack {
             })
         });
         let threads = threads.collect();
-        Self { stop, connections, threads }
+        Self {
+            stop,
+            connections,
+            threads,
+        }
     }
 
     /// Waits until every client has connected once. The first ones were evicted.
@@ -92,8 +108,13 @@ fn slow_clients(tasks: &mut JoinSet<()>, host: SocketAddr, connections: &Arc<Ato
             let start = match number % 5 {
                 0 => String::new(),
                 1 => "GET /livez HTTP/1.1\r\nhost: ".to_owned(),
-                2 => format!("GET /v1 HTTP/1.1\r\nhost: {host}\r\nx-large: {}", "x".repeat(48 << 10)),
-                3 => format!("POST /v1/sessions HTTP/1.1\r\nhost: {host}\r\ncontent-length: 1000\r\n\r\n["),
+                2 => format!(
+                    "GET /v1 HTTP/1.1\r\nhost: {host}\r\nx-large: {}",
+                    "x".repeat(48 << 10)
+                ),
+                3 => format!(
+                    "POST /v1/sessions HTTP/1.1\r\nhost: {host}\r\ncontent-length: 1000\r\n\r\n["
+                ),
                 _ => format!("GET /livez HTTP/1.1\r\nhost: {host}\r\n\r\n"),
             };
             loop {
@@ -116,7 +137,11 @@ fn flood(name: &'static str) -> Clients {
             let flood = Flood::named(name, host);
             loop {
                 connections.fetch_add(1, Ordering::Relaxed);
-                drop(flood.run(host, u32::MAX - 100, Duration::from_secs(30)).await);
+                drop(
+                    flood
+                        .run(host, u32::MAX - 100, Duration::from_secs(30))
+                        .await,
+                );
                 tokio::task::yield_now().await;
             }
         });
@@ -135,7 +160,10 @@ async fn served(host: SocketAddr, retries: &mut usize) -> Duration {
     let began = Instant::now();
     loop {
         let answer = async { ask(&mut TcpStream::connect(host).await?, "/v1", Some(KEY)).await };
-        match tokio::time::timeout(LONGEST, answer).await.expect("an answer in time") {
+        match tokio::time::timeout(LONGEST, answer)
+            .await
+            .expect("an answer in time")
+        {
             Ok(status) => {
                 assert_eq!(status, 200);
                 return began.elapsed();
@@ -154,7 +182,9 @@ async fn measure(gateway: &Gateway, requests: usize) -> Duration {
     }
     times.sort();
     let (median, p99) = (times[requests / 2], times[requests * 99 / 100]);
-    figure(&format!("{requests} requests: median {median:?}, p99 {p99:?}, {retries} retries"));
+    figure(&format!(
+        "{requests} requests: median {median:?}, p99 {p99:?}, {retries} retries"
+    ));
     p99
 }
 
@@ -187,8 +217,15 @@ impl Attacked {
             }
         }
         let grown = procfs::highest(self.gateway.pid()) - self.idle;
-        figure(&format!("{attack}: {grown} KiB over {} KiB when idle, p99 {best:?}", self.idle));
-        assert!(grown < MOST_MEMORY_KIB, "{attack}: {grown} KiB over {} KiB", self.idle);
+        figure(&format!(
+            "{attack}: {grown} KiB over {} KiB when idle, p99 {best:?}",
+            self.idle
+        ));
+        assert!(
+            grown < MOST_MEMORY_KIB,
+            "{attack}: {grown} KiB over {} KiB",
+            self.idle
+        );
         assert!(best <= longest_p99(), "{attack}: {best:?}");
     }
 }
@@ -198,11 +235,21 @@ fn hoard(host: SocketAddr) -> Vec<u8> {
     let (page, rejected) = (get("/", host), post("/v1/sessions", host));
     let mut bytes = Vec::new();
     for number in 0..16 {
-        bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream(number), &page));
+        bytes.extend(frame(
+            HEADERS,
+            END_HEADERS | END_STREAM,
+            stream(number),
+            &page,
+        ));
     }
     for number in 16..120 {
         // A literal field with the new name `x` and 14,000 bytes.
-        let large = [&rejected[..], &[0, 1, b'x', 0x7f, 0xb1, 0x6c], &[b'y'; 14_000]].concat();
+        let large = [
+            &rejected[..],
+            &[0, 1, b'x', 0x7f, 0xb1, 0x6c],
+            &[b'y'; 14_000],
+        ]
+        .concat();
         bytes.extend(frame(HEADERS, END_HEADERS, stream(number), &large));
     }
     for number in 16..120 {
@@ -219,7 +266,9 @@ fn hoarders(tasks: &mut JoinSet<()>, host: SocketAddr, connections: &Arc<AtomicU
         tasks.spawn(async move {
             connections.fetch_add(1, Ordering::Relaxed);
             // The windows of its streams are closed.
-            let Ok(mut socket) = open(host, &[0, 4, 0, 0, 0, 0]).await else { return };
+            let Ok(mut socket) = open(host, &[0, 4, 0, 0, 0, 0]).await else {
+                return;
+            };
             drop(socket.write_all(&bytes).await);
             ends(&mut socket, Duration::from_mins(1)).await;
         });
@@ -227,13 +276,17 @@ fn hoarders(tasks: &mut JoinSet<()>, host: SocketAddr, connections: &Arc<AtomicU
 }
 
 #[tokio::test]
-async fn unread_requests_of_unauthenticated_http_2_clients_use_little_memory_and_do_not_delay_a_neighbour() {
+async fn unread_requests_of_unauthenticated_http_2_clients_use_little_memory_and_do_not_delay_a_neighbour()
+ {
     let _alone = ALONE.lock().await;
     let attacked = Attacked::start().await;
     let attack = Attack::start(attacked.host(), USUAL, [Box::new(hoarders) as Clients]);
     attack.connected().await;
     attacked.withstands("unread requests").await;
-    figure(&format!("{} connections with unread responses", attack.stop()));
+    figure(&format!(
+        "{} connections with unread responses",
+        attack.stop()
+    ));
 }
 
 #[tokio::test]
@@ -245,7 +298,9 @@ async fn slow_clients_and_each_flood_use_little_memory_and_do_not_delay_a_neighb
     attacked.withstands("slow clients").await;
     for name in FLOODS {
         let attack = Attack::start(attacked.host(), LOWEST, [flood(name)]);
-        attacked.withstands(&format!("slow clients and {name}")).await;
+        attacked
+            .withstands(&format!("slow clients and {name}"))
+            .await;
         figure(&format!("{name}: {} connections", attack.stop()));
     }
     figure(&format!("{} slow connections", slow.stop()));
@@ -255,7 +310,10 @@ async fn slow_clients_and_each_flood_use_little_memory_and_do_not_delay_a_neighb
 async fn floods_and_slow_clients_use_little_memory_and_do_not_delay_a_neighbour() {
     let _alone = ALONE.lock().await;
     let attacked = Attacked::start().await;
-    let clients = [Box::new(slow_clients) as Clients, Box::new(floods) as Clients];
+    let clients = [
+        Box::new(slow_clients) as Clients,
+        Box::new(floods) as Clients,
+    ];
     let attack = Attack::start(attacked.host(), LOWEST, clients);
     attack.connected().await;
     attacked.withstands("slow clients and all floods").await;

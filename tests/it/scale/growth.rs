@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use acp_gateway::store::{Batch, EventStore as _, Put, Record, RecordStore as _, Run, SqliteStore, Table};
+use acp_gateway::store::{
+    Batch, EventStore as _, Put, Record, RecordStore as _, Run, SqliteStore, Table,
+};
 use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
 use rusqlite::Connection;
 use serde_json::Value;
@@ -26,7 +28,11 @@ fn log(gateway: &Gateway) -> std::path::PathBuf {
 /// The same record of another session, changed earlier.
 fn copied(table: Table, (key, value): &Record, ids: (SessionId, SessionId), ago: i64) -> Put {
     let with = |bytes: &[u8]| {
-        let text = replaced(bytes, ids.0.to_string().as_bytes(), ids.1.to_string().as_bytes());
+        let text = replaced(
+            bytes,
+            ids.0.to_string().as_bytes(),
+            ids.1.to_string().as_bytes(),
+        );
         replaced(&text, ids.0.as_bytes(), ids.1.as_bytes())
     };
     let mut key = with(key);
@@ -37,7 +43,11 @@ fn copied(table: Table, (key, value): &Record, ids: (SessionId, SessionId), ago:
         let time = time + u64::try_from(ago).expect("earlier");
         key[at..at + 8].copy_from_slice(&time.to_be_bytes());
     }
-    Put { table, key, value: with(value).into() }
+    Put {
+        table,
+        key,
+        value: with(value).into(),
+    }
 }
 
 /// Gives the log as many sessions as this one, each with a log of its own.
@@ -46,7 +56,12 @@ fn multiply(gateway: &Gateway, session: &str) {
     let store = SqliteStore::open(&log(gateway), ids.clone(), &Limits::default()).expect("the log");
     let first: SessionId = session.parse().expect("an id");
     let mut records = Vec::new();
-    for table in [Table::Session, Table::SessionIndex, Table::Prompt, Table::Fold] {
+    for table in [
+        Table::Session,
+        Table::SessionIndex,
+        Table::Prompt,
+        Table::Fold,
+    ] {
         let found = store.scan(table, b"", None, 100).expect("readable");
         records.extend(found.into_iter().map(|record| (table, record)));
     }
@@ -55,17 +70,30 @@ fn multiply(gateway: &Gateway, session: &str) {
     for number in 1..=SESSIONS {
         let id = ids.session();
         let ago = i64::try_from(number).expect("few");
-        batch.puts.extend(records.iter().map(|(table, record)| copied(*table, record, (first, id), ago)));
+        batch.puts.extend(
+            records
+                .iter()
+                .map(|(table, record)| copied(*table, record, (first, id), ago)),
+        );
         batch.runs.extend((1..=RUNS).map(|seq| {
             let data = format!(
                 r#"{{"id":"{epoch}-{seq}","seq":{seq},"type":"test","x":"{}"}}"#,
                 random.noise(EVENT)
             );
             let frames = format!("id: {epoch}-{seq}\nevent: test\ndata: {data}\n\n").into();
-            Run { tenant: Tenant::default(), session: id, first_seq: seq, last_seq: seq, last_pos: 0, frames }
+            Run {
+                tenant: Tenant::default(),
+                session: id,
+                first_seq: seq,
+                last_seq: seq,
+                last_pos: 0,
+                frames,
+            }
         }));
         if number % 200 == 0 {
-            store.commit(&std::mem::take(&mut batch)).expect("the store takes it");
+            store
+                .commit(&std::mem::take(&mut batch))
+                .expect("the store takes it");
         }
     }
 }
@@ -101,16 +129,28 @@ async fn two_thousand_stored_sessions_are_loaded_on_demand() {
     assert!(more < stored / 3, "a start read {more} bytes of {stored}");
 
     let (first, page) = read_for(&gateway, gateway.get("/v1/sessions?limit=20")).await;
-    let cursor = page["nextCursor"].as_str().expect("there is more").to_owned();
+    let cursor = page["nextCursor"]
+        .as_str()
+        .expect("there is more")
+        .to_owned();
     let mut deep = cursor;
     for _ in 0..8 {
-        let page = gateway.get(&format!("/v1/sessions?limit=200&cursor={deep}")).await;
-        deep = page["nextCursor"].as_str().expect("there is more").to_owned();
+        let page = gateway
+            .get(&format!("/v1/sessions?limit=200&cursor={deep}"))
+            .await;
+        deep = page["nextCursor"]
+            .as_str()
+            .expect("there is more")
+            .to_owned();
     }
     let path = format!("/v1/sessions?limit=20&cursor={deep}");
     let (later, page) = read_for(&gateway, gateway.get(&path)).await;
-    let ids: Vec<&Value> =
-        page["sessions"].as_array().expect("a list").iter().map(|one| &one["sessionId"]).collect();
+    let ids: Vec<&Value> = page["sessions"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| &one["sessionId"])
+        .collect();
     assert_eq!(ids.len(), 20);
     let one = ids[7].as_str().expect("an id");
     let path = format!("/v1/sessions/{one}");
@@ -118,7 +158,11 @@ async fn two_thousand_stored_sessions_are_loaded_on_demand() {
     figure(&format!(
         "{many} bytes read at a start beside {small}, {first} and {later} for a page, {opened} for a session"
     ));
-    for (what, read) in [("the first page", first), ("a later page", later), ("a session", opened)] {
+    for (what, read) in [
+        ("the first page", first),
+        ("a later page", later),
+        ("a session", opened),
+    ] {
         assert!(read < 20 * PAGE, "{what} read {read} bytes");
     }
 }
@@ -127,20 +171,30 @@ async fn two_thousand_stored_sessions_are_loaded_on_demand() {
 async fn a_turn_without_end_is_saved_on_its_way() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
-    gateway.prompt(&session, "flood n=25000; hang cancel=no").await;
-    eventually("the flood is in the log", Duration::from_mins(1), || async {
-        (gateway.last_seq(&session).await > 25_000).then_some(())
-    })
+    gateway
+        .prompt(&session, "flood n=25000; hang cancel=no")
+        .await;
+    eventually(
+        "the flood is in the log",
+        Duration::from_mins(1),
+        || async { (gateway.last_seq(&session).await > 25_000).then_some(()) },
+    )
     .await;
     gateway.kill();
     let file = Connection::open(log(&gateway)).expect("the log");
     let select = "SELECT CAST(value AS TEXT) FROM record WHERE tbl = 1";
-    let record: String = file.query_row(select, [], |row| row.get(0)).expect("one session");
+    let record: String = file
+        .query_row(select, [], |row| row.get(0))
+        .expect("one session");
     let record: Value = serde_json::from_str(&record).expect("JSON");
     drop(file);
     let exact = record["seq"].as_u64().expect("a seq");
     assert!(exact > 15_000, "a reload folds all events after {exact}");
     gateway.start();
     let events = gateway.lawful(&session).await;
-    assert_eq!(events.last().expect("events")["seq"], events.len(), "nothing is missing");
+    assert_eq!(
+        events.last().expect("events")["seq"],
+        events.len(),
+        "nothing is missing"
+    );
 }

@@ -19,22 +19,35 @@ async fn cancel(gateway: &Gateway, session: &str, stream: &mut Events) -> Durati
     gateway.prompt(session, "stream n=1; hang").await;
     stream.until("session.update").await;
     let began = Instant::now();
-    let (status, _) = gateway.post(&format!("/v1/sessions/{session}/cancel"), &json!({})).await;
+    let (status, _) = gateway
+        .post(&format!("/v1/sessions/{session}/cancel"), &json!({}))
+        .await;
     assert_eq!(status, 202);
     let events = stream.until("prompt.completed").await;
     let took = began.elapsed();
-    assert_eq!(events.last().expect("until gives it").data["stopReason"], "cancelled");
+    assert_eq!(
+        events.last().expect("until gives it").data["stopReason"],
+        "cancelled"
+    );
     took
 }
 
 /// The same for the answer to a permission request.
 async fn answer(gateway: &Gateway, session: &str, stream: &mut Events) -> Duration {
     gateway.prompt(session, "permission").await;
-    let asked = stream.until("request.created").await.pop().expect("until gives it").data;
+    let asked = stream
+        .until("request.created")
+        .await
+        .pop()
+        .expect("until gives it")
+        .data;
     let request = asked["requestId"].as_str().expect("an id");
     let path = format!("/v1/sessions/{session}/permissions/{request}");
     let began = Instant::now();
-    assert_eq!(gateway.post(&path, &json!({ "optionId": "allow" })).await.0, 204);
+    assert_eq!(
+        gateway.post(&path, &json!({ "optionId": "allow" })).await.0,
+        204
+    );
     let mut took = None;
     loop {
         let event = stream.next().await.expect("the stream goes on");
@@ -55,7 +68,10 @@ async fn measure(gateway: &Gateway, session: &str, stream: &mut Events) -> [Dura
         times.push(answer(gateway, session, stream).await);
     }
     times.sort();
-    [times[times.len() / 2], *times.last().expect("there are samples")]
+    [
+        times[times.len() / 2],
+        *times.last().expect("there are samples"),
+    ]
 }
 
 /// Reads the output of a flood at full speed.
@@ -66,7 +82,9 @@ async fn listen(mut stream: Events) {
 /// A session with its stream.
 async fn quiet(gateway: &Gateway) -> (String, Events) {
     let session = gateway.session("fake").await;
-    let mut stream = gateway.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
+    let mut stream = gateway
+        .events(&format!("/v1/sessions/{session}/events?after=tail"))
+        .await;
     stream.until("ready").await;
     (session, stream)
 }
@@ -76,19 +94,27 @@ async fn quiet(gateway: &Gateway) -> (String, Events) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_delays_no_cancel_and_no_answer_of_another_session() {
     let _alone = ALONE.lock().await;
-    let (gateway, other) =
-        (Setup::fake(&[]).settings(LIMITS).start(), Setup::fake(&[]).settings(LIMITS).start());
+    let (gateway, other) = (
+        Setup::fake(&[]).settings(LIMITS).start(),
+        Setup::fake(&[]).settings(LIMITS).start(),
+    );
     let (session, mut stream) = quiet(&gateway).await;
     let (control, mut control_stream) = quiet(&other).await;
     measure(&gateway, &session, &mut stream).await;
     measure(&other, &control, &mut control_stream).await;
     let [median, worst] = measure(&gateway, &session, &mut stream).await;
-    figure(&format!("from POST to the agent's reaction, median and worst: idle {median:?} {worst:?}"));
+    figure(&format!(
+        "from POST to the agent's reaction, median and worst: idle {median:?} {worst:?}"
+    ));
     // One that lasts longer than the test.
     let loud = gateway.session("fake").await;
-    let listener = gateway.events(&format!("/v1/sessions/{loud}/events?after=tail")).await;
+    let listener = gateway
+        .events(&format!("/v1/sessions/{loud}/events?after=tail"))
+        .await;
     let listener = task(listen(listener));
-    gateway.prompt(&loud, &format!("flood n={}", 100 * FLOOD)).await;
+    gateway
+        .prompt(&loud, &format!("flood n={}", 100 * FLOOD))
+        .await;
     // A pause of the whole machine may hit one of the two; a gateway that delays does so in each try.
     let mut fits = false;
     for _ in 0..TRIES {
@@ -106,5 +132,8 @@ async fn a_flood_delays_no_cancel_and_no_answer_of_another_session() {
         }
     }
     listener.abort();
-    assert!(fits, "the worst of {SAMPLES} cancels and {SAMPLES} answers comes more than {MORE:?} later");
+    assert!(
+        fits,
+        "the worst of {SAMPLES} cancels and {SAMPLES} answers comes more than {MORE:?} later"
+    );
 }

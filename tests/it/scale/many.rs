@@ -37,7 +37,10 @@ async fn all_at_once(
                 (&json!("completed"), &json!("end_turn")),
                 "{prompt}"
             );
-            (at, prompt["text"].as_str().expect("a turn's text").to_owned())
+            (
+                at,
+                prompt["text"].as_str().expect("a turn's text").to_owned(),
+            )
         });
     }
     let mut answers = turns.join_all().await;
@@ -49,8 +52,9 @@ async fn all_at_once(
 async fn three_hundred_sessions_of_the_demo_agent_live_on_eight_processes() {
     let _alone = ALONE.lock().await;
     let pool = format!("pool = {{ max_size = {PROCESSES}, min_idle = 0 }}");
-    let setup =
-        Setup::default().table(&format!("[agents.demo]\nbuiltin = \"demo\"\n{pool}")).settings(LIMITS);
+    let setup = Setup::default()
+        .table(&format!("[agents.demo]\nbuiltin = \"demo\"\n{pool}"))
+        .settings(LIMITS);
     let gateway = Arc::new(setup.start());
     let pid = gateway.pid();
     let alive = Peak::of(move || {
@@ -78,11 +82,18 @@ async fn three_hundred_sessions_of_the_demo_agent_live_on_eight_processes() {
         assert!(answer.contains(&word(at)), "session {at}: {answer}");
     }
     for (at, answer) in recalled.iter().enumerate() {
-        assert_eq!(*answer, format!("The word is “{}”.", word(at)), "session {at}");
+        assert_eq!(
+            *answer,
+            format!("The word is “{}”.", word(at)),
+            "session {at}"
+        );
     }
     assert!((2..=PROCESSES).contains(&most), "{most} processes");
     let figures = gateway.get("/v1/agents/demo").await["pool"].clone();
-    assert!(figures["processes"].as_u64().expect("a figure") <= PROCESSES, "{figures}");
+    assert!(
+        figures["processes"].as_u64().expect("a figure") <= PROCESSES,
+        "{figures}"
+    );
     for session in sessions.iter().step_by(37) {
         let log = gateway.all_events(session).await;
         let contexts: Vec<_> = log
@@ -91,6 +102,9 @@ async fn three_hundred_sessions_of_the_demo_agent_live_on_eight_processes() {
             .map(|event| &event["context"])
             .collect();
         assert!(contexts.len() >= 2, "it gave its process up in between");
-        assert!(contexts.iter().all(|context| **context == "kept"), "{contexts:?}");
+        assert!(
+            contexts.iter().all(|context| **context == "kept"),
+            "{contexts:?}"
+        );
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use acp_gateway::store::{Batch, EventStore as _, Put, Record, RecordStore as _, Run, SqliteStore, Table};
+use acp_gateway::store::{
+    Batch, EventStore as _, Put, Record, RecordStore as _, Run, SqliteStore, Table,
+};
 use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -25,16 +27,32 @@ fn user_of(number: usize) -> String {
 
 /// The entry of a session in the metadata index.
 fn indexed(tenant: &Tenant, id: SessionId, key: &str, value: &str) -> Put {
-    let hash =
-        Sha256::new().chain_update((key.len() as u64).to_be_bytes()).chain_update(key).chain_update(value);
-    let key = [tenant.as_str().as_bytes(), b"\0", &hash.finalize()[..16], id.as_bytes()].concat();
-    Put { table: Table::SessionMetadata, key, value: Vec::new().into() }
+    let hash = Sha256::new()
+        .chain_update((key.len() as u64).to_be_bytes())
+        .chain_update(key)
+        .chain_update(value);
+    let key = [
+        tenant.as_str().as_bytes(),
+        b"\0",
+        &hash.finalize()[..16],
+        id.as_bytes(),
+    ]
+    .concat();
+    Put {
+        table: Table::SessionMetadata,
+        key,
+        value: Vec::new().into(),
+    }
 }
 
 /// The record of another session of another user, changed earlier.
 fn copied(table: Table, (key, value): &Record, ids: (SessionId, SessionId), number: usize) -> Put {
     let with = |bytes: &[u8]| {
-        let text = replaced(bytes, ids.0.to_string().as_bytes(), ids.1.to_string().as_bytes());
+        let text = replaced(
+            bytes,
+            ids.0.to_string().as_bytes(),
+            ids.1.to_string().as_bytes(),
+        );
         let text = replaced(&text, ids.0.as_bytes(), ids.1.as_bytes());
         replaced(&text, user(0).as_bytes(), user_of(number).as_bytes())
     };
@@ -44,7 +62,11 @@ fn copied(table: Table, (key, value): &Record, ids: (SessionId, SessionId), numb
         let time = u64::from_be_bytes(key[at..at + 8].try_into().expect("eight bytes"));
         key[at..at + 8].copy_from_slice(&(time + number as u64).to_be_bytes());
     }
-    Put { table, key, value: with(value).into() }
+    Put {
+        table,
+        key,
+        value: with(value).into(),
+    }
 }
 
 /// Adds ten thousand copies of this session to the log, ten for each user.
@@ -62,12 +84,18 @@ fn multiply(gateway: &Gateway, session: &str) {
     let mut batch = Batch::default();
     for number in 1..=SESSIONS {
         let id = ids.session();
-        batch.puts.extend(records.iter().map(|(table, record)| copied(*table, record, (first, id), number)));
+        batch.puts.extend(
+            records
+                .iter()
+                .map(|(table, record)| copied(*table, record, (first, id), number)),
+        );
         let frames = format!(
             "id: {epoch}-1\nevent: test\ndata: {{\"id\":\"{epoch}-1\",\"seq\":1,\"type\":\"test\"}}\n\n"
         );
         let tenant = Tenant::default();
-        batch.puts.push(indexed(&tenant, id, "user", &user_of(number)));
+        batch
+            .puts
+            .push(indexed(&tenant, id, "user", &user_of(number)));
         batch.puts.push(indexed(&tenant, id, "app", "chat"));
         batch.runs.push(Run {
             tenant,
@@ -78,7 +106,9 @@ fn multiply(gateway: &Gateway, session: &str) {
             frames: frames.into(),
         });
         if number % 1000 == 0 {
-            store.commit(&std::mem::take(&mut batch)).expect("the store takes it");
+            store
+                .commit(&std::mem::take(&mut batch))
+                .expect("the store takes it");
         }
     }
 }
@@ -111,7 +141,10 @@ async fn ten_of_ten_thousand_sessions_are_found_by_metadata() {
 
     let (whole, shown) = median(&gateway, "/v1/sessions?limit=10").await;
     assert_eq!(shown, 10);
-    let path = format!("/v1/sessions?metadata.user={}&metadata.app=chat&limit=50", user(500));
+    let path = format!(
+        "/v1/sessions?metadata.user={}&metadata.app=chat&limit=50",
+        user(500)
+    );
     let (filtered, found) = median(&gateway, &path).await;
     assert_eq!(found, FOUND);
     let (common, shown) = median(&gateway, "/v1/sessions?metadata.app=chat&limit=10").await;
@@ -121,5 +154,8 @@ async fn ten_of_ten_thousand_sessions_are_found_by_metadata() {
         "{SESSIONS} sessions, start in {start:?}: {FOUND} found by metadata in {filtered:?}, 10 by a value that all \
          have in {common:?}, the first 10 of all in {whole:?}, a search that looks at half of them {walked:?}"
     ));
-    assert!(filtered < walked, "the index is no better than a walk: {filtered:?} and {walked:?}");
+    assert!(
+        filtered < walked,
+        "the index is no better than a walk: {filtered:?} and {walked:?}"
+    );
 }

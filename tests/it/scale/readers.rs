@@ -33,7 +33,12 @@ async fn open(to: SocketAddr, path: &str) -> Lean {
     for _ in 0..100 {
         match Lean::open(to, path, None).await {
             Ok(stream) => return stream,
-            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+                ) =>
+            {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             Err(error) => panic!("a stream: {error}"),
@@ -48,7 +53,11 @@ async fn follow(to: SocketAddr, path: String, at: u64, ready: Arc<Barrier>) -> u
     let mut seq = at;
     let mut waits = Some(ready);
     loop {
-        let frames = stream.frames().await.expect("it does not break").expect("it has no end");
+        let frames = stream
+            .frames()
+            .await
+            .expect("it does not break")
+            .expect("it has no end");
         for frame in frames {
             if frame.of("ready") {
                 if let Some(ready) = waits.take() {
@@ -82,14 +91,19 @@ async fn subscribed(gateway: &Gateway, session: &str, count: usize, prompt: &str
     let ends = subscribers.join_all().await;
     let peak = peak.end();
     let last = gateway.last_seq(session).await;
-    assert!(ends.len() == count && ends.iter().all(|seq| *seq == last), "all saw the end");
+    assert!(
+        ends.len() == count && ends.iter().all(|seq| *seq == last),
+        "all saw the end"
+    );
     peak
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_thousand_subscribers_receive_every_event_at_low_cost() {
     let _alone = ALONE.lock().await;
-    let gateway = Setup::fake(&[]).settings(&format!("{LIMITS}{MANY}")).start();
+    let gateway = Setup::fake(&[])
+        .settings(&format!("{LIMITS}{MANY}"))
+        .start();
     let session = gateway.session("fake").await;
     // Until memory has its shape.
     subscribed(&gateway, &session, 20, "flood n=50 rate=50").await;
@@ -111,8 +125,11 @@ const IDLE_STREAM: u64 = 8;
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_stream_is_cheap_and_receives_keep_alives() {
     let _alone = ALONE.lock().await;
-    let gateway =
-        Setup::fake(&[]).settings(&format!("{LIMITS}{MANY}timeouts.keep_alive_interval = \"2s\"")).start();
+    let gateway = Setup::fake(&[])
+        .settings(&format!(
+            "{LIMITS}{MANY}timeouts.keep_alive_interval = \"2s\""
+        ))
+        .start();
     let (to, pid) = (gateway.address(), gateway.pid());
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo it-runs").await;
@@ -133,18 +150,28 @@ async fn idle_stream_is_cheap_and_receives_keep_alives() {
     let opened = Instant::now();
     let after = procfs::resident(pid);
     let each = after.saturating_sub(before) * 1024 / IDLE as u64;
-    figure(&format!("{IDLE} idle streams: {before} KiB before, {after} KiB after, {each} bytes each"));
+    figure(&format!(
+        "{IDLE} idle streams: {before} KiB before, {after} KiB after, {each} bytes each"
+    ));
     assert!(each <= IDLE_STREAM << 10, "{each} bytes each");
     // Each stream is notified within its time limit and continues.
     for stream in streams.iter_mut().step_by(100) {
         stream.until_data().await.expect("it does not break");
     }
-    assert!(opened.elapsed() < Duration::from_secs(10), "{:?}", opened.elapsed());
+    assert!(
+        opened.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        opened.elapsed()
+    );
     gateway.turn(&session, "echo it-lives").await;
     for mut stream in streams {
         let lives = async {
             loop {
-                let frames = stream.frames().await.expect("it does not break").expect("it has no end");
+                let frames = stream
+                    .frames()
+                    .await
+                    .expect("it does not break")
+                    .expect("it has no end");
                 if frames.iter().any(|frame| frame.of("prompt.completed")) {
                     return;
                 }
@@ -155,13 +182,18 @@ async fn idle_stream_is_cheap_and_receives_keep_alives() {
 }
 
 fn seq_of(id: &str) -> u64 {
-    id.rsplit_once('-').and_then(|(_, seq)| seq.parse().ok()).expect("<epoch>-<seq>")
+    id.rsplit_once('-')
+        .and_then(|(_, seq)| seq.parse().ok())
+        .expect("<epoch>-<seq>")
 }
 
 /// Opens a stream and reads nothing of it, not even the answer's head.
 async fn stall(to: SocketAddr, path: &str) -> TcpStream {
     let mut socket = lean::connect_small(to).await.expect("a connection");
-    socket.write_all(lean::head(to, path, None).as_bytes()).await.expect("it is open");
+    socket
+        .write_all(lean::head(to, path, None).as_bytes())
+        .await
+        .expect("it is open");
     socket
 }
 
@@ -188,9 +220,17 @@ async fn resume(to: SocketAddr, path: String, cut: TcpStream, after: Option<u64>
     while let Ok(Some(frames)) = stream.frames().await {
         last = check(frames).1.or(last);
     }
-    let mut stream = Lean::open(to, &path, last.as_deref()).await.expect("a stream");
+    let mut stream = Lean::open(to, &path, last.as_deref())
+        .await
+        .expect("a stream");
     while check(Vec::new()).0 < Some(end) {
-        check(stream.frames().await.expect("it does not break").expect("it has no end"));
+        check(
+            stream
+                .frames()
+                .await
+                .expect("it does not break")
+                .expect("it has no end"),
+        );
     }
 }
 
@@ -199,12 +239,17 @@ async fn readers_that_do_not_read_are_cheap_closed_and_resume() {
     // More than the kernels keep for a reader.
     const FLOOD: &str = "flood n=250 size=4000";
     let _alone = ALONE.lock().await;
-    let gateway = Setup::fake(&[]).settings(&format!("{LIMITS}{MANY}")).start();
+    let gateway = Setup::fake(&[])
+        .settings(&format!("{LIMITS}{MANY}"))
+        .start();
     let (to, pid) = (gateway.address(), gateway.pid());
     let session = gateway.session("fake").await;
     // Until memory has its shape: with readers of the tail, and of the store.
     subscribed(&gateway, &session, 20, FLOOD).await;
-    let middle = gateway.get_session(&session).await["lastEventId"].as_str().expect("an id").to_owned();
+    let middle = gateway.get_session(&session).await["lastEventId"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     subscribed(&gateway, &session, 20, FLOOD).await;
     let (before, descriptors) = (procfs::resident(pid), procfs::open_files(pid));
 
@@ -212,8 +257,11 @@ async fn readers_that_do_not_read_are_cheap_closed_and_resume() {
     let path = format!("/v1/sessions/{session}/events");
     let mut stalled = Vec::new();
     for at in 0..STALLED {
-        let (after, seq) =
-            if at % 2 == 0 { (middle.as_str(), Some(seq_of(&middle))) } else { ("tail", None) };
+        let (after, seq) = if at % 2 == 0 {
+            (middle.as_str(), Some(seq_of(&middle)))
+        } else {
+            ("tail", None)
+        };
         stalled.push((stall(to, &format!("{path}?after={after}")).await, seq));
     }
     eventually("all streams are open", Duration::from_secs(20), || async {

@@ -53,25 +53,52 @@ async fn isolation_adds_at_most_ten_milliseconds_to_a_start() {
     for folder in [&home, &path("data/workspaces")] {
         std::fs::create_dir_all(folder).expect("the folder is ours");
     }
-    let policy = IsolationPolicy { required: true, allow_root: true, ..IsolationPolicy::default() };
-    let sandbox = Sandbox::probe(&binary(), (vec![path("data")], None), path("data/tmp"), policy);
-    let spawner = Spawner::new(binary(), path("run"), Shutdown::new(), Arc::new(Limits::default()));
+    let policy = IsolationPolicy {
+        required: true,
+        allow_root: true,
+        ..IsolationPolicy::default()
+    };
+    let sandbox = Sandbox::probe(
+        &binary(),
+        (vec![path("data")], None),
+        path("data/tmp"),
+        policy,
+    );
+    let spawner = Spawner::new(
+        binary(),
+        path("run"),
+        Shutdown::new(),
+        Arc::new(Limits::default()),
+    );
     let groups = ControlGroups::open(&path("control-groups"));
     println!("control groups: {groups}");
     let grouping = HostIsolation::new(sandbox.clone(), groups);
     let isolating = |users| {
         let sandbox = sandbox.clone().with_users(users);
-        spawner.clone().with_isolation(HostIsolation::new(sandbox, ControlGroups::default()))
+        spawner
+            .clone()
+            .with_isolation(HostIsolation::new(sandbox, ControlGroups::default()))
     };
     let mut variants = vec![
         (Isolation::Off, isolating(None)),
         (Isolation::Private, isolating(None)),
-        (Isolation::Private, spawner.clone().with_isolation(grouping.clone())),
+        (
+            Isolation::Private,
+            spawner.clone().with_isolation(grouping.clone()),
+        ),
     ];
     if geteuid().is_root() {
         let range = USERS.parse().expect("a range");
-        let users = AgentUsers::open(range, &path("data"), path("data/homes"), path("data/workspaces"));
-        variants.push((Isolation::Private, isolating(Some(users.expect("this process is root")))));
+        let users = AgentUsers::open(
+            range,
+            &path("data"),
+            path("data/homes"),
+            path("data/workspaces"),
+        );
+        variants.push((
+            Isolation::Private,
+            isolating(Some(users.expect("this process is root"))),
+        ));
     }
     let mut times = vec![Vec::new(); variants.len()];
     for _ in 0..SPAWNS {
@@ -84,7 +111,10 @@ async fn isolation_adds_at_most_ten_milliseconds_to_a_start() {
                 home: home.clone(),
                 cwd: None,
                 secrets: Vec::new(),
-                isolation: ChildIsolation { level: *level, ..ChildIsolation::default() },
+                isolation: ChildIsolation {
+                    level: *level,
+                    ..ChildIsolation::default()
+                },
             };
             let began = Instant::now();
             let child = spawner.spawn(spec).await.expect("it starts");
@@ -101,8 +131,24 @@ async fn isolation_adds_at_most_ten_milliseconds_to_a_start() {
         "median start: {medians:?} without isolation, with it, in control groups, as another user"
     ));
     let (without, with) = (medians[0], medians[1]);
-    let most = if cfg!(debug_assertions) && !is_other_binary() { DEBUG } else { RELEASE };
-    assert!(with < without + most.isolation, "{with:?} instead of {without:?}");
-    assert!(medians[2] < with + most.group, "{:?} instead of {with:?}", medians[2]);
-    assert!(medians[3..].iter().all(|user| *user < without + most.isolation + most.user), "{medians:?}");
+    let most = if cfg!(debug_assertions) && !is_other_binary() {
+        DEBUG
+    } else {
+        RELEASE
+    };
+    assert!(
+        with < without + most.isolation,
+        "{with:?} instead of {without:?}"
+    );
+    assert!(
+        medians[2] < with + most.group,
+        "{:?} instead of {with:?}",
+        medians[2]
+    );
+    assert!(
+        medians[3..]
+            .iter()
+            .all(|user| *user < without + most.isolation + most.user),
+        "{medians:?}"
+    );
 }

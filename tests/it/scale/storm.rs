@@ -18,7 +18,9 @@ const TURN: Duration = Duration::from_secs(10);
 async fn five_hundred_clients_reconnect_repeatedly_without_loss() {
     let _alone = ALONE.lock().await;
     let many = "limits.per_key.max_streams = 3000\nserver.max_connections_per_address = 4000\n";
-    let gateway = Setup::fake(&[]).settings(&format!("{LIMITS}{many}")).start();
+    let gateway = Setup::fake(&[])
+        .settings(&format!("{LIMITS}{many}"))
+        .start();
     let (session, other) = (gateway.session("fake").await, gateway.session("fake").await);
     let proxy = Proxy::start(gateway.address()).await;
     let mut clients = JoinSet::new();
@@ -37,7 +39,10 @@ async fn five_hundred_clients_reconnect_repeatedly_without_loss() {
         proxy.cut();
         while cut.elapsed() < Duration::from_millis(1500) {
             let began = Instant::now();
-            assert_eq!(gateway.turn(&other, "echo still here").await["status"], "completed");
+            assert_eq!(
+                gateway.turn(&other, "echo still here").await["status"],
+                "completed"
+            );
             turns.push(began.elapsed());
         }
     }
@@ -50,6 +55,8 @@ async fn five_hundred_clients_reconnect_repeatedly_without_loss() {
         turns.len()
     ));
     assert!(connections > 2 * CLIENTS, "they came back");
-    History::kept(&gateway, &session, clients).await.assert_holds();
+    History::kept(&gateway, &session, clients)
+        .await
+        .assert_holds();
     assert!(worst < TURN, "another session waited for {worst:?}");
 }

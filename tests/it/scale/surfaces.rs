@@ -30,7 +30,10 @@ const PROTOCOLS: [Protocol; 5] = [
     Protocol {
         name: "REST",
         request: |gateway, session, prompt| {
-            let request = gateway.request(Method::POST, &format!("/v1/sessions/{session}/prompts/stream"));
+            let request = gateway.request(
+                Method::POST,
+                &format!("/v1/sessions/{session}/prompts/stream"),
+            );
             let request = request.header("accept", "text/event-stream");
             request.json(&json!({ "prompt": [{ "type": "text", "text": prompt }] }))
         },
@@ -89,7 +92,10 @@ fn fresh() -> String {
 /// Reads a turn to its end. Returns the time until the first text.
 async fn turn(gateway: &Gateway, protocol: &Protocol, session: &str, prompt: &str) -> Duration {
     let began = Instant::now();
-    let mut response = (protocol.request)(gateway, session, prompt).send().await.expect("an answer");
+    let mut response = (protocol.request)(gateway, session, prompt)
+        .send()
+        .await
+        .expect("an answer");
     assert_eq!(response.status(), 200, "{}", protocol.name);
     let (mut head, mut first) = (Vec::new(), None);
     while let Some(bytes) = response.chunk().await.expect("the stream ends properly") {
@@ -100,7 +106,13 @@ async fn turn(gateway: &Gateway, protocol: &Protocol, session: &str, prompt: &st
             }
         }
     }
-    first.unwrap_or_else(|| panic!("{} has no text: {}", protocol.name, String::from_utf8_lossy(&head)))
+    first.unwrap_or_else(|| {
+        panic!(
+            "{} has no text: {}",
+            protocol.name,
+            String::from_utf8_lossy(&head)
+        )
+    })
 }
 
 fn median<T: PartialOrd + Copy>(mut values: Vec<T>) -> T {
@@ -141,16 +153,26 @@ async fn chat_protocols_cost_at_most_twice_the_stream_of_the_api() {
     let first_of_rest = median(firsts[0].clone());
     for (at, protocol) in PROTOCOLS.iter().enumerate() {
         #[expect(clippy::cast_precision_loss, reason = "few ticks")]
-        let ratio =
-            median(ticks[at].iter().zip(&rest).map(|(own, rest)| *own as f64 / *rest as f64).collect());
+        let ratio = median(
+            ticks[at]
+                .iter()
+                .zip(&rest)
+                .map(|(own, rest)| *own as f64 / *rest as f64)
+                .collect(),
+        );
         let first = median(firsts[at].clone());
         figure(&format!(
             "{}: {ratio:.2} times the processor time of REST, first text after {first:?}",
             protocol.name
         ));
-        assert!(ratio <= most, "{} costs {ratio} times as much", protocol.name);
+        assert!(
+            ratio <= most,
+            "{} costs {ratio} times as much",
+            protocol.name
+        );
         // The time of a turn scatters by some milliseconds.
-        let latest = first_of_rest.mul_f64(1.5) + Duration::from_millis(if is_release { 2 } else { 10 });
+        let latest =
+            first_of_rest.mul_f64(1.5) + Duration::from_millis(if is_release { 2 } else { 10 });
         assert!(
             first <= latest,
             "{}: the first text comes after {first:?}, not {first_of_rest:?}",

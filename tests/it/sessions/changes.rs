@@ -13,7 +13,9 @@ async fn fake() -> (Gateway, String) {
 }
 
 async fn patch(gateway: &Gateway, session: &str, if_match: Option<&str>, body: &Value) -> Answer {
-    let mut request = gateway.request(Method::PATCH, &format!("/v1/sessions/{session}")).json(body);
+    let mut request = gateway
+        .request(Method::PATCH, &format!("/v1/sessions/{session}"))
+        .json(body);
     if let Some(etag) = if_match {
         request = request.header("If-Match", etag);
     }
@@ -21,7 +23,12 @@ async fn patch(gateway: &Gateway, session: &str, if_match: Option<&str>, body: &
 }
 
 async fn put(gateway: &Gateway, session: &str, path: &str, body: &Value) -> Answer {
-    Answer::of(gateway.request(Method::PUT, &format!("/v1/sessions/{session}/{path}")).json(body)).await
+    Answer::of(
+        gateway
+            .request(Method::PUT, &format!("/v1/sessions/{session}/{path}"))
+            .json(body),
+    )
+    .await
 }
 
 #[tokio::test]
@@ -34,24 +41,45 @@ async fn a_patch_merges_and_null_clears() {
             json!("A"),
             json!({ "a": 1, "b": { "c": 2, "d": 3 } }),
         ),
-        (json!({ "metadata": { "a": null, "b": { "c": null } } }), json!("A"), json!({ "b": { "d": 3 } })),
-        (json!({ "title": null }), Value::Null, json!({ "b": { "d": 3 } })),
-        (json!({ "metadata": null, "title": "B" }), json!("B"), json!({})),
+        (
+            json!({ "metadata": { "a": null, "b": { "c": null } } }),
+            json!("A"),
+            json!({ "b": { "d": 3 } }),
+        ),
+        (
+            json!({ "title": null }),
+            Value::Null,
+            json!({ "b": { "d": 3 } }),
+        ),
+        (
+            json!({ "metadata": null, "title": "B" }),
+            json!("B"),
+            json!({}),
+        ),
     ] {
         let answer = patch(&gateway, &session, None, &body).await;
         assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
-        assert_eq!((&answer.body["title"], &answer.body["metadata"]), (&title, &metadata));
+        assert_eq!(
+            (&answer.body["title"], &answer.body["metadata"]),
+            (&title, &metadata)
+        );
         assert_eq!(gateway.get_session(&session).await, answer.body);
         let events = gateway.lawful(&session).await;
         let changed = *all(&events, "session.changed").last().expect("the change");
         assert_eq!(changed["by"], by);
         let requested = |member: &str| body.get(member).is_some();
         assert_eq!(changed.get("title"), requested("title").then_some(&title));
-        assert_eq!(changed.get("metadata"), requested("metadata").then_some(&metadata));
+        assert_eq!(
+            changed.get("metadata"),
+            requested("metadata").then_some(&metadata)
+        );
         assert_eq!(changed["id"], answer.body["lastEventId"]);
     }
     let before = gateway.all_events(&session).await;
-    assert_eq!(patch(&gateway, &session, None, &json!({})).await.status, StatusCode::OK);
+    assert_eq!(
+        patch(&gateway, &session, None, &json!({})).await.status,
+        StatusCode::OK
+    );
     for body in [
         json!({ "state": "closed" }),
         json!({ "title": 7 }),
@@ -59,25 +87,45 @@ async fn a_patch_merges_and_null_clears() {
         json!({ "metadata": "x" }),
         json!({ "cwd": "/" }),
     ] {
-        patch(&gateway, &session, None, &body).await.problem(422, "invalid");
+        patch(&gateway, &session, None, &body)
+            .await
+            .problem(422, "invalid");
     }
-    assert_eq!(gateway.all_events(&session).await, before, "nothing changed, nothing is said");
+    assert_eq!(
+        gateway.all_events(&session).await,
+        before,
+        "nothing changed, nothing is said"
+    );
 }
 
 #[tokio::test]
 async fn if_match_requires_the_latest_etag() {
     let (gateway, session) = fake().await;
-    let got = gateway.call(Method::GET, &format!("/v1/sessions/{session}")).await;
+    let got = gateway
+        .call(Method::GET, &format!("/v1/sessions/{session}"))
+        .await;
     let seen = got.header("etag").expect("an ETag").to_owned();
     let first = patch(&gateway, &session, Some(&seen), &json!({ "title": "mine" })).await;
-    assert_eq!((first.status, &first.body["title"]), (StatusCode::OK, &json!("mine")));
-    let late = patch(&gateway, &session, Some(&seen), &json!({ "title": "too late" })).await;
+    assert_eq!(
+        (first.status, &first.body["title"]),
+        (StatusCode::OK, &json!("mine"))
+    );
+    let late = patch(
+        &gateway,
+        &session,
+        Some(&seen),
+        &json!({ "title": "too late" }),
+    )
+    .await;
     late.problem(412, "precondition_failed");
     let newer = first.header("etag").expect("an ETag");
     assert_ne!(newer, seen);
     for etag in [newer, "*"] {
         let answer = patch(&gateway, &session, Some(etag), &json!({ "title": etag })).await;
-        assert_eq!((answer.status, &answer.body["title"]), (StatusCode::OK, &json!(etag)));
+        assert_eq!(
+            (answer.status, &answer.body["title"]),
+            (StatusCode::OK, &json!(etag))
+        );
     }
 }
 
@@ -89,7 +137,10 @@ async fn a_persons_title_outranks_the_agents_until_it_is_cleared() {
     patch(&gateway, &session, None, &json!({ "title": "Person" })).await;
     gateway.turn(&session, "title text=Agent2").await;
     assert_eq!(gateway.get_session(&session).await["title"], "Person");
-    assert_eq!(gateway.get("/v1/sessions").await["sessions"][0]["title"], "Person");
+    assert_eq!(
+        gateway.get("/v1/sessions").await["sessions"][0]["title"],
+        "Person"
+    );
     let cleared = patch(&gateway, &session, None, &json!({ "title": null })).await;
     assert_eq!(cleared.body["title"], "Agent2");
 }
@@ -102,13 +153,21 @@ async fn the_first_prompt_is_the_title_until_there_is_another() {
         (shown["title"].clone(), shown["titleBy"].clone())
     };
     assert_eq!(shown(&gateway).await, (Value::Null, Value::Null));
-    gateway.turn(&session, "Fix the roof, then the door, and the window, and all other things").await;
+    gateway
+        .turn(
+            &session,
+            "Fix the roof, then the door, and the window, and all other things",
+        )
+        .await;
     gateway.turn(&session, "hello").await;
     let title = "Fix the roof, then the door, and the window, and all other\u{2026}";
     gateway.kill();
     gateway.start();
     assert_eq!(shown(&gateway).await, (json!(title), json!("prompt")));
-    assert_eq!(gateway.get("/v1/sessions?q=ROOF").await["sessions"][0]["title"], title);
+    assert_eq!(
+        gateway.get("/v1/sessions?q=ROOF").await["sessions"][0]["title"],
+        title
+    );
     gateway.turn(&session, "title text=Agent").await;
     assert_eq!(shown(&gateway).await, (json!("Agent"), json!("agent")));
     patch(&gateway, &session, None, &json!({ "title": "Person" })).await;
@@ -119,26 +178,50 @@ async fn the_first_prompt_is_the_title_until_there_is_another() {
 async fn the_outcome_of_the_last_turn_is_shown() {
     let (gateway, session) = fake().await;
     let shown = || async {
-        let (session, list) = (gateway.get_session(&session).await, gateway.get("/v1/sessions").await);
+        let (session, list) = (
+            gateway.get_session(&session).await,
+            gateway.get("/v1/sessions").await,
+        );
         assert_eq!(list["sessions"][0]["lastOutcome"], session["lastOutcome"]);
-        assert_eq!(list["sessions"][0]["lastActivityAt"], session["lastActivityAt"]);
+        assert_eq!(
+            list["sessions"][0]["lastActivityAt"],
+            session["lastActivityAt"]
+        );
         session
     };
     let before = shown().await;
-    assert_eq!((&before["lastOutcome"], &before["lastActivityAt"]), (&Value::Null, &before["createdAt"]));
+    assert_eq!(
+        (&before["lastOutcome"], &before["lastActivityAt"]),
+        (&Value::Null, &before["createdAt"])
+    );
     gateway.turn(&session, "hello").await;
     assert_eq!(shown().await["lastOutcome"], "completed");
     gateway.turn(&session, "error code=-32603").await;
     assert_eq!(shown().await["lastOutcome"], "failed");
     gateway.prompt(&session, "stream n=1; hang").await;
-    assert_eq!(shown().await["lastOutcome"], "failed", "the running turn has no outcome");
-    assert_eq!(gateway.call(Method::POST, &format!("/v1/sessions/{session}/cancel")).await.status, 202);
-    gateway.log_until(&session, |event| event["stopReason"] == "cancelled").await;
+    assert_eq!(
+        shown().await["lastOutcome"],
+        "failed",
+        "the running turn has no outcome"
+    );
+    assert_eq!(
+        gateway
+            .call(Method::POST, &format!("/v1/sessions/{session}/cancel"))
+            .await
+            .status,
+        202
+    );
+    gateway
+        .log_until(&session, |event| event["stopReason"] == "cancelled")
+        .await;
     let last = shown().await;
     assert_eq!(last["lastOutcome"], "cancelled");
     patch(&gateway, &session, None, &json!({ "title": "A" })).await;
     let renamed = shown().await;
-    assert_eq!(renamed["lastActivityAt"], last["lastActivityAt"], "a title is no activity");
+    assert_eq!(
+        renamed["lastActivityAt"], last["lastActivityAt"],
+        "a title is no activity"
+    );
     assert!(renamed["updatedAt"].as_str() > last["updatedAt"].as_str());
 }
 
@@ -146,18 +229,40 @@ async fn the_outcome_of_the_last_turn_is_shown() {
 async fn a_mode_is_set_at_the_agent_and_shown() {
     let (gateway, session) = fake().await;
     let answer = put(&gateway, &session, "mode", &json!({ "modeId": "code" })).await;
-    assert_eq!((answer.status, &answer.body["modes"]["currentModeId"]), (StatusCode::OK, &json!("code")));
-    assert_eq!(answer.body["modes"]["availableModes"].as_array().map(Vec::len), Some(2));
-    assert_eq!(gateway.get_session(&session).await["modes"], answer.body["modes"]);
+    assert_eq!(
+        (answer.status, &answer.body["modes"]["currentModeId"]),
+        (StatusCode::OK, &json!("code"))
+    );
+    assert_eq!(
+        answer.body["modes"]["availableModes"]
+            .as_array()
+            .map(Vec::len),
+        Some(2)
+    );
+    assert_eq!(
+        gateway.get_session(&session).await["modes"],
+        answer.body["modes"]
+    );
     let events = gateway.lawful(&session).await;
     let changed = one(&events, "session.changed");
     assert_eq!(changed["currentModeId"], "code");
     assert_eq!(changed["by"], gateway.get("/v1").await["principal"]["id"]);
 
-    let problem = put(&gateway, &session, "mode", &json!({ "modeId": "nope" })).await.problem(422, "invalid");
-    assert_eq!(problem["acp"], json!({ "code": -32602, "message": "no such mode" }));
-    for body in [json!({}), json!({ "modeId": 7 }), json!({ "modeId": "code", "more": 1 })] {
-        put(&gateway, &session, "mode", &body).await.problem(422, "invalid");
+    let problem = put(&gateway, &session, "mode", &json!({ "modeId": "nope" }))
+        .await
+        .problem(422, "invalid");
+    assert_eq!(
+        problem["acp"],
+        json!({ "code": -32602, "message": "no such mode" })
+    );
+    for body in [
+        json!({}),
+        json!({ "modeId": 7 }),
+        json!({ "modeId": "code", "more": 1 }),
+    ] {
+        put(&gateway, &session, "mode", &body)
+            .await
+            .problem(422, "invalid");
     }
     assert_eq!(gateway.lawful(&session).await.len(), events.len());
 }
@@ -165,21 +270,54 @@ async fn a_mode_is_set_at_the_agent_and_shown() {
 #[tokio::test]
 async fn an_option_is_set_at_the_agent_and_shown() {
     let (gateway, session) = fake().await;
-    let answer = put(&gateway, &session, "config/model", &json!({ "value": "large" })).await;
+    let answer = put(
+        &gateway,
+        &session,
+        "config/model",
+        &json!({ "value": "large" }),
+    )
+    .await;
     assert_eq!(answer.status, StatusCode::OK);
     assert_eq!(answer.body["configOptions"][0]["currentValue"], "large");
     let shown = gateway.get_session(&session).await;
     assert_eq!(shown["configOptions"], answer.body["configOptions"]);
     let events = gateway.lawful(&session).await;
-    assert_eq!(one(&events, "session.changed")["configOptions"], shown["configOptions"]);
-    for (option, value) in [("model", json!("huge")), ("nope", json!("large")), ("model", json!(true))] {
-        let answer = put(&gateway, &session, &format!("config/{option}"), &json!({ "value": value })).await;
-        assert_eq!(answer.problem(422, "invalid")["acp"]["code"], -32602, "{option} {value}");
+    assert_eq!(
+        one(&events, "session.changed")["configOptions"],
+        shown["configOptions"]
+    );
+    for (option, value) in [
+        ("model", json!("huge")),
+        ("nope", json!("large")),
+        ("model", json!(true)),
+    ] {
+        let answer = put(
+            &gateway,
+            &session,
+            &format!("config/{option}"),
+            &json!({ "value": value }),
+        )
+        .await;
+        assert_eq!(
+            answer.problem(422, "invalid")["acp"]["code"],
+            -32602,
+            "{option} {value}"
+        );
     }
     for value in [json!(7), json!({}), Value::Null] {
-        put(&gateway, &session, "config/model", &json!({ "value": value })).await.problem(422, "invalid");
+        put(
+            &gateway,
+            &session,
+            "config/model",
+            &json!({ "value": value }),
+        )
+        .await
+        .problem(422, "invalid");
     }
-    assert_eq!(gateway.get_session(&session).await["configOptions"], shown["configOptions"]);
+    assert_eq!(
+        gateway.get_session(&session).await["configOptions"],
+        shown["configOptions"]
+    );
 }
 
 #[tokio::test]
@@ -189,23 +327,43 @@ async fn changes_by_the_agent_are_reported() {
     let shown = gateway.get_session(&session).await;
     assert_eq!(shown["modes"]["currentModeId"], "code");
     assert_eq!(shown["configOptions"][0]["currentValue"], "large");
-    assert_eq!(shown["plan"]["entries"].as_array().or(shown["plan"].as_array()).map(Vec::len), Some(2));
+    assert_eq!(
+        shown["plan"]["entries"]
+            .as_array()
+            .or(shown["plan"].as_array())
+            .map(Vec::len),
+        Some(2)
+    );
 }
 
 #[tokio::test]
 async fn set_mode_works_during_a_turn_and_starts_a_process_if_none_is_attached() {
-    let gateway = Setup::fake(&["--state", "state"]).settings("testing.min_backoff = \"10ms\"").start();
+    let gateway = Setup::fake(&["--state", "state"])
+        .settings("testing.min_backoff = \"10ms\"")
+        .start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "stream n=1; hang").await;
-    gateway.log_until(&session, |event| event["type"] == "session.update").await;
+    gateway
+        .log_until(&session, |event| event["type"] == "session.update")
+        .await;
     let answer = put(&gateway, &session, "mode", &json!({ "modeId": "code" })).await;
-    assert_eq!((answer.status, &answer.body["modes"]["currentModeId"]), (StatusCode::OK, &json!("code")));
-    gateway.call(Method::POST, &format!("/v1/sessions/{session}/cancel")).await;
-    gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
+    assert_eq!(
+        (answer.status, &answer.body["modes"]["currentModeId"]),
+        (StatusCode::OK, &json!("code"))
+    );
+    gateway
+        .call(Method::POST, &format!("/v1/sessions/{session}/cancel"))
+        .await;
+    gateway
+        .log_until(&session, |event| event["type"] == "prompt.completed")
+        .await;
     gateway.turn(&session, "crash").await;
     assert_eq!(gateway.get_session(&session).await["attached"], false);
     let answer = put(&gateway, &session, "mode", &json!({ "modeId": "code" })).await;
-    assert_eq!((answer.status, &answer.body["modes"]["currentModeId"]), (StatusCode::OK, &json!("code")));
+    assert_eq!(
+        (answer.status, &answer.body["modes"]["currentModeId"]),
+        (StatusCode::OK, &json!("code"))
+    );
     assert_eq!(gateway.get_session(&session).await["attached"], true);
     gateway.lawful(&session).await;
 }

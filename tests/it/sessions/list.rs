@@ -14,7 +14,10 @@ async fn made(gateway: &Gateway, body: &Value) -> String {
 async fn ids(gateway: &Gateway, query: &str) -> Vec<String> {
     let list = gateway.get(&format!("/v1/sessions{query}")).await;
     let sessions = list["sessions"].as_array().expect("a list");
-    sessions.iter().map(|session| session["sessionId"].as_str().expect("an id").to_owned()).collect()
+    sessions
+        .iter()
+        .map(|session| session["sessionId"].as_str().expect("an id").to_owned())
+        .collect()
 }
 
 #[tokio::test]
@@ -26,8 +29,9 @@ async fn the_list_has_pages_the_newest_activity_first() {
     }
     gateway.turn(&made[1], "hello").await;
     // A title is no activity.
-    let renamed =
-        gateway.request(Method::PATCH, &format!("/v1/sessions/{}", made[0])).json(&json!({ "title": "A" }));
+    let renamed = gateway
+        .request(Method::PATCH, &format!("/v1/sessions/{}", made[0]))
+        .json(&json!({ "title": "A" }));
     assert_eq!(Answer::of(renamed).await.status, 200);
     let order = [&made[1], &made[4], &made[3], &made[2], &made[0]];
     let (mut seen, mut cursor, mut pages) = (Vec::new(), String::new(), 0);
@@ -36,7 +40,9 @@ async fn the_list_has_pages_the_newest_activity_first() {
         let sessions = page["sessions"].as_array().expect("a list");
         seen.extend(sessions.iter().map(|session| session["sessionId"].clone()));
         pages += 1;
-        let Some(next) = page["nextCursor"].as_str() else { break };
+        let Some(next) = page["nextCursor"].as_str() else {
+            break;
+        };
         assert_eq!(sessions.len(), 2);
         cursor = format!("&cursor={next}");
     }
@@ -60,9 +66,19 @@ async fn the_list_has_pages_the_newest_activity_first() {
     for folded in ["modes", "configOptions", "plan", "requests", "policy"] {
         assert_eq!(first.get(folded), None, "{folded}");
     }
-    for wrong in ["limit=0", "limit=201", "cursor=x", "cursor=AAAA", "state=busy", "agent=A%20b", "unknown=1"]
-    {
-        gateway.call(Method::GET, &format!("/v1/sessions?{wrong}")).await.problem(422, "invalid");
+    for wrong in [
+        "limit=0",
+        "limit=201",
+        "cursor=x",
+        "cursor=AAAA",
+        "state=busy",
+        "agent=A%20b",
+        "unknown=1",
+    ] {
+        gateway
+            .call(Method::GET, &format!("/v1/sessions?{wrong}"))
+            .await
+            .problem(422, "invalid");
     }
 }
 
@@ -70,15 +86,34 @@ async fn the_list_has_pages_the_newest_activity_first() {
 async fn session_list_filters_by_agent_state_text_and_folder() {
     let setup = Setup::fake(&[]).agent("other", FAKE, &[], "");
     let gateway = setup.start();
-    let root = gateway.path("data/workspaces").canonicalize().expect("the root of workspaces");
+    let root = gateway
+        .path("data/workspaces")
+        .canonicalize()
+        .expect("the root of workspaces");
     std::fs::create_dir(root.join("project")).expect("the folder is ours");
-    let a = made(&gateway, &json!({ "agent": "fake", "title": "Fix the ROOF" })).await;
-    let b = made(&gateway, &json!({ "agent": "other", "title": "Paint", "cwd": "project" })).await;
+    let a = made(
+        &gateway,
+        &json!({ "agent": "fake", "title": "Fix the ROOF" }),
+    )
+    .await;
+    let b = made(
+        &gateway,
+        &json!({ "agent": "other", "title": "Paint", "cwd": "project" }),
+    )
+    .await;
     let c = made(&gateway, &json!({ "agent": "fake" })).await;
     gateway.prompt(&c, "permission").await;
-    gateway.log_until(&c, |event| event["type"] == "request.created").await;
+    gateway
+        .log_until(&c, |event| event["type"] == "request.created")
+        .await;
     gateway.prompt(&a, "stream n=1; hang").await;
-    assert_eq!(gateway.call(Method::POST, &format!("/v1/sessions/{b}/close")).await.status, 200);
+    assert_eq!(
+        gateway
+            .call(Method::POST, &format!("/v1/sessions/{b}/close"))
+            .await
+            .status,
+        200
+    );
     let project = root.join("project").display().to_string();
     for (query, expected) in [
         ("?agent=other", vec![&b]),
@@ -95,7 +130,11 @@ async fn session_list_filters_by_agent_state_text_and_folder() {
         ("?agent=fake&state=running&q=the", vec![&a]),
         ("?agent=other&state=running", vec![]),
     ] {
-        assert_eq!(json!(ids(&gateway, query).await), json!(expected), "{query}");
+        assert_eq!(
+            json!(ids(&gateway, query).await),
+            json!(expected),
+            "{query}"
+        );
     }
     assert_eq!(ids(&gateway, "").await.len(), 3);
 }

@@ -15,7 +15,10 @@ async fn made(gateway: &Gateway, agent: &str, metadata: Value) -> String {
 
 fn ids(list: &Value) -> Vec<String> {
     let sessions = list["sessions"].as_array().expect("a list");
-    sessions.iter().map(|session| session["sessionId"].as_str().expect("an id").to_owned()).collect()
+    sessions
+        .iter()
+        .map(|session| session["sessionId"].as_str().expect("an id").to_owned())
+        .collect()
 }
 
 async fn found(gateway: &Gateway, query: &str) -> Vec<String> {
@@ -30,17 +33,39 @@ async fn patch(gateway: &Gateway, session: &str, metadata: Value) -> Answer {
 /// The rows of the metadata index of a gateway that does not run.
 fn index_rows(gateway: &Gateway) -> i64 {
     let file = Connection::open(gateway.path("data/private/log.sqlite")).expect("the log");
-    file.query_row("SELECT count(*) FROM record WHERE tbl = 14", [], |row| row.get(0)).expect("a count")
+    file.query_row("SELECT count(*) FROM record WHERE tbl = 14", [], |row| {
+        row.get(0)
+    })
+    .expect("a count")
 }
 
 #[tokio::test]
 async fn sessions_are_found_by_metadata() {
     let gateway = Setup::fake(&[]).agent("other", FAKE, &[], "").start();
-    let text = made(&gateway, "fake", json!({ "user": "42", "app": "chat", "x": null })).await;
-    let number = made(&gateway, "fake", json!({ "user": 42, "app": "mail", "flag": true })).await;
-    let other = made(&gateway, "other", json!({ "user": "42", "app": "chat", "n": 1.5 })).await;
-    let nested =
-        made(&gateway, "fake", json!({ "user": { "id": "42" }, "list": ["42"], "a.b": "dot" })).await;
+    let text = made(
+        &gateway,
+        "fake",
+        json!({ "user": "42", "app": "chat", "x": null }),
+    )
+    .await;
+    let number = made(
+        &gateway,
+        "fake",
+        json!({ "user": 42, "app": "mail", "flag": true }),
+    )
+    .await;
+    let other = made(
+        &gateway,
+        "other",
+        json!({ "user": "42", "app": "chat", "n": 1.5 }),
+    )
+    .await;
+    let nested = made(
+        &gateway,
+        "fake",
+        json!({ "user": { "id": "42" }, "list": ["42"], "a.b": "dot" }),
+    )
+    .await;
     for (query, expected) in [
         ("metadata.user=42", vec![&other, &number, &text]),
         ("metadata[user]=42", vec![&other, &number, &text]),
@@ -70,14 +95,26 @@ async fn sessions_are_found_by_metadata() {
         "metadata.user=1&metadata[user]=1".to_owned(),
         format!("metadata.{}=1", "k".repeat(129)),
         format!("metadata.user={}", "v".repeat(513)),
-        (0..9).map(|n| format!("metadata.k{n}=1")).collect::<Vec<_>>().join("&"),
+        (0..9)
+            .map(|n| format!("metadata.k{n}=1"))
+            .collect::<Vec<_>>()
+            .join("&"),
         "metadata=1".to_owned(),
     ] {
-        gateway.call(Method::GET, &format!("/v1/sessions?{wrong}")).await.problem(422, "invalid");
+        gateway
+            .call(Method::GET, &format!("/v1/sessions?{wrong}"))
+            .await
+            .problem(422, "invalid");
     }
-    let many: Value = (0..65).map(|n| (format!("k{n}"), json!(n))).collect::<serde_json::Map<_, _>>().into();
+    let many: Value = (0..65)
+        .map(|n| (format!("k{n}"), json!(n)))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
     let body = json!({ "agent": "fake", "metadata": many });
-    gateway.posted("/v1/sessions", &[], &body).await.problem(422, "invalid");
+    gateway
+        .posted("/v1/sessions", &[], &body)
+        .await
+        .problem(422, "invalid");
     patch(&gateway, &text, many).await.problem(422, "invalid");
 }
 
@@ -95,9 +132,13 @@ async fn the_metadata_filter_has_pages_the_newest_change_first() {
     let order = [1, 4, 3, 2, 0].map(|at: usize| all[at].clone());
     let (mut seen, mut cursor) = (Vec::new(), String::new());
     loop {
-        let page = gateway.get(&format!("/v1/sessions?metadata.user=alice&limit=2{cursor}")).await;
+        let page = gateway
+            .get(&format!("/v1/sessions?metadata.user=alice&limit=2{cursor}"))
+            .await;
         seen.extend(ids(&page));
-        let Some(next) = page["nextCursor"].as_str() else { break };
+        let Some(next) = page["nextCursor"].as_str() else {
+            break;
+        };
         assert_eq!(ids(&page).len(), 2);
         cursor = format!("&cursor={next}");
     }
@@ -109,7 +150,12 @@ async fn the_metadata_index_follows_patch_fork_delete_and_restart() {
     let mut gateway = Setup::fake(&["--fork", "--close", "--state", "state"]).start();
     let one = made(&gateway, "fake", json!({ "user": "alice", "kept": "yes" })).await;
     let two = made(&gateway, "fake", json!({ "user": "alice" })).await;
-    assert_eq!(patch(&gateway, &one, json!({ "user": "bob", "new": 1 })).await.status, 200);
+    assert_eq!(
+        patch(&gateway, &one, json!({ "user": "bob", "new": 1 }))
+            .await
+            .status,
+        200
+    );
     let look = async |gateway: &Gateway| {
         for (query, expected) in [
             ("metadata.user=alice", vec![two.clone()]),
@@ -123,19 +169,50 @@ async fn the_metadata_index_follows_patch_fork_delete_and_restart() {
     gateway.kill();
     gateway.start();
     look(&gateway).await;
-    assert_eq!(patch(&gateway, &one, json!({ "user": null, "new": null })).await.status, 200);
-    assert_eq!(found(&gateway, "metadata.user=bob").await, Vec::<String>::new());
-    assert_eq!(found(&gateway, "metadata.kept=yes").await, std::slice::from_ref(&one));
-    let forked = gateway.posted(&format!("/v1/sessions/{one}/fork"), &[], &json!({})).await;
+    assert_eq!(
+        patch(&gateway, &one, json!({ "user": null, "new": null }))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        found(&gateway, "metadata.user=bob").await,
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        found(&gateway, "metadata.kept=yes").await,
+        std::slice::from_ref(&one)
+    );
+    let forked = gateway
+        .posted(&format!("/v1/sessions/{one}/fork"), &[], &json!({}))
+        .await;
     if forked.status == 201 {
         let fork = forked.body["sessionId"].as_str().expect("an id").to_owned();
-        assert_eq!(found(&gateway, "metadata.kept=yes").await, [fork.clone(), one.clone()]);
-        assert_eq!(gateway.call(Method::DELETE, &format!("/v1/sessions/{fork}")).await.status, 204);
+        assert_eq!(
+            found(&gateway, "metadata.kept=yes").await,
+            [fork.clone(), one.clone()]
+        );
+        assert_eq!(
+            gateway
+                .call(Method::DELETE, &format!("/v1/sessions/{fork}"))
+                .await
+                .status,
+            204
+        );
     }
     for session in [&one, &two] {
-        assert_eq!(gateway.call(Method::DELETE, &format!("/v1/sessions/{session}")).await.status, 204);
+        assert_eq!(
+            gateway
+                .call(Method::DELETE, &format!("/v1/sessions/{session}"))
+                .await
+                .status,
+            204
+        );
     }
-    assert_eq!(found(&gateway, "metadata.kept=yes").await, Vec::<String>::new());
+    assert_eq!(
+        found(&gateway, "metadata.kept=yes").await,
+        Vec::<String>::new()
+    );
     assert_eq!(gateway.stop(), Some(0));
     assert_eq!(index_rows(&gateway), 0, "a deleted session leaves no row");
 }
@@ -144,7 +221,9 @@ async fn the_metadata_index_follows_patch_fork_delete_and_restart() {
 async fn bulk(gateway: &Gateway, method: &Method, path: &str) -> Vec<(String, u64)> {
     let (mut done, mut cursor) = (Vec::new(), String::new());
     loop {
-        let answer = gateway.call(method.clone(), &format!("{path}{cursor}")).await;
+        let answer = gateway
+            .call(method.clone(), &format!("{path}{cursor}"))
+            .await;
         assert_eq!(answer.status, 200, "{answer:?}");
         let results = answer.body["results"].as_array().expect("results");
         assert!(results.len() <= 2, "a batch has a bound: {results:?}");
@@ -152,7 +231,9 @@ async fn bulk(gateway: &Gateway, method: &Method, path: &str) -> Vec<(String, u6
             let id = result["sessionId"].as_str().expect("an id").to_owned();
             (id, result["status"].as_u64().expect("a status"))
         }));
-        let Some(next) = answer.body["nextCursor"].as_str() else { return done };
+        let Some(next) = answer.body["nextCursor"].as_str() else {
+            return done;
+        };
         cursor = format!("&cursor={next}");
     }
 }
@@ -173,15 +254,25 @@ async fn sessions_are_closed_and_deleted_by_metadata() {
         (Method::DELETE, "/v1/sessions?q=a"),
         (Method::DELETE, "/v1/sessions?metadata.user="),
         (Method::DELETE, "/v1/sessions?metadata.user=alice&limit=101"),
-        (Method::POST, "/v1/sessions/close?metadata.user=alice&nothing=1"),
+        (
+            Method::POST,
+            "/v1/sessions/close?metadata.user=alice&nothing=1",
+        ),
     ] {
-        gateway.call(method.clone(), path).await.problem(422, "invalid");
+        gateway
+            .call(method.clone(), path)
+            .await
+            .problem(422, "invalid");
     }
     let mut expected: Vec<_> = alice.iter().map(|id| (id.clone(), 200)).collect();
     expected.sort();
     for _ in 0..2 {
-        let mut closed =
-            bulk(&gateway, &Method::POST, "/v1/sessions/close?metadata.user=alice&limit=2").await;
+        let mut closed = bulk(
+            &gateway,
+            &Method::POST,
+            "/v1/sessions/close?metadata.user=alice&limit=2",
+        )
+        .await;
         closed.sort();
         assert_eq!(closed, expected);
     }

@@ -44,26 +44,40 @@ impl Dice {
 /// One thing that a client may do.
 async fn act(gateway: &Gateway, session: &str, dice: &mut Dice) -> Answer {
     let path = |what: &str| format!("/v1/sessions/{session}{what}");
-    let put = |what: &str, body: Value| Answer::of(gateway.request(Method::PUT, &path(what)).json(&body));
+    let put =
+        |what: &str, body: Value| Answer::of(gateway.request(Method::PUT, &path(what)).json(&body));
     match dice.roll(16) {
         0..=5 => {
-            let body = json!({ "prompt": PROMPTS[dice.roll(PROMPTS.len())], "queue": dice.roll(2) == 0 });
+            let body =
+                json!({ "prompt": PROMPTS[dice.roll(PROMPTS.len())], "queue": dice.roll(2) == 0 });
             gateway.posted(&path("/prompts"), &[], &body).await
         }
         6 | 7 => gateway.call(Method::POST, &path("/cancel")).await,
         8 => {
             let prompt = 1 + dice.roll(50);
-            gateway.call(Method::POST, &path(&format!("/prompts/p{prompt}/cancel"))).await
+            gateway
+                .call(Method::POST, &path(&format!("/prompts/p{prompt}/cancel")))
+                .await
         }
         9 | 10 => {
             let open = gateway.call(Method::GET, &path("/requests")).await;
-            let Some(request) = open.body["requests"][0]["requestId"].as_str() else { return open };
+            let Some(request) = open.body["requests"][0]["requestId"].as_str() else {
+                return open;
+            };
             let body = json!({ "optionId": (["allow", "reject"][dice.roll(2)]) });
-            gateway.posted(&path(&format!("/permissions/{request}")), &[], &body).await
+            gateway
+                .posted(&path(&format!("/permissions/{request}")), &[], &body)
+                .await
         }
         11 => gateway.call(Method::POST, &path("/close")).await,
         12 => gateway.call(Method::POST, &path("/attach")).await,
-        13 => put("/mode", json!({ "modeId": (["ask", "code"][dice.roll(2)]) })).await,
+        13 => {
+            put(
+                "/mode",
+                json!({ "modeId": (["ask", "code"][dice.roll(2)]) }),
+            )
+            .await
+        }
         14 => {
             let body = json!({ "title": format!("title {}", dice.roll(100)) });
             Answer::of(gateway.request(Method::PATCH, &path("")).json(&body)).await
@@ -100,9 +114,13 @@ async fn client(gateway: &Gateway, sessions: &[String], seed: u32) -> usize {
 /// Ends the running turns and returns the log.
 async fn calmed(gateway: &Gateway, session: &str) -> Vec<Value> {
     eventually("the session is idle", Duration::from_secs(30), || async {
-        gateway.call(Method::POST, &format!("/v1/sessions/{session}/cancel")).await;
+        gateway
+            .call(Method::POST, &format!("/v1/sessions/{session}/cancel"))
+            .await;
         let shown = gateway.get_session(session).await;
-        let still = ["idle", "closed"].iter().any(|state| shown["state"] == *state);
+        let still = ["idle", "closed"]
+            .iter()
+            .any(|state| shown["state"] == *state);
         (still && shown["promptId"].is_null() && shown["queued"] == json!([])).then_some(())
     })
     .await;
@@ -111,7 +129,10 @@ async fn calmed(gateway: &Gateway, session: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn concurrent_clients_keep_one_end_per_turn_and_a_valid_log() {
-    for resumes in [&["--resume", "--close", "--state", "state"][..], &["--no-load"]] {
+    for resumes in [
+        &["--resume", "--close", "--state", "state"][..],
+        &["--no-load"],
+    ] {
         let setup = Setup::fake_with(
             resumes,
             "pool = { max_size = 2, min_idle = 0, idle_timeout = \"30ms\", no_load_idle_timeout = \"30ms\", no_load_reclaim_timeout = \"0s\" }",
@@ -127,13 +148,21 @@ async fn concurrent_clients_keep_one_end_per_turn_and_a_valid_log() {
             client(&gateway, &sessions, 3),
             client(&gateway, &sessions, 4),
         );
-        assert!(a + b + c + d > 50, "only {} things were done", a + b + c + d);
+        assert!(
+            a + b + c + d > 50,
+            "only {} things were done",
+            a + b + c + d
+        );
         let (mut logs, mut started) = (Vec::new(), 0);
         for session in &sessions {
             let events = calmed(&gateway, session).await;
             started += all(&events, "prompt.started").len();
             let opened = all(&events, "request.created").len();
-            assert_eq!(all(&events, "request.resolved").len(), opened, "each request is resolved once");
+            assert_eq!(
+                all(&events, "request.resolved").len(),
+                opened,
+                "each request is resolved once"
+            );
             logs.push(events);
         }
         assert!(started > 5, "only {started} turns were begun");
@@ -142,15 +171,22 @@ async fn concurrent_clients_keep_one_end_per_turn_and_a_valid_log() {
         // No deadline from here on: with few processes, a turn may wait for a released one.
         let config = gateway.path("config.toml");
         let hurried = std::fs::read_to_string(&config).expect("the folder is ours");
-        let calm = hurried.replace("timeouts.queue_timeout = \"1s\"", "timeouts.queue_timeout = \"1m\"");
+        let calm = hurried.replace(
+            "timeouts.queue_timeout = \"1s\"",
+            "timeouts.queue_timeout = \"1m\"",
+        );
         std::fs::write(&config, calm).expect("the folder is ours");
         gateway.start();
         for (session, before) in sessions.iter().zip(&logs) {
             let after = gateway.lawful(session).await;
             assert_eq!(after[..before.len()], before[..], "committed events stay");
-            gateway.call(Method::POST, &format!("/v1/sessions/{session}/attach")).await;
+            gateway
+                .call(Method::POST, &format!("/v1/sessions/{session}/attach"))
+                .await;
             assert_eq!(gateway.turn(session, "hello").await["text"], "hello");
-            let deleted = gateway.call(Method::DELETE, &format!("/v1/sessions/{session}")).await;
+            let deleted = gateway
+                .call(Method::DELETE, &format!("/v1/sessions/{session}"))
+                .await;
             assert_eq!(deleted.status, StatusCode::NO_CONTENT);
         }
         assert_eq!(gateway.get("/v1/sessions").await["sessions"], json!([]));

@@ -99,9 +99,14 @@ impl Life<'_> {
 #[ignore = "started by no_acknowledged_data_is_lost_by_any_failing_call"]
 fn victim() {
     let words = input();
-    let [folder, disk, seed, errno, times] = &words[..] else { return };
+    let [folder, disk, seed, errno, times] = &words[..] else {
+        return;
+    };
     let (folder, disk) = (Path::new(folder), Disk::own(disk));
-    let (seed, errno) = (seed.parse().expect("a number"), errno.parse().expect("a number"));
+    let (seed, errno) = (
+        seed.parse().expect("a number"),
+        errno.parse().expect("a number"),
+    );
     let expected = expected(seed, STEPS);
     let mut sums = Seen::default();
     let last = if times == "once" { 0 } else { u64::MAX };
@@ -112,7 +117,16 @@ fn victim() {
         disk.fail(KINDS, errno, first..=last.max(first));
         let script = Script::new(seed);
         let (path, expected) = (&*path, &*expected);
-        Life { path, disk: &disk, errno, expected, script, done: 0, seen: &mut sums }.run();
+        Life {
+            path,
+            disk: &disk,
+            errno,
+            expected,
+            script,
+            done: 0,
+            seen: &mut sums,
+        }
+        .run();
         if !disk.has_failed() {
             break;
         }
@@ -122,7 +136,10 @@ fn victim() {
     println!("{times} {errno}: {sums:?}");
     // The seed decides how many calls follow the open. In most of these lives, a commit fails.
     let opened = sums.lives - sums.did_not_open;
-    assert!(sums.did_not_open > 0 && sums.failed > 0 && 2 * (sums.full + sums.failed) > opened, "{sums:?}");
+    assert!(
+        sums.did_not_open > 0 && sums.failed > 0 && 2 * (sums.full + sums.failed) > opened,
+        "{sums:?}"
+    );
     assert_eq!(sums.full > sums.failed, errno == ENOSPC, "{sums:?}");
 }
 
@@ -134,7 +151,11 @@ fn no_acknowledged_data_is_lost_by_any_failing_call() {
         let folder = folder();
         let path = folder.path().canonicalize().expect("it is there");
         let disk = Disk::of(&path);
-        let words = format!("{} {} {seed} {errno} {times}\n", path.display(), disk.folder().display());
+        let words = format!(
+            "{} {} {seed} {errno} {times}\n",
+            path.display(),
+            disk.folder().display()
+        );
         let child = again("store::calls::victim", &disk, &words);
         (folder, disk, child)
     };
@@ -142,7 +163,10 @@ fn no_acknowledged_data_is_lost_by_any_failing_call() {
     let victims: Vec<_> = kinds.into_iter().map(start).collect();
     for (_folder, _disk, child) in victims {
         let output = assert_passed(child);
-        output.lines().filter(|line| line.contains("Seen")).for_each(figure);
+        output
+            .lines()
+            .filter(|line| line.contains("Seen"))
+            .for_each(figure);
     }
 }
 
@@ -151,9 +175,14 @@ fn no_acknowledged_data_is_lost_by_any_failing_call() {
 #[ignore = "started by failed_checkpoint_stops_the_store_and_loses_nothing"]
 fn idle_victim() {
     let words = input();
-    let [folder, disk, seed, errno, kind, nth] = &words[..] else { return };
+    let [folder, disk, seed, errno, kind, nth] = &words[..] else {
+        return;
+    };
     let (path, disk) = (Path::new(folder).join("log.sqlite"), Disk::own(disk));
-    let (seed, errno) = (seed.parse().expect("a number"), errno.parse().expect("a number"));
+    let (seed, errno) = (
+        seed.parse().expect("a number"),
+        errno.parse().expect("a number"),
+    );
     let nth: u64 = nth.parse().expect("a number");
     let expected = expected(seed, STEPS);
     let (mut script, store) = (Script::new(seed), open(&path));
@@ -161,8 +190,15 @@ fn idle_victim() {
         script.next().take(&store).expect("the disk works");
     }
     // An unrelated write, so that a checkpoint has work, whatever it did during the sleep.
-    let touch = Put { table: Table::Meta, key: b"touched".to_vec(), value: "".into() };
-    let touch = Batch { puts: vec![touch], ..Batch::default() };
+    let touch = Put {
+        table: Table::Meta,
+        key: b"touched".to_vec(),
+        value: "".into(),
+    };
+    let touch = Batch {
+        puts: vec![touch],
+        ..Batch::default()
+    };
     while !disk.has_failed() {
         disk.heal();
         store.commit(&touch).expect("the disk works");
@@ -182,7 +218,11 @@ fn idle_victim() {
     drop(store);
     let found = content(&open(&path));
     match committed {
-        Ok(()) => assert_eq!((errno, found), (ENOSPC, expected[STEPS]), "a full disk is tried again"),
+        Ok(()) => assert_eq!(
+            (errno, found),
+            (ENOSPC, expected[STEPS]),
+            "a full disk is tried again"
+        ),
         Err(CommitError::Failed(_)) => assert_eq!((errno, found), (EIO, expected[STEPS - 1])),
         Err(other) => panic!("{other}"),
     }
@@ -196,11 +236,26 @@ fn failed_checkpoint_stops_the_store_and_loses_nothing() {
         let folder = folder();
         let path = folder.path().canonicalize().expect("it is there");
         let disk = Disk::of(&path);
-        let words = format!("{} {} {seed} {errno} {kind} {nth}\n", path.display(), disk.folder().display());
-        (folder, again("store::calls::idle_victim", &disk, &words), disk)
+        let words = format!(
+            "{} {} {seed} {errno} {kind} {nth}\n",
+            path.display(),
+            disk.folder().display()
+        );
+        (
+            folder,
+            again("store::calls::idle_victim", &disk, &words),
+            disk,
+        )
     };
     // Syncs of the write-ahead log and of the file (of the folder is the second), writes to the file, its cut.
-    let calls = [(EIO, "s", 1), (EIO, "s", 3), (EIO, "w", 1), (EIO, "w", 3), (EIO, "t", 1), (ENOSPC, "w", 2)];
+    let calls = [
+        (EIO, "s", 1),
+        (EIO, "s", 3),
+        (EIO, "w", 1),
+        (EIO, "w", 3),
+        (EIO, "t", 1),
+        (ENOSPC, "w", 2),
+    ];
     let victims: Vec<_> = calls.into_iter().map(start).collect();
     for (_folder, child, _disk) in victims {
         assert_passed(child);

@@ -30,12 +30,19 @@ const IDLE: Duration = Duration::from_secs(20);
 /// On tmpfs if available: the test needs the recorded writes, not a durable disk.
 pub(crate) fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
-    let made = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
+    let made = if memory.is_dir() {
+        TempDir::new_in(memory)
+    } else {
+        TempDir::new()
+    };
     made.expect("a temporary folder")
 }
 
 /// This binary again, to run one of its ignored tests on `input` and on this disk.
-#[expect(clippy::disallowed_methods, reason = "the test plays the machine that its own child stops with")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test plays the machine that its own child stops with"
+)]
 pub(crate) fn again(test: &str, disk: &Disk, input: &str) -> Child {
     let mut child = std::process::Command::new(std::env::current_exe().expect("it runs"))
         .args(["--exact", test, "--ignored", "--nocapture"])
@@ -45,22 +52,35 @@ pub(crate) fn again(test: &str, disk: &Disk, input: &str) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it runs");
-    child.stdin.take().expect("it is piped").write_all(input.as_bytes()).expect("it reads");
+    child
+        .stdin
+        .take()
+        .expect("it is piped")
+        .write_all(input.as_bytes())
+        .expect("it reads");
     child
 }
 
 /// Returns the output.
 pub(crate) fn assert_passed(child: Child) -> String {
     let output = child.wait_with_output().expect("it is ours");
-    let (stdout, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && stdout.contains("1 passed"), "{stdout}{errors}");
+    let (stdout, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success() && stdout.contains("1 passed"),
+        "{stdout}{errors}"
+    );
     stdout.into_owned()
 }
 
 /// The words of the first line of stdin; none when a person ran the test by hand.
 pub(crate) fn input() -> Vec<String> {
     let mut line = String::new();
-    std::io::stdin().read_line(&mut line).expect("stdin can be read");
+    std::io::stdin()
+        .read_line(&mut line)
+        .expect("stdin can be read");
     line.split_whitespace().map(str::to_owned).collect()
 }
 
@@ -73,7 +93,11 @@ fn writer() {
     let path = folder.join(NAME);
     let seed: u64 = seed.parse().expect("a number");
     let mut marks = File::create(folder.join(MARKS)).expect("the folder is ours");
-    let mut mark = |text: String| marks.write_all(text.as_bytes()).expect("the folder is ours");
+    let mut mark = |text: String| {
+        marks
+            .write_all(text.as_bytes())
+            .expect("the folder is ours")
+    };
     let (mut script, mut random) = (Script::new(seed), Random::new(!seed));
     let mut store = open(&path);
     mark(format!("epoch {}", store.epoch()));
@@ -119,10 +143,15 @@ fn is_moved(folder: &Path) -> bool {
 /// Runs the checkpoint that the store's own thread runs after 32 MiB or when idle.
 fn checkpoint(path: &Path, how: &str) {
     let connection = rusqlite::Connection::open(path).expect("it opens");
-    connection.pragma_update(None, "synchronous", "FULL").expect("it is taken");
+    connection
+        .pragma_update(None, "synchronous", "FULL")
+        .expect("it is taken");
     // The store's own thread may be at it.
-    let busy =
-        || connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| row.get::<_, bool>(0));
+    let busy = || {
+        connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| {
+            row.get::<_, bool>(0)
+        })
+    };
     while busy().expect("the disk works") {}
 }
 
@@ -148,14 +177,27 @@ fn lives(seed: u64) -> Vec<Life> {
         let folder = folder();
         let path = folder.path().canonicalize().expect("it is there");
         let disk = Disk::of(&path);
-        let child = again("store::crash::writer", &disk, &format!("{} {writer}\n", path.display()));
+        let child = again(
+            "store::crash::writer",
+            &disk,
+            &format!("{} {writer}\n", path.display()),
+        );
         (writer, folder, path, disk, child)
     };
     let writers: Vec<_> = (0..WRITERS).map(start).collect();
     let end = |(writer, _folder, path, disk, child): (u64, TempDir, PathBuf, Disk, Child)| {
         assert_passed(child);
-        let name = path.file_name().expect("it has a name").to_str().expect("UTF-8").to_owned();
-        Life { calls: disk.journal(), folder: name, expected: expected(writer, STEPS) }
+        let name = path
+            .file_name()
+            .expect("it has a name")
+            .to_str()
+            .expect("UTF-8")
+            .to_owned();
+        Life {
+            calls: disk.journal(),
+            folder: name,
+            expected: expected(writer, STEPS),
+        }
     };
     writers.into_iter().map(end).collect()
 }
@@ -163,7 +205,9 @@ fn lives(seed: u64) -> Vec<Life> {
 fn known(calls: &[Call]) -> Known {
     let mut known = Known::default();
     for call in calls.iter().filter(|call| call.name == MARKS) {
-        let Kind::Write { bytes, .. } = &call.kind else { continue };
+        let Kind::Write { bytes, .. } = &call.kind else {
+            continue;
+        };
         match std::str::from_utf8(bytes).expect("text").split_once(' ') {
             Some(("epoch", epoch)) => known.epoch = Some(epoch.to_owned()),
             Some(("begun", step)) => known.begun = step.parse().expect("a number"),
@@ -195,7 +239,9 @@ fn check(life: &Life, cut: usize, left: Left, random: &mut Random, folder: &Path
     let store = store.unwrap_or_else(|error| panic!("it does not open: {error:?}"));
     let found = content(&store);
     let possible = known.acknowledged..=known.begun;
-    let holds = possible.clone().find(|steps| life.expected[*steps] == found);
+    let holds = possible
+        .clone()
+        .find(|steps| life.expected[*steps] == found);
     let holds = holds.unwrap_or_else(|| {
         let other = life.expected.iter().position(|content| *content == found);
         panic!("it holds {other:?} commits, which has to be one of {possible:?}")
@@ -204,20 +250,29 @@ fn check(life: &Life, cut: usize, left: Left, random: &mut Random, folder: &Path
         assert_eq!(store.epoch().as_str(), epoch, "history is the same");
     }
     let forms = forms(&store);
-    let next = Batch { runs: vec![run(200, 1, 3, 10)], ..Batch::default() };
+    let next = Batch {
+        runs: vec![run(200, 1, 3, 10)],
+        ..Batch::default()
+    };
     store.commit(&next).expect("it goes on");
     if random.below(4) == 0 {
         let grown = content(&store);
         drop(store);
         assert_eq!(content(&open(&path)), grown, "later commits are there");
     }
-    Found { beyond: holds - known.acknowledged, forms }
+    Found {
+        beyond: holds - known.acknowledged,
+        forms,
+    }
 }
 
 /// Checks that the writers did enough work before the crash.
 fn assert_worth_it(life: &Life) {
     let count = |name: &str, fits: &dyn Fn(&Kind) -> bool| {
-        life.calls.iter().filter(|call| call.name == name && fits(&call.kind)).count()
+        life.calls
+            .iter()
+            .filter(|call| call.name == name && fits(&call.kind))
+            .count()
     };
     let wal = format!("{NAME}-wal");
     let (mut begun, mut anew) = (false, 0);
@@ -233,9 +288,18 @@ fn assert_worth_it(life: &Life) {
         }
     }
     assert!(anew > 0, "the log began anew over moved data");
-    assert!(count(&wal, &|kind| matches!(kind, Kind::Truncate { size: 0 })) > 0, "the log was cut");
-    assert!(count(NAME, &|kind| matches!(kind, Kind::Write { .. })) > 20, "checkpoints wrote to the file");
-    assert!(count(NAME, &|kind| matches!(kind, Kind::Synced)) > 1, "and synced it");
+    assert!(
+        count(&wal, &|kind| matches!(kind, Kind::Truncate { size: 0 })) > 0,
+        "the log was cut"
+    );
+    assert!(
+        count(NAME, &|kind| matches!(kind, Kind::Write { .. })) > 20,
+        "checkpoints wrote to the file"
+    );
+    assert!(
+        count(NAME, &|kind| matches!(kind, Kind::Synced)) > 1,
+        "and synced it"
+    );
 }
 
 #[test]
@@ -281,15 +345,25 @@ fn the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged()
             fs::remove_dir_all(&folder).expect("the folder is ours");
         }
     };
-    let workers = std::thread::available_parallelism().map_or(2, std::num::NonZero::get).min(8);
+    let workers = std::thread::available_parallelism()
+        .map_or(2, std::num::NonZero::get)
+        .min(8);
     let kinds: Vec<BTreeMap<Left, usize>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..workers).map(|worker| scope.spawn(move || work(worker))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("every state holds")).collect()
+        let threads: Vec<_> = (0..workers)
+            .map(|worker| scope.spawn(move || work(worker)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("every state holds"))
+            .collect()
     });
     let checked: usize = kinds.iter().flat_map(BTreeMap::values).sum();
     assert_eq!(checked, STATES);
     let [packed, plain] = runs.map(AtomicUsize::into_inner);
-    assert!(packed > STATES && plain > STATES, "{packed} runs were packed, and {plain} were not");
+    assert!(
+        packed > STATES && plain > STATES,
+        "{packed} runs were packed, and {plain} were not"
+    );
     let calls: usize = lives.iter().map(|life| life.calls.len()).sum();
     figure(&format!(
         "{checked} crash states of {calls} calls ({written:?} to write, {:?} in all): {} of them contained a commit that was not acknowledged",

@@ -24,7 +24,10 @@ type Events = BTreeMap<(SessionId, u64), Vec<u8>>;
 
 fn events(runs: &[Run]) -> Events {
     runs.iter()
-        .flat_map(|run| run.events().map(|event| ((run.session, event.seq()), without_id(event.raw_json()))))
+        .flat_map(|run| {
+            run.events()
+                .map(|event| ((run.session, event.seq()), without_id(event.raw_json())))
+        })
         .collect()
 }
 
@@ -38,13 +41,19 @@ fn read(store: &SqliteStore, whole: &Events) -> usize {
     let mut reported = 0;
     for number in 1..=5 {
         let mut after = 0;
-        while let Some(last) =
-            store.usage(session(number)).map(|log| log.last_seq).filter(|last| *last > after)
+        while let Some(last) = store
+            .usage(session(number))
+            .map(|log| log.last_seq)
+            .filter(|last| *last > after)
         {
             match store.read(session(number), after, 1) {
                 Ok(runs) => {
                     for (id, bytes) in events(&runs) {
-                        assert_eq!(whole.get(&id), Some(&bytes), "other bytes than were written: {id:?}");
+                        assert_eq!(
+                            whole.get(&id),
+                            Some(&bytes),
+                            "other bytes than were written: {id:?}"
+                        );
                     }
                     after = runs.last().map_or(last, |run| run.last_seq);
                 }
@@ -63,10 +72,18 @@ fn a_flipped_bit_never_becomes_an_event() {
     let (seed, mut random) = Random::seeded();
     figure(&format!("SEED={seed}"));
     let (folder, copy) = (folder(), folder());
-    let (path, damaged) = (folder.path().join("log.sqlite"), copy.path().join("log.sqlite"));
+    let (path, damaged) = (
+        folder.path().join("log.sqlite"),
+        copy.path().join("log.sqlite"),
+    );
     let store = open(&path);
     let mut script = Script::new(seed);
-    let of_events = || -> u64 { (1..=5).filter_map(|n| store.usage(session(n))).map(|log| log.bytes).sum() };
+    let of_events = || -> u64 {
+        (1..=5)
+            .filter_map(|n| store.usage(session(n)))
+            .map(|log| log.bytes)
+            .sum()
+    };
     // It drops and erases too, and there is to be something to hit.
     for step in 0..1000 {
         if step >= 40 && of_events() > 40_000 {
@@ -74,10 +91,18 @@ fn a_flipped_bit_never_becomes_an_event() {
         }
         script.next().take(&store).expect("the disk works");
     }
-    let whole = events(&store.read_all(0, usize::MAX, &|_, _| true).expect("readable").runs);
+    let whole = events(
+        &store
+            .read_all(0, usize::MAX, &|_, _| true)
+            .expect("readable")
+            .runs,
+    );
     let of_events = of_events();
     let [packed, plain] = forms(&store);
-    assert!(packed > 0 && plain > 0, "{packed} runs were packed, and {plain} were not");
+    assert!(
+        packed > 0 && plain > 0,
+        "{packed} runs were packed, and {plain} were not"
+    );
     drop(store);
     let bytes = fs::read(&path).expect("it is there");
     let (mut refused, mut reported) = (0, 0);
@@ -100,7 +125,10 @@ fn a_flipped_bit_never_becomes_an_event() {
         bytes.len()
     ));
     let hit = FLIPS * usize::try_from(of_events).expect("a small file") / bytes.len();
-    assert!(hit > FLIPS / 10 && reported > hit / 2, "about {hit} hit events, {reported} were reported");
+    assert!(
+        hit > FLIPS / 10 && reported > hit / 2,
+        "about {hit} hit events, {reported} were reported"
+    );
 }
 
 /// An offset in the file at which the test flips a bit.
@@ -126,7 +154,11 @@ fn offset_of(bytes: &[u8], what: &str, run: &[u8]) -> usize {
 /// The gateway's response for a session, after the part that it does not serve.
 async fn readable(gateway: &Gateway, session: &str) -> Vec<Value> {
     let path = format!("/v1/sessions/{session}/events?limit=1000");
-    let response = gateway.request(Method::GET, &path).send().await.expect("an answer");
+    let response = gateway
+        .request(Method::GET, &path)
+        .send()
+        .await
+        .expect("an answer");
     let status = response.status().as_u16();
     let body: Value = response.json().await.expect("JSON, whatever it is");
     assert!([200, 404, 410, 500].contains(&status), "{status} {body}");
@@ -148,7 +180,10 @@ async fn gateway_on_a_damaged_file_serves_intact_data_or_reports_the_error() {
     gateway.start();
     for session in &sessions {
         for event in gateway.all_events(session).await {
-            whole.insert((session.clone(), event["seq"].as_u64().expect("a seq")), event);
+            whole.insert(
+                (session.clone(), event["seq"].as_u64().expect("a seq")),
+                event,
+            );
         }
     }
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
@@ -159,7 +194,10 @@ async fn gateway_on_a_damaged_file_serves_intact_data_or_reports_the_error() {
         if let Err(code) = gateway.try_start() {
             let log = gateway.log();
             let why = log.lines().last().unwrap_or_default();
-            assert!(code == Some(1) && why.contains("could not open the log"), "{what}: {code:?} {log}");
+            assert!(
+                code == Some(1) && why.contains("could not open the log"),
+                "{what}: {code:?} {log}"
+            );
             figure(&format!("{what}: {why}"));
             assert_ne!(what, "a run", "one session's damage is not the others' end");
         } else {
@@ -167,7 +205,10 @@ async fn gateway_on_a_damaged_file_serves_intact_data_or_reports_the_error() {
             for session in &sessions {
                 for event in readable(&gateway, session).await {
                     let Some(seq) = event["seq"].as_u64() else {
-                        assert_eq!((&event["type"], &event["reason"]), (&json!("reset"), &json!("damaged")));
+                        assert_eq!(
+                            (&event["type"], &event["reason"]),
+                            (&json!("reset"), &json!("damaged"))
+                        );
                         continue;
                     };
                     let id = (session.clone(), seq);
@@ -177,11 +218,21 @@ async fn gateway_on_a_damaged_file_serves_intact_data_or_reports_the_error() {
                     }
                 }
             }
-            figure(&format!("{what}: {given} of {} events are given", whole.len()));
-            assert!(what != "a run" || given >= whole.len() / 2 - 20, "the other session's are");
+            figure(&format!(
+                "{what}: {given} of {} events are given",
+                whole.len()
+            ));
+            assert!(
+                what != "a run" || given >= whole.len() / 2 - 20,
+                "the other session's are"
+            );
             gateway.kill();
         }
-        assert!(!gateway.log().contains("panicked"), "{what}: {}", gateway.log());
+        assert!(
+            !gateway.log().contains("panicked"),
+            "{what}: {}",
+            gateway.log()
+        );
     }
     fs::write(&path, &bytes).expect("the folder is ours");
     gateway.start();
@@ -195,7 +246,10 @@ async fn gateway_on_a_damaged_file_serves_intact_data_or_reports_the_error() {
 fn flip(path: &Path, bytes: &[u8], at: usize) {
     for suffix in ["-wal", "-shm"] {
         let beside = format!("{}{suffix}", path.display());
-        assert!(fs::remove_file(&beside).is_ok() || !Path::new(&beside).exists(), "{beside}");
+        assert!(
+            fs::remove_file(&beside).is_ok() || !Path::new(&beside).exists(),
+            "{beside}"
+        );
     }
     let mut bytes = bytes.to_vec();
     bytes[at] ^= 4;
@@ -223,18 +277,28 @@ async fn a_flipped_bit_in_the_write_ahead_log_ends_it_there() {
         let to = copy.path().join(format!("log.sqlite{suffix}"));
         fs::copy(gateway.path(&format!("{LOG}{suffix}")), to).expect("the folders are ours");
     }
-    let run = beginning(&copy.path().join("log.sqlite"), &session, event["seq"].as_u64().expect("a seq"));
+    let run = beginning(
+        &copy.path().join("log.sqlite"),
+        &session,
+        event["seq"].as_u64().expect("a seq"),
+    );
     let at = memmem::find(&bytes, &run).expect("it is in the log that was not moved yet");
     bytes[at + 30] ^= 4;
     fs::write(&wal, bytes).expect("the folder is ours");
     gateway.start();
     gateway.lawful(&session).await;
     let after = gateway.log_texts(&session, 0).await;
-    let same = after.iter().zip(&before).take_while(|(after, before)| after == before).count();
+    let same = after
+        .iter()
+        .zip(&before)
+        .take_while(|(after, before)| after == before)
+        .count();
     figure(&format!("{same} of {} events are left", before.len()));
     assert!(same > 0 && same < before.len());
     assert!(
-        !after[same..].iter().any(|text| text.contains("\"type\":\"session.update\"")),
+        !after[same..]
+            .iter()
+            .any(|text| text.contains("\"type\":\"session.update\"")),
         "nothing is made up"
     );
 }

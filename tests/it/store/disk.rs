@@ -50,12 +50,22 @@ impl Disk {
     pub(crate) fn of(prefix: &Path) -> Self {
         let made = tempfile::tempdir().expect("a temporary folder");
         let folder = made.path().to_owned();
-        Self { folder, prefix: prefix.to_owned(), generation: Cell::new(0), _made: Some(made) }
+        Self {
+            folder,
+            prefix: prefix.to_owned(),
+            generation: Cell::new(0),
+            _made: Some(made),
+        }
     }
 
     /// The disk of this process itself: `folder` is that of its parent's.
     pub(crate) fn own(folder: &str) -> Self {
-        Self { folder: folder.into(), prefix: PathBuf::new(), generation: Cell::new(0), _made: None }
+        Self {
+            folder: folder.into(),
+            prefix: PathBuf::new(),
+            generation: Cell::new(0),
+            _made: None,
+        }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -98,9 +108,14 @@ impl Disk {
     fn order(&self, calls: &RangeInclusive<u64>, errno: i32, kinds: &str, wait: Duration) {
         self.generation.set(self.generation.get() + 1);
         let (generation, first, last) = (self.generation.get(), calls.start(), calls.end());
-        let line = format!("{generation} {first} {last} {errno} {kinds} {}\n", wait.as_millis());
+        let line = format!(
+            "{generation} {first} {last} {errno} {kinds} {}\n",
+            wait.as_millis()
+        );
         let new = self.folder.join("control.new");
-        std::fs::write(&new, line).and_then(|()| std::fs::rename(&new, self.control())).expect("it is ours");
+        std::fs::write(&new, line)
+            .and_then(|()| std::fs::rename(&new, self.control()))
+            .expect("it is ours");
     }
 
     /// Everything works again.
@@ -132,14 +147,23 @@ fn parse(mut rest: &[u8]) -> Vec<Call> {
     while let Some(end) = memchr::memchr(b'\n', rest) {
         let head = std::str::from_utf8(&rest[..end]).expect("a line of text");
         let words: Vec<&str> = head.split(' ').collect();
-        let [op, name, at, size, time] = words[..] else { panic!("no record: {head}") };
+        let [op, name, at, size, time] = words[..] else {
+            panic!("no record: {head}")
+        };
         let number = |word: &str| word.parse::<usize>().expect("a number");
-        let Some(bytes) = rest.get(end + 1..end + 1 + number(size)) else { break };
+        let Some(bytes) = rest.get(end + 1..end + 1 + number(size)) else {
+            break;
+        };
         let kind = match op {
             "c" => Kind::Create,
             "u" => Kind::Unlink,
-            "r" => Kind::Rename { to: String::from_utf8(bytes.to_vec()).expect("a name") },
-            "w" => Kind::Write { at: number(at), bytes: bytes.to_vec() },
+            "r" => Kind::Rename {
+                to: String::from_utf8(bytes.to_vec()).expect("a name"),
+            },
+            "w" => Kind::Write {
+                at: number(at),
+                bytes: bytes.to_vec(),
+            },
             "t" => Kind::Truncate { size: number(at) },
             "S" => Kind::SyncBegins,
             "s" => Kind::Synced,
@@ -147,7 +171,11 @@ fn parse(mut rest: &[u8]) -> Vec<Call> {
             _ => panic!("no record: {head}"),
         };
         let time = Duration::from_nanos(time.parse().expect("a time"));
-        calls.push(Call { kind, name: name.to_owned(), time });
+        calls.push(Call {
+            kind,
+            name: name.to_owned(),
+            time,
+        });
         rest = &rest[end + 1 + bytes.len()..];
     }
     calls
@@ -158,11 +186,25 @@ fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let (new, done) = (folder.join(format!("disk.{}.so", std::process::id())), folder.join("disk.so"));
+        let (new, done) = (
+            folder.join(format!("disk.{}.so", std::process::id())),
+            folder.join("disk.so"),
+        );
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/store_faults/disk.c");
-        let flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"];
-        let made = command("cc").args(flags).arg(&new).arg(source).output().expect("a C compiler is there");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let flags = [
+            "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o",
+        ];
+        let made = command("cc")
+            .args(flags)
+            .arg(&new)
+            .arg(source)
+            .output()
+            .expect("a C compiler is there");
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
         std::fs::rename(&new, &done).expect("it was made");
         done
     })

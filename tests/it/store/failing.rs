@@ -12,14 +12,19 @@ async fn ends_and_comes_back(kinds: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (state, journals) = (folder.path().join("state"), folder.path().join("journals"));
     std::fs::create_dir(&journals).expect("the folder is ours");
-    let (state, of) = (state.to_str().expect("UTF-8"), journals.to_str().expect("UTF-8"));
+    let (state, of) = (
+        state.to_str().expect("UTF-8"),
+        journals.to_str().expect("UTF-8"),
+    );
     let setup = Setup::fake(&["--resume", "--state", state, "--journal", of]).settings(LIMITS);
     let (mut gateway, disk) = on_disk(setup);
     let session = gateway.session("fake").await;
     let mut follower = Follower::start(&gateway, &session);
     gateway.prompt(&session, "slow chunks=2000 ms=5").await;
     let is_chunk = |event: &serde_json::Value| {
-        event["update"]["content"]["text"].as_str().is_some_and(|text| text.starts_with("chunk 20 "))
+        event["update"]["content"]["text"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("chunk 20 "))
     };
     follower.until("the turn is under way", is_chunk).await;
 
@@ -28,7 +33,10 @@ async fn ends_and_comes_back(kinds: &str) {
     assert_eq!(code, Some(1), "{}", gateway.log());
     let log = gateway.log();
     let why = log.lines().last().expect("it says why");
-    assert!(why.contains("the log failed: could not write the log: "), "{log}");
+    assert!(
+        why.contains("the log failed: could not write the log: "),
+        "{log}"
+    );
     assert!(!log.contains("panicked"), "{log}");
     figure(why);
     gateway.none_alive().await;
@@ -39,8 +47,14 @@ async fn ends_and_comes_back(kinds: &str) {
     assert_eq!(gateway.turn(&session, "echo after").await["text"], "after");
     let events = gateway.lawful(&session).await;
     assert!(events.len() > seen, "{} of {seen}", events.len());
-    assert_eq!(one(&events, "prompt.failed")["problem"]["code"], "interrupted");
-    History::of(&gateway, vec![follower]).await.with_agents(&journals).assert_holds();
+    assert_eq!(
+        one(&events, "prompt.failed")["problem"]["code"],
+        "interrupted"
+    );
+    History::of(&gateway, vec![follower])
+        .await
+        .with_agents(&journals)
+        .assert_holds();
 }
 
 #[tokio::test(flavor = "multi_thread")]

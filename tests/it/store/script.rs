@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use acp_gateway::store::{
-    Batch, CommitError, Cut, Delete, EventStore, Expect, Maintenance, MemoryStore, Put, Run, SqliteStore,
-    Table,
+    Batch, CommitError, Cut, Delete, EventStore, Expect, Maintenance, MemoryStore, Put, Run,
+    SqliteStore, Table,
 };
 use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
 use bytes::Bytes;
@@ -36,7 +36,10 @@ pub(crate) fn session(number: u8) -> SessionId {
 }
 
 pub(crate) fn limits() -> Limits {
-    Limits { max_store_readers: 1, ..Limits::default() }
+    Limits {
+        max_store_readers: 1,
+        ..Limits::default()
+    }
 }
 
 pub(crate) fn open(path: &std::path::Path) -> SqliteStore {
@@ -50,27 +53,46 @@ pub(crate) fn run(number: u8, first_seq: u64, events: u64, filler: u64) -> Run {
     for seq in first_seq..first_seq + events {
         let id = format!("e-{seq}");
         let filler: String = if seq % 2 == 0 {
-            (0..filler).map(|n| char::from(b'a' + ((n + seq) % 26) as u8)).collect()
+            (0..filler)
+                .map(|n| char::from(b'a' + ((n + seq) % 26) as u8))
+                .collect()
         } else {
-            Random::new(u64::from(number) << 32 | seq).noise(usize::try_from(filler).expect("small"))
+            Random::new(u64::from(number) << 32 | seq)
+                .noise(usize::try_from(filler).expect("small"))
         };
         let data = format!("{{\"id\":\"{id}\",\"seq\":{seq},\"of\":{number},\"x\":\"{filler}\"}}");
         write!(frames, "id: {id}\nevent: test\ndata: {data}\n\n").expect("a string takes all");
     }
     let last_seq = first_seq + events - 1;
     let tenant = Tenant::default();
-    Run { tenant, session: session(number), first_seq, last_seq, last_pos: 0, frames: frames.into() }
+    Run {
+        tenant,
+        session: session(number),
+        first_seq,
+        last_seq,
+        last_pos: 0,
+        frames: frames.into(),
+    }
 }
 
 impl Script {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed), last_seqs: BTreeMap::new(), records: BTreeMap::new() }
+        Self {
+            random: Random::new(seed),
+            last_seqs: BTreeMap::new(),
+            records: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn next(&mut self) -> Step {
         if self.random.below(10) == 0 {
             let cuts = self.last_seqs.iter();
-            let cuts = cuts.map(|(of, last)| Cut { session: session(*of), through: last / 2 }).collect();
+            let cuts = cuts
+                .map(|(of, last)| Cut {
+                    session: session(*of),
+                    through: last / 2,
+                })
+                .collect();
             return Step::Prune(cuts, 3);
         }
         let mut batch = Batch::default();
@@ -79,8 +101,13 @@ impl Script {
         }
         for _ in 0..self.random.below(4) {
             let run = self.run();
-            if !batch.runs.iter().any(|other: &Run| other.session == run.session) {
-                self.last_seqs.insert(run.session.as_bytes()[0], run.last_seq);
+            if !batch
+                .runs
+                .iter()
+                .any(|other: &Run| other.session == run.session)
+            {
+                self.last_seqs
+                    .insert(run.session.as_bytes()[0], run.last_seq);
                 batch.runs.push(run);
             }
         }
@@ -96,7 +123,11 @@ impl Script {
         let number = self.number();
         let first_seq = self.last_seqs.get(&number).copied().unwrap_or_default() + 1;
         // Some runs need pages of their own.
-        let filler = if self.random.below(6) == 0 { 6000 } else { self.random.below(300) };
+        let filler = if self.random.below(6) == 0 {
+            6000
+        } else {
+            self.random.below(300)
+        };
         let events = self.random.below(6) + 1;
         run(number, first_seq, events, filler)
     }
@@ -107,7 +138,11 @@ impl Script {
             let key = format!("record {}", self.random.below(8)).into_bytes();
             let expected = self.records.get(&(table, key.clone())).cloned();
             if self.random.below(2) == 0 {
-                batch.expect.push(Expect { table, key: key.clone(), value: expected.clone() });
+                batch.expect.push(Expect {
+                    table,
+                    key: key.clone(),
+                    value: expected.clone(),
+                });
             }
             if expected.is_some() && self.random.below(3) == 0 {
                 self.records.remove(&(table, key.clone()));
@@ -144,7 +179,9 @@ pub(crate) fn expected(seed: u64, steps: usize) -> Vec<u64> {
 
 /// The stored size of the runs of a session, or of all sessions.
 fn stored(store: &dyn Maintenance, session: Option<SessionId>) -> u64 {
-    let heads = store.run_headers(session, 0, usize::MAX).expect("they can be read");
+    let heads = store
+        .run_headers(session, 0, usize::MAX)
+        .expect("they can be read");
     heads.iter().map(|head| head.bytes).sum()
 }
 
@@ -152,8 +189,12 @@ fn stored(store: &dyn Maintenance, session: Option<SessionId>) -> u64 {
 pub(crate) fn forms(store: &(impl EventStore + Maintenance)) -> [usize; 2] {
     let mut forms = [0, 0];
     for number in 1..=u8::try_from(SESSIONS).expect("small") {
-        let runs = store.read(session(number), 0, usize::MAX).expect("every run is whole");
-        let heads = store.run_headers(Some(session(number)), 0, usize::MAX).expect("they can be read");
+        let runs = store
+            .read(session(number), 0, usize::MAX)
+            .expect("every run is whole");
+        let heads = store
+            .run_headers(Some(session(number)), 0, usize::MAX)
+            .expect("they can be read");
         assert_eq!(runs.len(), heads.len(), "of session {number}");
         for (run, head) in runs.iter().zip(heads) {
             forms[usize::from(head.bytes == run.frames.len() as u64)] += 1;
@@ -170,22 +211,47 @@ pub(crate) fn content(store: &(impl EventStore + Maintenance)) -> u64 {
     (tail.first_pos, tail.last_pos).hash(&mut hash);
     assert_eq!(store.total_bytes(), stored(store, None));
     while cursor < tail.last_pos {
-        let page = store.read_all(cursor, 1 << 20, &|_, _| true).expect("every run is whole");
+        let page = store
+            .read_all(cursor, 1 << 20, &|_, _| true)
+            .expect("every run is whole");
         for run in &page.runs {
-            (run.session.as_bytes(), run.first_seq, run.last_seq, run.last_pos, &run.frames).hash(&mut hash);
+            (
+                run.session.as_bytes(),
+                run.first_seq,
+                run.last_seq,
+                run.last_pos,
+                &run.frames,
+            )
+                .hash(&mut hash);
         }
         cursor = page.through;
     }
     for number in 1..=u8::try_from(SESSIONS).expect("small") {
         let log = store.usage(session(number));
         let counted = log.as_ref().map_or(0, |log| log.bytes);
-        assert_eq!(counted, stored(store, Some(session(number))), "of session {number}");
+        assert_eq!(
+            counted,
+            stored(store, Some(session(number))),
+            "of session {number}"
+        );
         let usage = log.map(|log| (log.first_seq, log.last_seq, log.runs));
-        let runs = store.read(session(number), 0, usize::MAX).expect("every run is whole");
-        (usage, runs.iter().map(|run| run.last_pos).collect::<Vec<_>>()).hash(&mut hash);
+        let runs = store
+            .read(session(number), 0, usize::MAX)
+            .expect("every run is whole");
+        (
+            usage,
+            runs.iter().map(|run| run.last_pos).collect::<Vec<_>>(),
+        )
+            .hash(&mut hash);
     }
     for table in TABLES {
-        (table as u8, store.scan(table, b"", None, 1000).expect("records can be read")).hash(&mut hash);
+        (
+            table as u8,
+            store
+                .scan(table, b"", None, 1000)
+                .expect("records can be read"),
+        )
+            .hash(&mut hash);
     }
     hash.finish()
 }

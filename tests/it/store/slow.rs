@@ -27,7 +27,9 @@ fn durable(calls: &[Call], run: &[u8]) -> Option<Duration> {
     };
     let written = calls.iter().filter(of_log).skip_while(|call| !holds(call));
     let mut synced = written.skip_while(|call| call.kind != Kind::SyncBegins);
-    let first = synced.next().map(|_| synced.find(|call| call.kind == Kind::Synced));
+    let first = synced
+        .next()
+        .map(|_| synced.find(|call| call.kind == Kind::Synced));
     first.map(|end| end.expect("every received event was synced").time)
 }
 
@@ -40,7 +42,9 @@ fn is_within_a_sync(calls: &[Call], (began, ended): (Duration, Duration)) -> boo
             since = Some(call.time);
             false
         }
-        Kind::Synced => since.take().is_some_and(|since| since <= began && ended <= call.time),
+        Kind::Synced => since
+            .take()
+            .is_some_and(|since| since <= began && ended <= call.time),
         _ => false,
     })
 }
@@ -51,7 +55,9 @@ async fn slow_sync_delays_only_visibility() {
     let (session, other) = (gateway.session("fake").await, gateway.session("fake").await);
     gateway.turn(&other, "echo before").await;
     let follower = Follower::start(&gateway, &session);
-    let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;
+    let mut stream = gateway
+        .events(&format!("/v1/sessions/{session}/events"))
+        .await;
     disk.slow("s", SYNC);
     let slow = now();
     gateway.prompt(&session, "slow chunks=80 ms=20").await;
@@ -79,13 +85,22 @@ async fn slow_sync_delays_only_visibility() {
     }
     disk.heal();
     // Earlier records do not count from here on.
-    let journal: Vec<Call> = disk.journal().into_iter().filter(|call| call.time >= slow).collect();
-    let meanwhile = calls.iter().filter(|call| is_within_a_sync(&journal, **call)).count();
+    let journal: Vec<Call> = disk
+        .journal()
+        .into_iter()
+        .filter(|call| call.time >= slow)
+        .collect();
+    let meanwhile = calls
+        .iter()
+        .filter(|call| is_within_a_sync(&journal, **call))
+        .count();
     let log = gateway.path(LOG);
     let durable = |seq| durable(&journal, &beginning(&log, &session, seq));
     let mut compared = 0;
     for (seq, received) in &seen {
-        let Some(durable) = durable(*seq) else { continue };
+        let Some(durable) = durable(*seq) else {
+            continue;
+        };
         assert!(
             durable <= *received,
             "{seq} was seen {:?} before it was durable",
@@ -93,13 +108,23 @@ async fn slow_sync_delays_only_visibility() {
         );
         compared += 1;
     }
-    let late = seen.iter().filter_map(|(seq, received)| Some(received.saturating_sub(durable(*seq)?))).max();
+    let late = seen
+        .iter()
+        .filter_map(|(seq, received)| Some(received.saturating_sub(durable(*seq)?)))
+        .max();
     figure(&format!(
         "{compared} of {} events, the last seen {late:?} after its sync; {meanwhile} of {} other calls",
         seen.len(),
         calls.len()
     ));
-    assert!(compared > seen.len() / 2 && seen.len() > 80, "{compared} of {}", seen.len());
-    assert!(meanwhile > 0, "other calls begin and end while the disk syncs");
+    assert!(
+        compared > seen.len() / 2 && seen.len() > 80,
+        "{compared} of {}",
+        seen.len()
+    );
+    assert!(
+        meanwhile > 0,
+        "other calls begin and end while the disk syncs"
+    );
     History::of(&gateway, vec![follower]).await.assert_holds();
 }

@@ -19,7 +19,13 @@ pub(crate) enum Left {
     Torn,
 }
 
-pub(crate) const LEFT: [Left; 5] = [Left::All, Left::Nothing, Left::First, Left::Some, Left::Torn];
+pub(crate) const LEFT: [Left; 5] = [
+    Left::All,
+    Left::Nothing,
+    Left::First,
+    Left::Some,
+    Left::Torn,
+];
 
 /// The unit that disks write atomically.
 const SECTOR: usize = 512;
@@ -69,7 +75,9 @@ impl History {
             match &call.kind {
                 Kind::Create => {
                     live.insert(name.clone(), history.writes.len());
-                    history.names.push((index, Name::Made(name, history.writes.len())));
+                    history
+                        .names
+                        .push((index, Name::Made(name, history.writes.len())));
                     history.writes.push(Vec::new());
                     history.synced.push(0);
                 }
@@ -82,12 +90,16 @@ impl History {
                     live.insert(to.clone(), file);
                     history.names.push((index, Name::Moved(name, to.clone())));
                 }
-                Kind::Write { .. } | Kind::Truncate { .. } => history.writes[live[&name]].push(index),
+                Kind::Write { .. } | Kind::Truncate { .. } => {
+                    history.writes[live[&name]].push(index)
+                }
                 Kind::SyncBegins => syncs.entry(&call.name).or_default().push_back(index),
                 Kind::Synced => {
                     let queue = syncs.get_mut(call.name.as_str());
                     // When two are under way at once it is the earlier: it covers less.
-                    let began = queue.and_then(VecDeque::pop_front).expect("a sync begins before it ends");
+                    let began = queue
+                        .and_then(VecDeque::pop_front)
+                        .expect("a sync begins before it ends");
                     match live.get(&name) {
                         Some(file) => history.synced[*file] = began,
                         None if name == folder => history.names_synced = began,
@@ -102,7 +114,11 @@ impl History {
 
     /// A file system keeps changes of a folder in their order.
     fn names(&self, left: Left, random: &mut Random) -> BTreeMap<String, usize> {
-        let synced = self.names.iter().filter(|(index, _)| *index < self.names_synced).count();
+        let synced = self
+            .names
+            .iter()
+            .filter(|(index, _)| *index < self.names_synced)
+            .count();
         let later = (self.names.len() - synced) as u64;
         let kept = match left {
             Left::All => later,
@@ -124,8 +140,9 @@ impl History {
     }
 
     fn content(&self, calls: &[Call], file: usize, left: Left, random: &mut Random) -> Vec<u8> {
-        let (sure, later): (Vec<usize>, Vec<usize>) =
-            self.writes[file].iter().partition(|index| **index < self.synced[file]);
+        let (sure, later): (Vec<usize>, Vec<usize>) = self.writes[file]
+            .iter()
+            .partition(|index| **index < self.synced[file]);
         let count = later.len() as u64;
         let kept: Vec<usize> = match left {
             Left::All => later,
@@ -136,11 +153,17 @@ impl History {
                 later.into_iter().take(kept).collect()
             }
         };
-        let torn = if left == Left::Torn { kept.last().copied() } else { None };
+        let torn = if left == Left::Torn {
+            kept.last().copied()
+        } else {
+            None
+        };
         let mut content = Vec::new();
         for index in sure.into_iter().chain(kept) {
             match &calls[index].kind {
-                Kind::Write { at, bytes } if torn == Some(index) => tear(&mut content, *at, bytes, random),
+                Kind::Write { at, bytes } if torn == Some(index) => {
+                    tear(&mut content, *at, bytes, random)
+                }
                 Kind::Write { at, bytes } => put(&mut content, *at, bytes),
                 Kind::Truncate { size } => content.resize(*size, 0),
                 other => panic!("no write: {other:?}"),
@@ -170,8 +193,9 @@ fn tear(content: &mut Vec<u8>, at: usize, bytes: &[u8], random: &mut Random) {
         0 => {}
         1 => put(content, at + came, &vec![0; lost]),
         _ => {
-            let garbage: Vec<u8> =
-                (0..lost).map(|_| u8::try_from(random.below(256)).expect("a byte")).collect();
+            let garbage: Vec<u8> = (0..lost)
+                .map(|_| u8::try_from(random.below(256)).expect("a byte"))
+                .collect();
             put(content, at + came, &garbage);
         }
     }

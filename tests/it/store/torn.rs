@@ -19,22 +19,31 @@ fn wal(gateway: &Gateway) -> PathBuf {
 fn written(log: &mut File) -> u64 {
     const FRAME: usize = 24 + 8192;
     let mut bytes = Vec::new();
-    log.read_to_end(&mut bytes).expect("a killed gateway leaves its log");
-    let last = bytes.iter().rposition(|byte| *byte != 0).expect("it holds a frame");
+    log.read_to_end(&mut bytes)
+        .expect("a killed gateway leaves its log");
+    let last = bytes
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .expect("it holds a frame");
     (32 + (last - 32).div_ceil(FRAME) * FRAME) as u64
 }
 
 /// A gateway whose agent stores its sessions.
 fn start(folder: &tempfile::TempDir) -> Gateway {
     let state = folder.path().join("state");
-    Setup::fake(&["--resume", "--state", state.to_str().expect("UTF-8")]).settings(LIMITS).start()
+    Setup::fake(&["--resume", "--state", state.to_str().expect("UTF-8")])
+        .settings(LIMITS)
+        .start()
 }
 
 /// Has been killed when something was in its write-ahead log.
 async fn kill_while_it_writes(gateway: &mut Gateway, session: &str, follower: &mut Follower) {
-    let prompt = gateway.prompt(session, "stream n=30; slow chunks=2000 ms=2").await;
-    let is_update =
-        |event: &Value| event["promptId"] == prompt["promptId"] && event["type"] == "session.update";
+    let prompt = gateway
+        .prompt(session, "stream n=30; slow chunks=2000 ms=2")
+        .await;
+    let is_update = |event: &Value| {
+        event["promptId"] == prompt["promptId"] && event["type"] == "session.update"
+    };
     follower.until("the turn is under way", is_update).await;
     gateway.kill();
 }
@@ -51,7 +60,10 @@ async fn torn_write_after_the_log_is_ignored() {
         kill_while_it_writes(&mut gateway, &session, &mut follower).await;
         // The beginning contains valid frames of this log, as after an incomplete write.
         let mut tail = vec![0; size];
-        let mut log = OpenOptions::new().read(true).write(true).open(wal(&gateway));
+        let mut log = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(wal(&gateway));
         let log = log.as_mut().expect("a killed gateway leaves its log");
         let end = written(log);
         log.read_exact_at(&mut tail, 32).expect("it holds a frame");
@@ -76,29 +88,54 @@ async fn truncated_log_restores_a_prefix() {
         kill_while_it_writes(&mut gateway, &session, &mut follower).await;
         let before = follower.end();
         let before: Vec<&str> = before.events().collect();
-        let mut log = OpenOptions::new().read(true).write(true).open(wal(&gateway));
+        let mut log = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(wal(&gateway));
         let log = log.as_mut().expect("a killed gateway leaves its log");
         let size = written(log);
         log.set_len(size.saturating_sub(lost)).expect("it is ours");
         gateway.start();
-        let found = gateway.request(reqwest::Method::GET, &format!("/v1/sessions/{session}")).send().await;
-        assert_eq!(found.expect("an answer").status(), StatusCode::OK, "{lost} bytes less, of {size}");
+        let found = gateway
+            .request(reqwest::Method::GET, &format!("/v1/sessions/{session}"))
+            .send()
+            .await;
+        assert_eq!(
+            found.expect("an answer").status(),
+            StatusCode::OK,
+            "{lost} bytes less, of {size}"
+        );
         gateway.lawful(&session).await;
         let after = gateway.log_texts(&session, 0).await;
-        let same = after.iter().zip(&before).take_while(|(after, before)| ***after == ***before).count();
-        figure(&format!("{lost} of {size} bytes gone: {same} of {} events are the same", before.len()));
+        let same = after
+            .iter()
+            .zip(&before)
+            .take_while(|(after, before)| ***after == ***before)
+            .count();
+        figure(&format!(
+            "{lost} of {size} bytes gone: {same} of {} events are the same",
+            before.len()
+        ));
         if same < before.len() {
             // The events after them are those of a restart for the interrupted turn.
-            let chunks =
-                after[same..].iter().filter(|text| text.contains("\"type\":\"session.update\"")).count();
-            assert_eq!(chunks, 0, "nothing that the agent said is made up, or moved");
+            let chunks = after[same..]
+                .iter()
+                .filter(|text| text.contains("\"type\":\"session.update\""))
+                .count();
+            assert_eq!(
+                chunks, 0,
+                "nothing that the agent said is made up, or moved"
+            );
         }
         let gone: Value = serde_json::from_str(before.last().expect("events")).expect("JSON");
         if gone["seq"].as_u64() > Some(after.len() as u64) {
             let path = format!("/v1/sessions/{session}/events");
             let mut stream = gateway.events_after(&path, gone["id"].as_str()).await;
             let first = stream.next().await.expect("the stream goes on");
-            assert!(first.of("reset") && first.data["reason"] == "unknown_cursor", "{first:?}");
+            assert!(
+                first.of("reset") && first.data["reason"] == "unknown_cursor",
+                "{first:?}"
+            );
         }
         assert_eq!(gateway.turn(&session, "echo after").await["text"], "after");
     }

@@ -28,19 +28,36 @@ impl Answer {
         let response = request.send().await.expect("an answer");
         let (status, headers) = (response.status(), response.headers().clone());
         let text = response.text().await.expect("a body");
-        let body = if text.is_empty() { Value::Null } else { serde_json::from_str(&text).expect("JSON") };
-        Self { status, headers, body }
+        let body = if text.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_str(&text).expect("JSON")
+        };
+        Self {
+            status,
+            headers,
+            body,
+        }
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(|value| value.to_str().expect("ASCII"))
+        self.headers
+            .get(name)
+            .map(|value| value.to_str().expect("ASCII"))
     }
 
     /// Checks that the response is a problem with this code and the common shape. Returns its body.
     #[track_caller]
     pub(crate) fn problem(self, status: u16, code: &str) -> Value {
-        assert_eq!((self.status.as_u16(), &self.body["code"]), (status, &json!(code)), "{self:?}");
-        assert_eq!(self.header("content-type"), Some("application/problem+json"));
+        assert_eq!(
+            (self.status.as_u16(), &self.body["code"]),
+            (status, &json!(code)),
+            "{self:?}"
+        );
+        assert_eq!(
+            self.header("content-type"),
+            Some("application/problem+json")
+        );
         assert_eq!(self.body["status"], status);
         assert_eq!(self.body["type"], format!("/docs/problems#{code}"));
         assert!(self.body["instance"].is_string(), "{self:?}");
@@ -60,7 +77,12 @@ impl Gateway {
         Answer::of(self.request(method, path)).await
     }
 
-    pub(crate) async fn posted(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+    pub(crate) async fn posted(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Answer {
         let mut request = self.request(Method::POST, path).json(body);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -71,14 +93,28 @@ impl Gateway {
     /// Posts a prompt and reads its turn as a stream, to its end.
     pub(crate) async fn streamed(&self, session: &str, text: &str) -> Vec<Value> {
         let request = self.request(Method::POST, &format!("/v1/sessions/{session}/prompts"));
-        let request = request.header("Accept", "text/event-stream").json(&json!({ "prompt": text }));
-        logged(Events::new(request.send().await.expect("an answer")).rest().await)
+        let request = request
+            .header("Accept", "text/event-stream")
+            .json(&json!({ "prompt": text }));
+        logged(
+            Events::new(request.send().await.expect("an answer"))
+                .rest()
+                .await,
+        )
     }
 
     /// Follows the session's log from its beginning to the first event that fits.
-    pub(crate) async fn log_until(&self, session: &str, fits: impl Fn(&Value) -> bool) -> Vec<Value> {
+    pub(crate) async fn log_until(
+        &self,
+        session: &str,
+        fits: impl Fn(&Value) -> bool,
+    ) -> Vec<Value> {
         let mut stream = self.events(&format!("/v1/sessions/{session}/events")).await;
-        logged(stream.up_to("an event that fits", |event| fits(&event.data)).await)
+        logged(
+            stream
+                .up_to("an event that fits", |event| fits(&event.data))
+                .await,
+        )
     }
 
     /// The whole log, which keeps the rules.
@@ -104,7 +140,8 @@ impl Gateway {
     pub(crate) async fn assert_nothing_left(&self) {
         assert_eq!(self.get("/v1/sessions").await["sessions"], json!([]));
         self.none_alive().await;
-        let folders = std::fs::read_dir(self.path("data/workspaces")).expect("the root of workspaces");
+        let folders =
+            std::fs::read_dir(self.path("data/workspaces")).expect("the root of workspaces");
         assert_eq!(folders.count(), 0, "a folder is left");
     }
 }

@@ -26,5 +26,8 @@ fn remove(folder: &Path) {
 /// The groups directly below a group.
 pub(crate) fn below(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect()
 }

@@ -30,24 +30,47 @@ impl Follower {
     /// Of one session, from its first event.
     pub(crate) fn start(gateway: &Gateway, session: &str) -> Self {
         let url = format!("{}/v1/sessions/{session}/events", gateway.url);
-        Self::of(url, &format!("the follower of {session}"), &[session.to_owned()], false)
+        Self::of(
+            url,
+            &format!("the follower of {session}"),
+            &[session.to_owned()],
+            false,
+        )
     }
 
     /// Of several sessions on one stream, from the first event of each.
     pub(crate) fn all(gateway: &Gateway, sessions: &[String]) -> Self {
-        let chosen: Vec<String> = sessions.iter().map(|session| format!("session={session}")).collect();
+        let chosen: Vec<String> = sessions
+            .iter()
+            .map(|session| format!("session={session}"))
+            .collect();
         let url = format!("{}/v1/events?{}", gateway.url, chosen.join("&"));
         Self::of(url, "the follower of all", sessions, true)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the test's own task, ended with the follower")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test's own task, ended with the follower"
+    )]
     fn of(url: String, name: &str, sessions: &[String], all: bool) -> Self {
-        let sessions: BTreeMap<String, u64> = sessions.iter().map(|session| (session.clone(), 0)).collect();
+        let sessions: BTreeMap<String, u64> = sessions
+            .iter()
+            .map(|session| (session.clone(), 0))
+            .collect();
         let (sender, places) = watch::channel(sessions.clone());
-        let reader = Reader { name: name.to_owned(), sessions, all, ..Reader::default() };
+        let reader = Reader {
+            name: name.to_owned(),
+            sessions,
+            all,
+            ..Reader::default()
+        };
         let reader = Arc::new(Mutex::new(reader));
         let task = tokio::spawn(follow(url, Arc::clone(&reader), sender));
-        Self { reader, places, task }
+        Self {
+            reader,
+            places,
+            task,
+        }
     }
 
     /// The sessions that it reads, and where it began in each.
@@ -57,7 +80,12 @@ impl Follower {
 
     /// The events that it received so far.
     pub(crate) fn seen(&self) -> Vec<Value> {
-        self.with(|reader| reader.events().map(|text| serde_json::from_str(text).expect("JSON")).collect())
+        self.with(|reader| {
+            reader
+                .events()
+                .map(|text| serde_json::from_str(text).expect("JSON"))
+                .collect()
+        })
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -77,7 +105,8 @@ impl Follower {
         loop {
             let news: Vec<Value> = self.with(|reader| {
                 let news = reader.events().skip(looked_at);
-                news.map(|text| serde_json::from_str(text).expect("JSON")).collect()
+                news.map(|text| serde_json::from_str(text).expect("JSON"))
+                    .collect()
             });
             looked_at += news.len();
             if let Some(event) = news.into_iter().find(&fits) {
@@ -85,7 +114,9 @@ impl Follower {
             }
             let left = PATIENCE.saturating_sub(began.elapsed());
             let changed = tokio::time::timeout(left, self.places.changed()).await;
-            changed.unwrap_or_else(|_| panic!("the follower does not see {what}")).expect("it goes on");
+            changed
+                .unwrap_or_else(|_| panic!("the follower does not see {what}"))
+                .expect("it goes on");
         }
     }
 
@@ -93,7 +124,9 @@ impl Follower {
     /// that does not reach them.
     pub(crate) async fn reaches(&self, ends: &BTreeMap<String, u64>, limit: Duration) {
         let there = |places: &BTreeMap<String, u64>| {
-            places.iter().all(|(session, at)| ends.get(session).is_none_or(|end| at >= end))
+            places
+                .iter()
+                .all(|(session, at)| ends.get(session).is_none_or(|end| at >= end))
         };
         drop(tokio::time::timeout(limit, self.places.clone().wait_for(there)).await);
     }
@@ -115,7 +148,11 @@ impl Drop for Follower {
     }
 }
 
-async fn follow(url: String, reader: Arc<Mutex<Reader>>, sender: watch::Sender<BTreeMap<String, u64>>) {
+async fn follow(
+    url: String,
+    reader: Arc<Mutex<Reader>>,
+    sender: watch::Sender<BTreeMap<String, u64>>,
+) {
     let keep = |frame: Frame| {
         let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
         // Both in one step, for a caller that takes the record at any time.
@@ -129,11 +166,17 @@ async fn follow(url: String, reader: Arc<Mutex<Reader>>, sender: watch::Sender<B
         reader.frames.push(frame);
     };
     // No connection pool: it could contain connections to a killed gateway.
-    let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().expect("a client");
+    let http = reqwest::Client::builder()
+        .no_proxy()
+        .pool_max_idle_per_host(0)
+        .build()
+        .expect("a client");
     let mut last: Option<String> = None;
     loop {
         let mut stream = connect(&http, &url, last.as_deref()).await;
-        keep(Frame::Connected { after: last.clone() });
+        keep(Frame::Connected {
+            after: last.clone(),
+        });
         while let Some(event) = stream.whenever().await {
             if event.of("reset") {
                 keep(Frame::Reset(event.text));
@@ -142,7 +185,10 @@ async fn follow(url: String, reader: Arc<Mutex<Reader>>, sender: watch::Sender<B
                 keep(Frame::Problem(event.text));
             } else if event.data["seq"].is_u64() {
                 last.clone_from(&event.id);
-                keep(Frame::Event { id: event.id.map(String::into_boxed_str), text: event.text });
+                keep(Frame::Event {
+                    id: event.id.map(String::into_boxed_str),
+                    text: event.text,
+                });
             }
         }
     }
@@ -151,14 +197,20 @@ async fn follow(url: String, reader: Arc<Mutex<Reader>>, sender: watch::Sender<B
 async fn connect(http: &reqwest::Client, url: &str, last: Option<&str>) -> Events {
     let began = Instant::now();
     loop {
-        let mut request = http.get(url).bearer_auth(KEY).header("Accept", "text/event-stream");
+        let mut request = http
+            .get(url)
+            .bearer_auth(KEY)
+            .header("Accept", "text/event-stream");
         if let Some(last) = last {
             request = request.header("Last-Event-ID", last);
         }
         let response = tokio::time::timeout(AWAY, request.send()).await;
         match response.unwrap_or_else(|_| panic!("no response to {url} within {AWAY:?}")) {
             Ok(response) => return Events::new(response),
-            Err(error) => assert!(began.elapsed() < AWAY, "the gateway does not come back: {error}"),
+            Err(error) => assert!(
+                began.elapsed() < AWAY,
+                "the gateway does not come back: {error}"
+            ),
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

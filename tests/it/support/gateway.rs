@@ -40,7 +40,11 @@ impl Setup {
     /// One more `[agents.<name>]`; `more` are further lines of its table.
     pub(crate) fn agent(self, name: &str, command: &str, args: &[&str], more: &str) -> Self {
         let args = serde_json::to_string(args).expect("strings are JSON, and TOML");
-        let pool = if more.contains("pool") { "" } else { "pool = { max_size = 8, min_idle = 0 }\n" };
+        let pool = if more.contains("pool") {
+            ""
+        } else {
+            "pool = { max_size = 8, min_idle = 0 }\n"
+        };
         let scripted = Path::new(env!("CARGO_BIN_EXE_fake-agent"));
         let isolation = if more.contains("isolation") {
             String::new()
@@ -74,7 +78,10 @@ impl Setup {
 
     /// The parent of the gateway's folder, instead of the folder for temporary files.
     pub(crate) fn below(self, parent: &Path) -> Self {
-        Self { parent: Some(parent.to_owned()), ..self }
+        Self {
+            parent: Some(parent.to_owned()),
+            ..self
+        }
     }
 
     pub(crate) fn start(self) -> Gateway {
@@ -86,10 +93,15 @@ impl Setup {
         self,
         environment: impl FnOnce(&Path) -> Vec<(&'static str, OsString)>,
     ) -> Gateway {
-        let folder = self.parent.map_or_else(tempfile::tempdir, tempfile::tempdir_in);
+        let folder = self
+            .parent
+            .map_or_else(tempfile::tempdir, tempfile::tempdir_in);
         let folder = folder.expect("a temporary folder");
-        std::fs::write(folder.path().join("config.toml"), format!("{}\n{}", self.head, self.config))
-            .expect("the folder is ours");
+        std::fs::write(
+            folder.path().join("config.toml"),
+            format!("{}\n{}", self.head, self.config),
+        )
+        .expect("the folder is ours");
         std::fs::write(folder.path().join("admin-key"), KEY).expect("the folder is ours");
         let mut gateway = Gateway {
             environment: environment(folder.path()),
@@ -106,20 +118,32 @@ impl Setup {
 }
 
 /// The level for agents that are no test programs, from a variable: one run of their tests for each level.
-#[expect(clippy::disallowed_methods, reason = "a run of the tests selects the level")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a run of the tests selects the level"
+)]
 fn isolation_of_real_agents() -> String {
     let level = std::env::var("ACP_GATEWAY_TEST_ISOLATION");
-    level.map(|level| format!("isolation = {level:?}\n")).unwrap_or_default()
+    level
+        .map(|level| format!("isolation = {level:?}\n"))
+        .unwrap_or_default()
 }
 
 /// The program under test: that of this build, or for measurements the one that `ACP_GATEWAY_TEST_BINARY` names.
-#[expect(clippy::disallowed_methods, reason = "a run of the tests selects the build")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a run of the tests selects the build"
+)]
 pub(crate) fn binary() -> PathBuf {
-    std::env::var_os(OTHER_BINARY).map_or_else(|| env!("CARGO_BIN_EXE_acp-gateway").into(), PathBuf::from)
+    std::env::var_os(OTHER_BINARY)
+        .map_or_else(|| env!("CARGO_BIN_EXE_acp-gateway").into(), PathBuf::from)
 }
 
 /// Whether [`binary`] is that of another build.
-#[expect(clippy::disallowed_methods, reason = "a run of the tests selects the build")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a run of the tests selects the build"
+)]
 pub(crate) fn is_other_binary() -> bool {
     std::env::var_os(OTHER_BINARY).is_some()
 }
@@ -134,25 +158,37 @@ pub(crate) struct Gateway {
     pub(crate) http: reqwest::Client,
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test plays the person at the terminal")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test plays the person at the terminal"
+)]
 pub(crate) fn command(program: &str) -> Command {
     Command::new(program)
 }
 
 fn client() -> reqwest::Client {
-    reqwest::Client::builder().no_proxy().read_timeout(LONGEST).build().expect("a client")
+    reqwest::Client::builder()
+        .no_proxy()
+        .read_timeout(LONGEST)
+        .build()
+        .expect("a client")
 }
 
 impl Gateway {
     /// The command that starts a gateway on this folder.
-    #[expect(clippy::disallowed_methods, reason = "a test may look where the programs are")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test may look where the programs are"
+    )]
     pub(crate) fn serve(&self, listen: &str) -> Command {
         let folder = self.folder.path();
         let binary = binary().into_os_string().into_string().expect("UTF-8");
         let mut words = self.run_by.iter().chain([&binary]);
         let mut command = command(words.next().expect("the binary is one"));
         command.args(words);
-        command.args(["serve", "--listen", listen, "--data"]).arg(folder.join("data"));
+        command
+            .args(["serve", "--listen", listen, "--data"])
+            .arg(folder.join("data"));
         // A test may remove the file.
         let config = folder.join("config.toml");
         if config.exists() {
@@ -202,7 +238,10 @@ impl Gateway {
 
     /// Starts it, and does not wait until it can be spoken to.
     pub(crate) fn begin(&mut self) {
-        let errors = File::options().create(true).append(true).open(self.path("stderr"));
+        let errors = File::options()
+            .create(true)
+            .append(true)
+            .open(self.path("stderr"));
         let child = self
             .serve(&self.listen.clone())
             .stdout(File::create(self.path("stdout")).expect("the folder is ours"))
@@ -265,21 +304,44 @@ impl Gateway {
 
     /// A request with the admin key.
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.http.request(method, format!("{}{path}", self.url)).bearer_auth(KEY)
+        self.http
+            .request(method, format!("{}{path}", self.url))
+            .bearer_auth(KEY)
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {
-        let response = self.request(Method::GET, path).send().await.expect("an answer");
+        let response = self
+            .request(Method::GET, path)
+            .send()
+            .await
+            .expect("an answer");
         assert_eq!(response.status(), StatusCode::OK, "GET {path}");
         response.json().await.expect("JSON")
     }
 
     /// Sends JSON. Returns the status and the JSON of the response, or null.
-    pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
-        let response = self.request(method, path).json(body).send().await.expect("an answer");
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> (StatusCode, Value) {
+        let response = self
+            .request(method, path)
+            .json(body)
+            .send()
+            .await
+            .expect("an answer");
         let status = response.status();
         let text = response.text().await.expect("a body");
-        (status, if text.is_empty() { Value::Null } else { serde_json::from_str(&text).expect("JSON") })
+        (
+            status,
+            if text.is_empty() {
+                Value::Null
+            } else {
+                serde_json::from_str(&text).expect("JSON")
+            },
+        )
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> (StatusCode, Value) {
@@ -295,8 +357,12 @@ impl Gateway {
 
     /// Starts a turn. Returns the prompt.
     pub(crate) async fn prompt(&self, session: &str, text: &str) -> Value {
-        let (status, prompt) =
-            self.post(&format!("/v1/sessions/{session}/prompts"), &json!({ "prompt": text })).await;
+        let (status, prompt) = self
+            .post(
+                &format!("/v1/sessions/{session}/prompts"),
+                &json!({ "prompt": text }),
+            )
+            .await;
         assert_eq!(status, StatusCode::ACCEPTED, "{prompt}");
         prompt
     }
@@ -304,7 +370,9 @@ impl Gateway {
     /// Runs a turn. Returns the prompt at its end.
     pub(crate) async fn turn(&self, session: &str, text: &str) -> Value {
         let request = self.request(Method::POST, &format!("/v1/sessions/{session}/prompts"));
-        let request = request.header("Prefer", "wait=60").json(&json!({ "prompt": text }));
+        let request = request
+            .header("Prefer", "wait=60")
+            .json(&json!({ "prompt": text }));
         let response = request.send().await.expect("an answer");
         let status = response.status();
         let prompt: Value = response.json().await.expect("JSON");
@@ -318,7 +386,9 @@ impl Gateway {
     }
 
     pub(crate) async fn events_after(&self, path: &str, last_event_id: Option<&str>) -> Events {
-        let mut request = self.request(Method::GET, path).header("Accept", "text/event-stream");
+        let mut request = self
+            .request(Method::GET, path)
+            .header("Accept", "text/event-stream");
         if let Some(id) = last_event_id {
             request = request.header("Last-Event-ID", id);
         }
@@ -329,7 +399,9 @@ impl Gateway {
     pub(crate) async fn all_events(&self, session: &str) -> Vec<Value> {
         let (mut all, mut after) = (Vec::new(), String::new());
         loop {
-            let page = self.get(&format!("/v1/sessions/{session}/events?limit=1000{after}")).await;
+            let page = self
+                .get(&format!("/v1/sessions/{session}/events?limit=1000{after}"))
+                .await;
             all.extend(page["events"].as_array().expect("events").iter().cloned());
             if page["more"] != true {
                 return all;
@@ -342,7 +414,9 @@ impl Gateway {
     pub(crate) async fn last_seq(&self, session: &str) -> u64 {
         let session = self.get(&format!("/v1/sessions/{session}")).await;
         let last = session["lastEventId"].as_str().expect("an id");
-        last.rsplit_once('-').and_then(|(_, seq)| seq.parse().ok()).expect("<epoch>-<seq>")
+        last.rsplit_once('-')
+            .and_then(|(_, seq)| seq.parse().ok())
+            .expect("<epoch>-<seq>")
     }
 
     /// The pids of all processes below the agents' supervisors of this gateway, by working directory.
@@ -352,8 +426,9 @@ impl Gateway {
         let home = format!("HOME={}/", data.display());
         let stands_in = |pid: u32| {
             let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            let has_home =
-                environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(home.as_bytes()));
+            let has_home = environment
+                .split(|byte| *byte == 0)
+                .any(|variable| variable.starts_with(home.as_bytes()));
             // A supervisor has no environment.
             let folder = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
             has_home || folder.starts_with(data.join("homes"))

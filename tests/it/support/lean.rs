@@ -22,7 +22,9 @@ pub(crate) struct Frame(pub(crate) String);
 
 impl Frame {
     fn field(&self, name: &str) -> Option<&str> {
-        self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+        self.0
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
     pub(crate) fn id(&self) -> Option<&str> {
@@ -56,13 +58,18 @@ pub(crate) struct Lean {
 
 impl Gateway {
     pub(crate) fn address(&self) -> SocketAddr {
-        self.url.trim_start_matches("http://").parse().expect("it listens on an address")
+        self.url
+            .trim_start_matches("http://")
+            .parse()
+            .expect("it listens on an address")
     }
 }
 
 /// The head of a request for a stream; `last` is its `Last-Event-ID`.
 pub(crate) fn head(host: SocketAddr, path: &str, last: Option<&str>) -> String {
-    let last = last.map(|id| format!("last-event-id: {id}\r\n")).unwrap_or_default();
+    let last = last
+        .map(|id| format!("last-event-id: {id}\r\n"))
+        .unwrap_or_default();
     format!(
         "GET {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\n\
          accept: text/event-stream\r\n{last}\r\n"
@@ -95,7 +102,13 @@ impl Lean {
 
     /// The stream that a request has opened which was sent already.
     pub(crate) async fn answered(socket: TcpStream) -> io::Result<Self> {
-        let mut stream = Self { socket, raw: Vec::new(), body: Vec::new(), left: 0, ended: false };
+        let mut stream = Self {
+            socket,
+            raw: Vec::new(),
+            body: Vec::new(),
+            left: 0,
+            ended: false,
+        };
         let end = loop {
             if let Some(end) = memchr::memmem::find(&stream.raw, b"\r\n\r\n") {
                 break end + 4;
@@ -104,7 +117,10 @@ impl Lean {
         };
         let answer: Vec<u8> = stream.raw.drain(..end).collect();
         let answer = String::from_utf8(answer).expect("a head is text");
-        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("text/event-stream"), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.contains("text/event-stream"),
+            "{answer}"
+        );
         Ok(stream)
     }
 
@@ -131,7 +147,9 @@ impl Lean {
                 (at, self.left) = (at + come, self.left - come);
                 continue;
             }
-            let Some(end) = memchr::memchr(b'\n', &self.raw[at..]) else { break };
+            let Some(end) = memchr::memchr(b'\n', &self.raw[at..]) else {
+                break;
+            };
             let size = std::str::from_utf8(&self.raw[at..at + end]).expect("a size is text");
             let size = usize::from_str_radix(size.trim_end(), 16).expect("a size is a number");
             self.ended |= size == 0;
@@ -193,8 +211,18 @@ pub(crate) struct Kept {
 impl Kept {
     pub(crate) fn new(gateway: &Gateway, session: &str) -> Self {
         let sessions = [(session.to_owned(), 0)].into();
-        let reader = Reader { name: "a client of the proxy".to_owned(), sessions, ..Reader::default() };
-        Self { host: gateway.address(), session: session.to_owned(), last: None, seq: 0, reader }
+        let reader = Reader {
+            name: "a client of the proxy".to_owned(),
+            sessions,
+            ..Reader::default()
+        };
+        Self {
+            host: gateway.address(),
+            session: session.to_owned(),
+            last: None,
+            seq: 0,
+            reader,
+        }
     }
 
     pub(crate) fn path(&self) -> String {
@@ -202,12 +230,18 @@ impl Kept {
     }
 
     pub(crate) fn connections(&self) -> usize {
-        self.reader.frames.iter().filter(|shown| matches!(shown, Shown::Connected { .. })).count()
+        self.reader
+            .frames
+            .iter()
+            .filter(|shown| matches!(shown, Shown::Connected { .. }))
+            .count()
     }
 
     /// Records a connection. Returns the cursor to resume after.
     pub(crate) fn asks(&mut self) -> Option<&str> {
-        self.reader.frames.push(Shown::Connected { after: self.last.clone() });
+        self.reader.frames.push(Shown::Connected {
+            after: self.last.clone(),
+        });
         self.last.as_deref()
     }
 
@@ -223,18 +257,27 @@ impl Kept {
         for frame in frames {
             let text = || Box::from(frame.field("data").expect("an event has data"));
             if frame.of("reset") || frame.of("problem") {
-                let shown = if frame.of("reset") { Shown::Reset(text()) } else { Shown::Problem(text()) };
+                let shown = if frame.of("reset") {
+                    Shown::Reset(text())
+                } else {
+                    Shown::Problem(text())
+                };
                 self.reader.frames.push(shown);
             }
             found |= frame.of(until);
-            let Some(id) =
-                frame.id().filter(|_| !["ready", "position", "end"].iter().any(|kind| frame.of(kind)))
-            else {
+            let Some(id) = frame.id().filter(|_| {
+                !["ready", "position", "end"]
+                    .iter()
+                    .any(|kind| frame.of(kind))
+            }) else {
                 continue;
             };
             self.last = Some(id.to_owned());
             self.seq = frame.seq().expect("<epoch>-<seq>");
-            self.reader.frames.push(Shown::Event { id: Some(id.into()), text: text() });
+            self.reader.frames.push(Shown::Event {
+                id: Some(id.into()),
+                text: text(),
+            });
         }
         found
     }
@@ -247,7 +290,11 @@ impl Kept {
             if self.keep(&frames, until) {
                 return Ok(());
             }
-            assert!(began.elapsed() < LONGEST, "{until} does not come, but after {}: {frames:?}", self.seq);
+            assert!(
+                began.elapsed() < LONGEST,
+                "{until} does not come, but after {}: {frames:?}",
+                self.seq
+            );
         }
     }
 
@@ -270,7 +317,11 @@ impl Kept {
         .await;
     }
 
-    async fn go_on(&mut self, to: SocketAddr, mut is_over: impl FnMut(&mut Self, &[Frame]) -> bool) {
+    async fn go_on(
+        &mut self,
+        to: SocketAddr,
+        mut is_over: impl FnMut(&mut Self, &[Frame]) -> bool,
+    ) {
         let began = Instant::now();
         while began.elapsed() < 2 * PATIENCE {
             if let Ok(mut stream) = self.connect(to).await {
@@ -278,7 +329,11 @@ impl Kept {
                     if is_over(self, &frames) {
                         return;
                     }
-                    assert!(began.elapsed() < 2 * PATIENCE, "it comes no further than {}", self.seq);
+                    assert!(
+                        began.elapsed() < 2 * PATIENCE,
+                        "it comes no further than {}",
+                        self.seq
+                    );
                 }
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -290,10 +345,26 @@ impl Kept {
 impl History {
     /// The received events of these clients of one session, up to the same end, and its log.
     pub(crate) async fn kept(gateway: &Gateway, session: &str, clients: Vec<Kept>) -> Self {
-        let read_to = clients.iter().map(|client| client.seq).max().unwrap_or_default();
+        let read_to = clients
+            .iter()
+            .map(|client| client.seq)
+            .max()
+            .unwrap_or_default();
         let events = gateway.log_texts(session, 0).await;
-        let logs = [(session.to_owned(), Log { after: 0, events, read_to })].into();
+        let logs = [(
+            session.to_owned(),
+            Log {
+                after: 0,
+                events,
+                read_to,
+            },
+        )]
+        .into();
         let readers = clients.into_iter().map(|client| client.reader).collect();
-        Self { logs, readers, ..Self::default() }
+        Self {
+            logs,
+            readers,
+            ..Self::default()
+        }
     }
 }

@@ -16,8 +16,14 @@ fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
 
 /// `faults::process` for `process.rs` in the folder `faults`.
 fn module(file: &Path, folder: &Path) -> String {
-    let below = file.strip_prefix(folder).expect("it lies there").with_extension("");
-    let parts: Vec<&str> = below.iter().map(|part| part.to_str().expect("UTF-8")).collect();
+    let below = file
+        .strip_prefix(folder)
+        .expect("it lies there")
+        .with_extension("");
+    let parts: Vec<&str> = below
+        .iter()
+        .map(|part| part.to_str().expect("UTF-8"))
+        .collect();
     let parts = match parts.as_slice() {
         [before @ .., "mod" | "lib" | "main"] => before,
         whole => whole,
@@ -41,7 +47,10 @@ pub(crate) fn own_tests() -> BTreeSet<String> {
                     inner = "::tests";
                 }
                 let line = line.trim();
-                let name = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ");
+                let name = line
+                    .strip_prefix("async ")
+                    .unwrap_or(line)
+                    .strip_prefix("fn ");
                 match name.and_then(|rest| rest.split_once('(')) {
                     Some((name, _)) => {
                         if std::mem::take(&mut marked) {

@@ -38,18 +38,29 @@ pub(crate) enum Host {
 
 impl PrefixProxy {
     pub(crate) async fn bind() -> Self {
-        Self { listener: TcpListener::bind("127.0.0.1:0").await.expect("a free port") }
+        Self {
+            listener: TcpListener::bind("127.0.0.1:0").await.expect("a free port"),
+        }
     }
 
     /// The setting `server.public_url` of the gateway.
     pub(crate) fn url(&self) -> String {
-        format!("http://{}{PATH}", self.listener.local_addr().expect("it is bound"))
+        format!(
+            "http://{}{PATH}",
+            self.listener.local_addr().expect("it is bound")
+        )
     }
 
     /// Forwards requests to the gateway at this URL.
-    #[expect(clippy::disallowed_methods, reason = "the test's own task, ended with the proxy")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test's own task, ended with the proxy"
+    )]
     pub(crate) fn serve(self, gateway: &str, host: Host) -> Served {
-        let to: SocketAddr = gateway.trim_start_matches("http://").parse().expect("an address");
+        let to: SocketAddr = gateway
+            .trim_start_matches("http://")
+            .parse()
+            .expect("an address");
         let url = self.url();
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
@@ -77,17 +88,28 @@ async fn forward(mut client: TcpStream, to: SocketAddr, host: Host) -> io::Resul
     let text = String::from_utf8(read).expect("a head is text");
     let (line, headers) = text.split_once("\r\n").expect("a request line");
     let (method, target) = line.split_once(' ').expect("a method");
-    let Some(target) = target.strip_prefix(PATH).filter(|rest| rest.starts_with('/')) else {
-        let answer = "HTTP/1.1 404 Not Found\r\ncontent-length: 5\r\nconnection: close\r\n\r\nproxy";
+    let Some(target) = target
+        .strip_prefix(PATH)
+        .filter(|rest| rest.starts_with('/'))
+    else {
+        let answer =
+            "HTTP/1.1 404 Not Found\r\ncontent-length: 5\r\nconnection: close\r\n\r\nproxy";
         return client.write_all(answer.as_bytes()).await;
     };
     let is_upgrade = headers.to_ascii_lowercase().contains("upgrade: websocket");
     let mut forwarded = vec![format!("{method} {target}")];
     for header in headers.split_terminator("\r\n") {
-        let name = header.split(':').next().unwrap_or_default().to_ascii_lowercase();
+        let name = header
+            .split(':')
+            .next()
+            .unwrap_or_default()
+            .to_ascii_lowercase();
         match name.as_str() {
             "host" if host == Host::Replaced => {
-                forwarded.extend([format!("Host: {to}"), "X-Forwarded-For: 192.0.2.1".to_owned()]);
+                forwarded.extend([
+                    format!("Host: {to}"),
+                    "X-Forwarded-For: 192.0.2.1".to_owned(),
+                ]);
             }
             "connection" if !is_upgrade => {}
             _ => forwarded.push(header.to_owned()),
@@ -100,5 +122,7 @@ async fn forward(mut client: TcpStream, to: SocketAddr, host: Host) -> io::Resul
     let mut gateway = TcpStream::connect(to).await?;
     gateway.write_all(forwarded.as_bytes()).await?;
     gateway.write_all(&body).await?;
-    copy_bidirectional(&mut client, &mut gateway).await.map(drop)
+    copy_bidirectional(&mut client, &mut gateway)
+        .await
+        .map(drop)
 }

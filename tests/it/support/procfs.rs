@@ -36,7 +36,8 @@ pub(crate) fn descendants(of: u32) -> Vec<u32> {
 
 /// The processes among these that run this program.
 pub(crate) fn running(pids: &[u32], program: &Path) -> usize {
-    let runs = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
+    let runs =
+        |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
     pids.iter().filter(|pid| runs(**pid)).count()
 }
 
@@ -52,14 +53,25 @@ pub(crate) fn highest(pid: u32) -> u64 {
 
 fn memory(pid: u32, line: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find_map(|text| text.strip_prefix(line)).expect("a process has memory");
-    line.trim().trim_end_matches(" kB").parse().expect("a number of KiB")
+    let line = status
+        .lines()
+        .find_map(|text| text.strip_prefix(line))
+        .expect("a process has memory");
+    line.trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .expect("a number of KiB")
 }
 
 /// The processor time of a process and all its threads, in ticks of the system.
 pub(crate) fn processor_ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-    let fields: Vec<&str> = stat.rsplit_once(") ").expect("a name in brackets").1.split(' ').collect();
+    let fields: Vec<&str> = stat
+        .rsplit_once(") ")
+        .expect("a name in brackets")
+        .1
+        .split(' ')
+        .collect();
     // `utime` and `stime` are the fields 14 and 15. The state, the first one here, is field 3.
     let ticks = |field: usize| fields[field - 3].parse::<u64>().expect("a number");
     ticks(14) + ticks(15)
@@ -77,13 +89,18 @@ pub(crate) fn read(pid: u32) -> u64 {
 
 fn transferred(pid: u32, line: &str) -> u64 {
     let io = std::fs::read_to_string(format!("/proc/{pid}/io")).expect("it runs, and is ours");
-    let line = io.lines().find_map(|text| text.strip_prefix(line)).expect("a process is accounted for");
+    let line = io
+        .lines()
+        .find_map(|text| text.strip_prefix(line))
+        .expect("a process is accounted for");
     line.parse().expect("a number")
 }
 
 /// The number of open descriptors of a process.
 pub(crate) fn open_files(pid: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count()
+    std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .expect("it runs")
+        .count()
 }
 
 /// All running processes with this home, in any session and with any parent: a gateway, its supervisors, their agents
@@ -97,9 +114,16 @@ pub(crate) fn at_home(home: &Path) -> Vec<(u32, u64, String)> {
     };
     let known = |pid: u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        Some((pid, started(pid)?, String::from_utf8_lossy(&line).replace('\0', " ")))
+        Some((
+            pid,
+            started(pid)?,
+            String::from_utf8_lossy(&line).replace('\0', " "),
+        ))
     };
-    pids().filter(|pid| is_there(*pid)).filter_map(known).collect()
+    pids()
+        .filter(|pid| is_there(*pid))
+        .filter_map(known)
+        .collect()
 }
 
 /// When a process started, in ticks since the machine did; none when it does not run any more.
@@ -107,14 +131,20 @@ pub(crate) fn started(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let members: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     // The 3rd and the 22nd member.
-    if matches!(members.first(), Some(&("Z" | "X"))) { None } else { members.get(19)?.parse().ok() }
+    if matches!(members.first(), Some(&("Z" | "X"))) {
+        None
+    } else {
+        members.get(19)?.parse().ok()
+    }
 }
 
 /// The processes among these whose first argument has this value.
 pub(crate) fn called(pids: &[u32], argument: &str) -> usize {
     let first = |pid: u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).nth(1).is_some_and(|word| word == argument.as_bytes())
+        line.split(|byte| *byte == 0)
+            .nth(1)
+            .is_some_and(|word| word == argument.as_bytes())
     };
     pids.iter().filter(|pid| first(**pid)).count()
 }

@@ -58,16 +58,33 @@ impl Drop for Proxy {
 }
 
 impl Proxy {
-    #[expect(clippy::disallowed_methods, reason = "the test's own task, ended with the proxy")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test's own task, ended with the proxy"
+    )]
     pub(crate) async fn start(to: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
-        let rules = watch::Sender::new(Rules { up: Flow::Pass, down: Flow::Pass, refuses: false });
+        let rules = watch::Sender::new(Rules {
+            up: Flow::Pass,
+            down: Flow::Pass,
+            refuses: false,
+        });
         let open = Arc::new(Mutex::new(CancellationToken::new()));
         let port = Arc::new(AtomicU16::new(0));
-        let connect = Connect { to, port: Arc::clone(&port) };
+        let connect = Connect {
+            to,
+            port: Arc::clone(&port),
+        };
         let task = tokio::spawn(accept(listener, connect, rules.clone(), Arc::clone(&open)));
-        Self { address, rules, open, port, to, task }
+        Self {
+            address,
+            rules,
+            open,
+            port,
+            to,
+            task,
+        }
     }
 
     /// Whether the gateway holds the connection that was made last.
@@ -99,10 +116,14 @@ impl Proxy {
 
 /// Closes with a reset instead of a farewell.
 fn resets(stream: &TcpStream) {
-    rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)).expect("a socket has this option");
+    rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))
+        .expect("a socket has this option");
 }
 
-#[expect(clippy::disallowed_methods, reason = "tasks of the test, which end with their connections")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tasks of the test, which end with their connections"
+)]
 async fn accept(
     listener: TcpListener,
     connect: Connect,
@@ -114,7 +135,10 @@ async fn accept(
             resets(&client);
             continue;
         }
-        let (rules, cut) = (rules.subscribe(), open.lock().expect("nobody panics with it").clone());
+        let (rules, cut) = (
+            rules.subscribe(),
+            open.lock().expect("nobody panics with it").clone(),
+        );
         let connect = connect.clone();
         tokio::spawn(async move {
             if let Ok(server) = connect.connect().await {
@@ -137,20 +161,38 @@ impl Connect {
         let socket = TcpSocket::new_v4()?;
         socket.set_recv_buffer_size(64 << 10)?;
         let stream = socket.connect(self.to).await?;
-        self.port.store(stream.local_addr()?.port(), Ordering::Relaxed);
+        self.port
+            .store(stream.local_addr()?.port(), Ordering::Relaxed);
         Ok(stream)
     }
 }
 
 /// Both directions, until both have ended or one is cut.
-async fn carry(client: TcpStream, server: TcpStream, rules: watch::Receiver<Rules>, cut: CancellationToken) {
+async fn carry(
+    client: TcpStream,
+    server: TcpStream,
+    rules: watch::Receiver<Rules>,
+    cut: CancellationToken,
+) {
     for stream in [&client, &server] {
         stream.set_nodelay(true).expect("a socket has this option");
     }
-    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    let mut up =
-        Direction { from: from_client, to: to_server, rules: rules.clone(), of: |rules| rules.up, passed: 0 };
-    let mut down = Direction { from: from_server, to: to_client, rules, of: |rules| rules.down, passed: 0 };
+    let ((from_client, to_client), (from_server, to_server)) =
+        (client.into_split(), server.into_split());
+    let mut up = Direction {
+        from: from_client,
+        to: to_server,
+        rules: rules.clone(),
+        of: |rules| rules.up,
+        passed: 0,
+    };
+    let mut down = Direction {
+        from: from_server,
+        to: to_client,
+        rules,
+        of: |rules| rules.down,
+        passed: 0,
+    };
     let farewell = tokio::select! {
         both = async { tokio::try_join!(up.pump(), down.pump()) } => both.is_ok(),
         () = cut.cancelled() => false,

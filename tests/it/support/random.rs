@@ -11,9 +11,14 @@ impl Random {
     }
 
     /// A new seed at each run, or the one that a failed run has printed.
-    #[expect(clippy::disallowed_methods, reason = "the test reads its own seed, and no configuration")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test reads its own seed, and no configuration"
+    )]
     pub(crate) fn seeded() -> (u64, Self) {
-        let given = std::env::var("SEED").ok().map(|seed| seed.parse().expect("SEED is a number"));
+        let given = std::env::var("SEED")
+            .ok()
+            .map(|seed| seed.parse().expect("SEED is a number"));
         let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         (seed, Self(seed))
     }
@@ -30,8 +35,11 @@ impl Random {
 
     /// Text without repetitions, which a store cannot compress.
     pub(crate) fn noise(&mut self, length: usize) -> String {
-        const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        std::iter::repeat_with(|| char::from(*self.one_of(LETTERS))).take(length).collect()
+        const LETTERS: &[u8; 64] =
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        std::iter::repeat_with(|| char::from(*self.one_of(LETTERS)))
+            .take(length)
+            .collect()
     }
 
     /// A number below `bound`.

@@ -26,7 +26,9 @@ impl Event {
     }
 
     pub(crate) fn seq(&self) -> u64 {
-        self.data["seq"].as_u64().expect("an event of the log has a seq")
+        self.data["seq"]
+            .as_u64()
+            .expect("an event of the log has a seq")
     }
 }
 
@@ -93,17 +95,29 @@ impl Events {
     /// The next bytes; None at the end. A stream that was not cut ends with `end`, `shutdown` or `problem`.
     async fn chunk(&mut self) -> Option<Bytes> {
         let chunk = timeout(PATIENCE, self.response.chunk()).await;
-        let chunk = chunk.unwrap_or_else(|_| panic!("not a byte within {PATIENCE:?}; {}", self.so_far()));
+        let chunk =
+            chunk.unwrap_or_else(|_| panic!("not a byte within {PATIENCE:?}; {}", self.so_far()));
         let chunked = self.response.version() > reqwest::Version::HTTP_10;
         if let (Ok(None), true) = (&chunk, chunked) {
-            assert!(self.buffer.is_empty(), "a torn frame: {:?}", String::from_utf8_lossy(&self.buffer));
-            assert!(LAST.contains(&&*self.last), "the stream ends without an end; {}", self.so_far());
+            assert!(
+                self.buffer.is_empty(),
+                "a torn frame: {:?}",
+                String::from_utf8_lossy(&self.buffer)
+            );
+            assert!(
+                LAST.contains(&&*self.last),
+                "the stream ends without an end; {}",
+                self.so_far()
+            );
         }
         chunk.ok().flatten()
     }
 
     fn so_far(&self) -> String {
-        format!("before it came {} comments and, the latest first, {:#?}", self.comments, self.came)
+        format!(
+            "before it came {} comments and, the latest first, {:#?}",
+            self.comments, self.came
+        )
     }
 
     fn block(&mut self, block: &str) -> Event {
@@ -113,7 +127,9 @@ impl Events {
                 Some(("id", value)) => id = Some(value.to_owned()),
                 Some(("event", value)) => kind = Some(value.to_owned()),
                 Some(("data", value)) => text = Some(Box::from(value)),
-                Some(("retry", value)) => self.retry = Some(value.parse().expect("retry is a number")),
+                Some(("retry", value)) => {
+                    self.retry = Some(value.parse().expect("retry is a number"))
+                }
                 _ if line.starts_with(':') => self.comments += 1,
                 _ => panic!("not a line of a frame: {line:?}"),
             }
@@ -121,10 +137,19 @@ impl Events {
         let text: Box<str> = text.unwrap_or_else(|| panic!("a block without data: {block:?}"));
         let (frames, characters) = SHOWN;
         self.came.truncate(frames - 1);
-        self.came.push_front(text.chars().take(characters).collect());
+        self.came
+            .push_front(text.chars().take(characters).collect());
         let data: Value = serde_json::from_str(&text).expect("data is JSON");
-        data["type"].as_str().expect("a type").clone_into(&mut self.last);
-        Event { id, kind, data, text }
+        data["type"]
+            .as_str()
+            .expect("a type")
+            .clone_into(&mut self.last);
+        Event {
+            id,
+            kind,
+            data,
+            text,
+        }
     }
 
     /// Reads up to and with the first event of this type.
@@ -137,13 +162,18 @@ impl Events {
         let (began, mut events) = (Instant::now(), Vec::new());
         loop {
             let next = self.next().await;
-            let event = next.unwrap_or_else(|| panic!("the stream ended before {what}: {events:?}"));
+            let event =
+                next.unwrap_or_else(|| panic!("the stream ended before {what}: {events:?}"));
             let last = fits(&event);
             events.push(event);
             if last {
                 return events;
             }
-            assert!(began.elapsed() < LONGEST, "not within {LONGEST:?}: {what}; {}", self.so_far());
+            assert!(
+                began.elapsed() < LONGEST,
+                "not within {LONGEST:?}: {what}; {}",
+                self.so_far()
+            );
         }
     }
 

@@ -14,5 +14,9 @@ pub(crate) fn unpacked(stored: &[u8]) -> Vec<u8> {
 
 /// The same as it would be stored if these were its frames.
 pub(crate) fn stored_like(stored: &[u8], frames: &[u8]) -> Vec<u8> {
-    if stored[0] == 0 { [vec![0], block::compress_prepend_size(frames)].concat() } else { frames.to_vec() }
+    if stored[0] == 0 {
+        [vec![0], block::compress_prepend_size(frames)].concat()
+    } else {
+        frames.to_vec()
+    }
 }

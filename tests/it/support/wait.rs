@@ -25,6 +25,8 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
 /// Whether a process of this pid runs; a zombie does not.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }

@@ -8,7 +8,10 @@ use crate::support::{FAKE, Gateway, Setup, eventually};
 
 fn one_at_a_time(more: &str) -> Gateway {
     let agent = "pool = { max_size = 2, min_idle = 0 }";
-    Setup::default().agent("fake", FAKE, &[], agent).settings(more).start()
+    Setup::default()
+        .agent("fake", FAKE, &[], agent)
+        .settings(more)
+        .start()
 }
 
 /// The descriptions of all tasks in the order of their starts, when all have ended.
@@ -16,7 +19,10 @@ async fn started(gateway: &Gateway, count: usize) -> Vec<String> {
     eventually("all tasks have ended", LONGEST, || async {
         let list = gateway.get("/v1/tasks?limit=200").await;
         let mut tasks = list["tasks"].as_array().expect("tasks").clone();
-        let ended = tasks.iter().filter(|task| !task["endedAt"].is_null()).count();
+        let ended = tasks
+            .iter()
+            .filter(|task| !task["endedAt"].is_null())
+            .count();
         tasks.sort_by_key(|task| task["startedAt"].as_str().unwrap_or_default().to_owned());
         let text = |task: Value| task["description"].as_str().expect("a text").to_owned();
         (ended == count).then(|| tasks.into_iter().map(text).collect())
@@ -29,14 +35,33 @@ async fn tasks_start_by_priority_then_age() {
     let gateway = one_at_a_time("");
     let first = create(&gateway, json!({ "agent": "fake", "description": "hang" })).await;
     until(&gateway, &first, "running").await;
-    let order = ["low", "normal", "high", "critical", "normal", "low", "critical"];
+    let order = [
+        "low", "normal", "high", "critical", "normal", "low", "critical",
+    ];
     for (number, priority) in order.iter().enumerate() {
         let description = format!("echo {priority} {number}");
-        create(&gateway, json!({ "agent": "fake", "description": description, "priority": priority })).await;
+        create(
+            &gateway,
+            json!({ "agent": "fake", "description": description, "priority": priority }),
+        )
+        .await;
     }
-    gateway.post(&format!("/v1/tasks/{}/cancel", super::id(&first)), &json!({})).await;
+    gateway
+        .post(
+            &format!("/v1/tasks/{}/cancel", super::id(&first)),
+            &json!({}),
+        )
+        .await;
     let started = started(&gateway, 8).await;
-    let expected = ["critical 3", "critical 6", "high 2", "normal 1", "normal 4", "low 0", "low 5"];
+    let expected = [
+        "critical 3",
+        "critical 6",
+        "high 2",
+        "normal 1",
+        "normal 4",
+        "low 0",
+        "low 5",
+    ];
     assert_eq!(started[0], "hang");
     assert_eq!(started[1..], expected.map(|text| format!("echo {text}")));
 }
@@ -45,9 +70,16 @@ async fn tasks_start_by_priority_then_age() {
 async fn low_task_finishes_while_normal_tasks_continue_to_arrive() {
     // A normal task precedes a low one that is up to a second older.
     let gateway = one_at_a_time("testing.task_aging_unit = \"100ms\"");
-    let first = create(&gateway, json!({ "agent": "fake", "description": "slow chunks=1 ms=300" })).await;
-    let low =
-        create(&gateway, json!({ "agent": "fake", "description": "echo low", "priority": "low" })).await;
+    let first = create(
+        &gateway,
+        json!({ "agent": "fake", "description": "slow chunks=1 ms=300" }),
+    )
+    .await;
+    let low = create(
+        &gateway,
+        json!({ "agent": "fake", "description": "echo low", "priority": "low" }),
+    )
+    .await;
     until(&gateway, &first, "running").await;
     let mut arrived = 0;
     // Two normal tasks always wait, so a low task would never start by priority alone.
@@ -67,7 +99,10 @@ async fn low_task_finishes_while_normal_tasks_continue_to_arrive() {
         }
         waiting = open;
     }
-    assert!(arrived > 3, "normal tasks ran before the low one: {arrived}");
+    assert!(
+        arrived > 3,
+        "normal tasks ran before the low one: {arrived}"
+    );
 }
 
 #[tokio::test]
@@ -85,7 +120,9 @@ async fn processes_are_left_to_people() {
     let running = gateway.get("/v1/tasks?status=running").await;
     assert_eq!(running["tasks"].as_array().map(Vec::len), Some(2));
     for task in &tasks {
-        gateway.post(&format!("/v1/tasks/{}/cancel", super::id(task)), &json!({})).await;
+        gateway
+            .post(&format!("/v1/tasks/{}/cancel", super::id(task)), &json!({}))
+            .await;
     }
     for task in &tasks {
         until(&gateway, task, "cancelled").await;
@@ -98,11 +135,23 @@ async fn task_waits_while_people_use_all_processes() {
     let gateway = Setup::default().agent("fake", FAKE, &[], agent).start();
     let session = gateway.session("fake").await;
     let prompt = gateway.prompt(&session, "hang").await;
-    let task = create(&gateway, json!({ "agent": "fake", "description": "echo later" })).await;
+    let task = create(
+        &gateway,
+        json!({ "agent": "fake", "description": "echo later" }),
+    )
+    .await;
     until(&gateway, &task, "running").await;
-    gateway.post(&format!("/v1/sessions/{session}/cancel"), &json!({})).await;
-    gateway.post(&format!("/v1/sessions/{session}/close"), &json!({})).await;
+    gateway
+        .post(&format!("/v1/sessions/{session}/cancel"), &json!({}))
+        .await;
+    gateway
+        .post(&format!("/v1/sessions/{session}/close"), &json!({}))
+        .await;
     let end = until(&gateway, &task, "completed").await;
     assert_eq!(end["result"]["output"], "later", "{end} {prompt}");
-    run(&gateway, &json!({ "agent": "fake", "description": "echo next" })).await;
+    run(
+        &gateway,
+        &json!({ "agent": "fake", "description": "echo next" }),
+    )
+    .await;
 }

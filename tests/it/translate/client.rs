@@ -29,16 +29,30 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn start(mut command: Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut command = tokio::process::Command::from(command);
-        let mut child = command.kill_on_drop(true).spawn().expect("the binary was built");
+        let mut child = command
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the binary was built");
         let stdout = child.stdout.take().expect("it is piped");
-        Self { stdin: child.stdin.take(), lines: BufReader::new(stdout).lines(), child, seen: Vec::new() }
+        Self {
+            stdin: child.stdin.take(),
+            lines: BufReader::new(stdout).lines(),
+            child,
+            seen: Vec::new(),
+        }
     }
 
     pub(crate) async fn write(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().expect("it is open");
-        stdin.write_all(format!("{line}\n").as_bytes()).await.expect("the process reads");
+        stdin
+            .write_all(format!("{line}\n").as_bytes())
+            .await
+            .expect("the process reads");
     }
 
     pub(crate) async fn send(&mut self, message: &Value) {
@@ -50,9 +64,11 @@ impl Client {
         loop {
             let line = timeout(PATIENCE, self.lines.next_line()).await;
             let line = line.unwrap_or_else(|_| panic!("no line after {:?}", self.seen.last()));
-            let line =
-                line.expect("a pipe").unwrap_or_else(|| panic!("the end after {:?}", self.seen.last()));
-            let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: {line}"));
+            let line = line
+                .expect("a pipe")
+                .unwrap_or_else(|| panic!("the end after {:?}", self.seen.last()));
+            let message: Value =
+                serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: {line}"));
             assert!(message.is_object(), "{line}");
             self.seen.push(message.clone());
             if holds(&message) {
@@ -63,7 +79,8 @@ impl Client {
 
     /// The response to the request with this id.
     pub(crate) async fn response(&mut self, id: u64) -> Value {
-        self.until(|line| line["id"] == id && line["method"].is_null()).await
+        self.until(|line| line["id"] == id && line["method"].is_null())
+            .await
     }
 
     pub(crate) fn seen(&self) -> &[Value] {
@@ -74,7 +91,9 @@ impl Client {
     pub(super) fn text(&self) -> String {
         let updates = self.seen.iter().map(|line| &line["params"]["update"]);
         let chunks = updates.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
-        chunks.map(|update| update["content"]["text"].as_str().expect("a text")).collect()
+        chunks
+            .map(|update| update["content"]["text"].as_str().expect("a text"))
+            .collect()
     }
 
     /// Closes stdin. Returns the exit code and the text on stderr.
@@ -84,7 +103,10 @@ impl Client {
     }
 
     /// Closes stdin, and then reads until a line holds.
-    pub(super) async fn end_after(mut self, holds: impl Fn(&Value) -> bool) -> (Option<i32>, String) {
+    pub(super) async fn end_after(
+        mut self,
+        holds: impl Fn(&Value) -> bool,
+    ) -> (Option<i32>, String) {
         drop(self.stdin.take());
         self.until(holds).await;
         self.ended().await

@@ -23,9 +23,21 @@ fn recordings() -> Vec<PathBuf> {
 /// Converts a recording. Returns the file with the result.
 fn convert(from: &str, to: &str, recording: &Path, folder: &Path) -> PathBuf {
     let mut command = translate(&["--from", from, "--to", to, "--replay"]);
-    let done = command.arg(recording).output().expect("the binary was built");
-    assert!(done.status.success(), "{}: {}", recording.display(), String::from_utf8_lossy(&done.stderr));
-    let name = recording.file_stem().expect("a name").to_str().expect("UTF-8");
+    let done = command
+        .arg(recording)
+        .output()
+        .expect("the binary was built");
+    assert!(
+        done.status.success(),
+        "{}: {}",
+        recording.display(),
+        String::from_utf8_lossy(&done.stderr)
+    );
+    let name = recording
+        .file_stem()
+        .expect("a name")
+        .to_str()
+        .expect("UTF-8");
     let file = folder.join(format!("{name}-{to}.jsonl"));
     std::fs::write(&file, done.stdout).expect("the folder is ours");
     file
@@ -35,14 +47,20 @@ fn entries(file: &Path) -> Vec<(String, Value)> {
     let text = std::fs::read_to_string(file).expect("a recording");
     let entry = |line: &str| {
         let entry: Value = serde_json::from_str(line).expect("JSON");
-        (entry["dir"].as_str().expect("a direction").to_owned(), entry["msg"].clone())
+        (
+            entry["dir"].as_str().expect("a direction").to_owned(),
+            entry["msg"].clone(),
+        )
     };
     text.lines().map(entry).collect()
 }
 
 /// The tokens of a turn; absent ones are zero.
 fn tokens(usage: &Value, names: [&str; 4]) -> Vec<u64> {
-    names.iter().map(|name| usage[name].as_u64().unwrap_or(0)).collect()
+    names
+        .iter()
+        .map(|name| usage[name].as_u64().unwrap_or(0))
+        .collect()
 }
 
 /// The content of a recording in `stream-json`: prompts, whole texts and thoughts, tools with their results,
@@ -78,10 +96,17 @@ fn stream_json(file: &Path) -> Vec<Value> {
                 }
             }
             ("a2c", "user") => {
-                let blocks = line["message"]["content"].as_array().map_or(&[][..], Vec::as_slice);
+                let blocks = line["message"]["content"]
+                    .as_array()
+                    .map_or(&[][..], Vec::as_slice);
                 let results = blocks.iter().filter(|block| block["type"] == "tool_result");
                 found.extend(results.map(|block| {
-                    json!(["result", block["tool_use_id"], block["content"], block["is_error"] == true])
+                    json!([
+                        "result",
+                        block["tool_use_id"],
+                        block["content"],
+                        block["is_error"] == true
+                    ])
                 }));
             }
             ("a2c", "result") => {
@@ -91,8 +116,9 @@ fn stream_json(file: &Path) -> Vec<Value> {
                     "cache_read_input_tokens",
                     "cache_creation_input_tokens",
                 ];
-                let aborted =
-                    line["terminal_reason"].as_str().is_some_and(|reason| reason.starts_with("aborted"));
+                let aborted = line["terminal_reason"]
+                    .as_str()
+                    .is_some_and(|reason| reason.starts_with("aborted"));
                 found.push(json!([
                     "end",
                     line["subtype"],
@@ -111,7 +137,10 @@ fn stream_json(file: &Path) -> Vec<Value> {
     // The translation sends a prompt when the turn before it has ended.
     found.sort_by_key(|found| found[0] != "prompt");
     // The CLI reports errors of an aborted turn that ACP does not have.
-    for end in found.iter_mut().filter(|found| found[0] == "end" && found[3] == true) {
+    for end in found
+        .iter_mut()
+        .filter(|found| found[0] == "end" && found[3] == true)
+    {
         end[5] = Value::Null;
     }
     found
@@ -134,16 +163,38 @@ fn acp(file: &Path, early: bool) -> Vec<Value> {
             ("a2c", Some("session/request_permission")) => {
                 let options = params["options"].as_array().expect("options");
                 let kinds: Vec<_> = options.iter().map(|option| &option["kind"]).collect();
-                let input = if early { &Value::Null } else { &params["toolCall"]["rawInput"] };
-                found.push(json!(["permission", params["toolCall"]["toolCallId"], kinds, input]));
+                let input = if early {
+                    &Value::Null
+                } else {
+                    &params["toolCall"]["rawInput"]
+                };
+                found.push(json!([
+                    "permission",
+                    params["toolCall"]["toolCallId"],
+                    kinds,
+                    input
+                ]));
             }
             ("a2c", Some("session/update")) => update(&params["update"], early, &mut found),
             ("a2c", None) if !line["error"].is_null() => {
-                found.push(json!(["error", line["error"]["code"], line["error"]["message"]]));
+                found.push(json!([
+                    "error",
+                    line["error"]["code"],
+                    line["error"]["message"]
+                ]));
             }
             ("a2c", None) if result["stopReason"].is_string() => {
-                let names = ["inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens"];
-                let tokens = if early { Vec::new() } else { tokens(&result["usage"], names) };
+                let names = [
+                    "inputTokens",
+                    "outputTokens",
+                    "cachedReadTokens",
+                    "cachedWriteTokens",
+                ];
+                let tokens = if early {
+                    Vec::new()
+                } else {
+                    tokens(&result["usage"], names)
+                };
                 found.push(json!(["end", result["stopReason"], tokens]));
             }
             _ => {}
@@ -155,7 +206,9 @@ fn acp(file: &Path, early: bool) -> Vec<Value> {
 fn update(update: &Value, early: bool, found: &mut Vec<Value>) {
     let kind = update["sessionUpdate"].as_str().expect("a kind");
     match kind {
-        "agent_message_chunk" | "agent_thought_chunk" => found.push(json!([kind, update["content"]["text"]])),
+        "agent_message_chunk" | "agent_thought_chunk" => {
+            found.push(json!([kind, update["content"]["text"]]))
+        }
         // The early protocol has one message for a call with its input.
         "tool_call" | "tool_call_update"
             if early && update["rawInput"].is_null() && update["status"] == "pending" => {}
@@ -171,7 +224,12 @@ fn update(update: &Value, early: bool, found: &mut Vec<Value>) {
             ]));
         }
         "usage_update" if !early => {
-            found.push(json!([kind, update["used"], update["size"], update["cost"]]));
+            found.push(json!([
+                kind,
+                update["used"],
+                update["size"],
+                update["cost"]
+            ]));
         }
         "available_commands_update" => {}
         _ if !early => found.push(json!([kind])),
@@ -206,26 +264,48 @@ async fn recording_of_an_early_agent_is_equal_after_both_directions() {
     let params = json!({ "protocolVersion": 1, "clientCapabilities": {} });
     client.send(&request(0, "initialize", &params)).await;
     client.response(0).await;
-    client.send(&request(1, "session/new", &json!({ "cwd": "/tmp", "mcpServers": [] }))).await;
+    client
+        .send(&request(
+            1,
+            "session/new",
+            &json!({ "cwd": "/tmp", "mcpServers": [] }),
+        ))
+        .await;
     let session = client.response(1).await["result"]["sessionId"].clone();
     for (id, text) in [(2, "permission"), (3, "echo after")] {
         let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] });
         client.send(&request(id, "session/prompt", &params)).await;
         if text == "permission" {
-            let asked = client.until(|line| line["method"] == "session/request_permission").await;
+            let asked = client
+                .until(|line| line["method"] == "session/request_permission")
+                .await;
             let option = asked["params"]["options"][0]["optionId"].clone();
             let outcome = json!({ "outcome": { "outcome": "selected", "optionId": option } });
-            client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": outcome })).await;
+            client
+                .send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": outcome }))
+                .await;
         }
-        assert_eq!(client.response(id).await["result"]["stopReason"], "end_turn");
+        assert_eq!(
+            client.response(id).await["result"]["stopReason"],
+            "end_turn"
+        );
     }
     assert_eq!(client.end().await.0, Some(0));
     let methods: Vec<_> = entries(&recording)
         .into_iter()
         .filter_map(|(_, line)| line["method"].as_str().map(str::to_owned))
         .collect();
-    for method in ["initialize", "agent/createSession", "agent/prompt", "agent/update", "shutdown"] {
-        assert!(methods.iter().any(|found| found == method), "{method}: {methods:?}");
+    for method in [
+        "initialize",
+        "agent/createSession",
+        "agent/prompt",
+        "agent/update",
+        "shutdown",
+    ] {
+        assert!(
+            methods.iter().any(|found| found == method),
+            "{method}: {methods:?}"
+        );
     }
     let first = convert("early-acp", "acp", &recording, folder.path());
     let early = convert("acp", "early-acp", &first, folder.path());
@@ -251,5 +331,8 @@ fn recording_that_cannot_be_read_is_an_error() {
     let mut command = translate(&["--from", "acp", "--to", "acp", "--replay"]);
     let done = command.arg(&file).output().expect("the binary was built");
     let log = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(done.status.code() == Some(1) && log.contains("line 2 of the recording"), "{log}");
+    assert!(
+        done.status.code() == Some(1) && log.contains("line 2 of the recording"),
+        "{log}"
+    );
 }

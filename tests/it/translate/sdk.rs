@@ -25,22 +25,36 @@ async fn sdk_client_drives_claude_code_with_a_permission_and_an_interrupt() {
     let recorded = recording.to_str().expect("UTF-8");
     let words: Vec<&str> = words.chain([recorded, "--", &claude]).collect();
     let mut node = crate::support::gateway::command("node");
-    node.arg(&script).arg(bridge.get_program()).args(words).current_dir(&path).envs(variables);
-    node.env("HOME", &home).env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    node.arg(&script)
+        .arg(bridge.get_program())
+        .args(words)
+        .current_dir(&path)
+        .envs(variables);
+    node.env("HOME", &home)
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin");
     let mut client = Client::start(node);
     let result = |line: &Value| line["update"].is_null() && line["asked"].is_null();
     let allowed = client.until(result).await;
     assert_eq!(allowed, json!({ "stopReason": "end_turn" }));
     assert!(path.join("made.txt").exists(), "{:?}", client.seen());
-    assert_eq!(client.until(result).await, json!({ "stopReason": "cancelled" }));
+    assert_eq!(
+        client.until(result).await,
+        json!({ "stopReason": "cancelled" })
+    );
     let said = client.until(result).await;
     assert_eq!(said, json!({ "stopReason": "end_turn" }));
-    let text: String =
-        client.seen().iter().filter_map(|line| line["update"]["content"]["text"].as_str()).collect();
+    let text: String = client
+        .seen()
+        .iter()
+        .filter_map(|line| line["update"]["content"]["text"].as_str())
+        .collect();
     assert!(text.contains("banana comes after"), "{text}");
     let (code, log) = client.ended().await;
     assert_eq!(code, Some(0), "{log}");
     let recording = std::fs::read_to_string(recording).expect("it was recorded");
-    assert!(recording.contains("can_use_tool") && recording.contains("interrupt"), "{recording}");
+    assert!(
+        recording.contains("can_use_tool") && recording.contains("interrupt"),
+        "{recording}"
+    );
     drop(model);
 }

@@ -11,37 +11,52 @@ use crate::support::log::{agent_text, all, one};
 
 #[tokio::test]
 async fn session_restored_by_resume_repeats_no_event() {
-    let gateway =
-        setup(&["--state", "state"], "pool = { max_size = 2, min_idle = 0, idle_timeout = \"200ms\" }")
-            .start();
+    let gateway = setup(
+        &["--state", "state"],
+        "pool = { max_size = 2, min_idle = 0, idle_timeout = \"200ms\" }",
+    )
+    .start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "say text=one").await;
-    gateway.log_until(&session, |event| event["type"] == "session.detached").await;
+    gateway
+        .log_until(&session, |event| event["type"] == "session.detached")
+        .await;
     assert_eq!(gateway.turn(&session, "say text=two").await["text"], "two");
     let events = gateway.lawful(&session).await;
     assert_eq!(all(&events, "session.attached")[1]["by"], "resume");
     assert_eq!(agent_text(&events), "onetwo", "resume replays nothing");
-    let state =
-        events.iter().rfind(|event| event["update"]["state"] == "idle" && event["promptId"].is_null());
-    assert!(state.is_some_and(|event| event["late"].is_null()), "how the agent stands after the resume");
+    let state = events
+        .iter()
+        .rfind(|event| event["update"]["state"] == "idle" && event["promptId"].is_null());
+    assert!(
+        state.is_some_and(|event| event["late"].is_null()),
+        "how the agent stands after the resume"
+    );
 }
 
 #[tokio::test]
 async fn session_unknown_to_the_agent_starts_again() {
-    let gateway = setup(&["--fail-resume"], "").settings("testing.min_backoff = \"10ms\"").start();
+    let gateway = setup(&["--fail-resume"], "")
+        .settings("testing.min_backoff = \"10ms\"")
+        .start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "crash").await;
     assert_eq!(gateway.turn(&session, "say text=two").await["text"], "two");
     let events = gateway.lawful(&session).await;
     let again = all(&events, "session.attached")[1];
-    assert_eq!((&again["by"], &again["context"]), (&json!("fresh"), &json!("lost")));
+    assert_eq!(
+        (&again["by"], &again["context"]),
+        (&json!("fresh"), &json!("lost"))
+    );
 }
 
 #[tokio::test]
 async fn the_mode_is_the_option_of_that_category() {
     let (gateway, session) = fake().await;
     let path = format!("/v1/sessions/{session}/mode");
-    let (status, body) = gateway.send(Method::PUT, &path, &json!({ "modeId": "code" })).await;
+    let (status, body) = gateway
+        .send(Method::PUT, &path, &json!({ "modeId": "code" }))
+        .await;
     assert_eq!((status.as_u16(), &body), (200, &json!({ "modes": null })));
     let shown = gateway.get_session(&session).await;
     assert_eq!(shown["configOptions"][0]["currentValue"], "code");
@@ -50,17 +65,29 @@ async fn the_mode_is_the_option_of_that_category() {
     assert_eq!(changed["configOptions"][0]["currentValue"], "code");
     assert!(changed.get("currentModeId").is_none());
     let path = format!("/v1/sessions/{session}/config/model");
-    let (status, body) = gateway.send(Method::PUT, &path, &json!({ "value": "large" })).await;
-    assert_eq!((status.as_u16(), &body["configOptions"][1]["currentValue"]), (200, &json!("large")));
+    let (status, body) = gateway
+        .send(Method::PUT, &path, &json!({ "value": "large" }))
+        .await;
+    assert_eq!(
+        (status.as_u16(), &body["configOptions"][1]["currentValue"]),
+        (200, &json!("large"))
+    );
 }
 
 /// A session with one message that only the agent knows. Returns the agent's id.
 async fn left_behind(gateway: &Gateway, cwd: &Path) -> String {
     std::fs::create_dir_all(cwd).expect("the folder is ours");
-    let created = gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake", "cwd": cwd })).await;
-    let session = created.body["sessionId"].as_str().expect("an id").to_owned();
+    let created = gateway
+        .posted("/v1/sessions", &[], &json!({ "agent": "fake", "cwd": cwd }))
+        .await;
+    let session = created.body["sessionId"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     gateway.turn(&session, "say text=before;tools").await;
-    let deleted = gateway.call(Method::DELETE, &format!("/v1/sessions/{session}")).await;
+    let deleted = gateway
+        .call(Method::DELETE, &format!("/v1/sessions/{session}"))
+        .await;
     assert_eq!(deleted.status, 204);
     let listed = gateway.get("/v1/agents/fake/sessions").await;
     listed["sessions"][0]["agentSessionId"]
@@ -77,18 +104,36 @@ async fn a_session_of_the_agent_is_adopted_with_its_history() {
     let body = json!({ "agent": "fake", "agentSessionId": id, "cwd": cwd });
     let adopted = gateway.posted("/v1/sessions", &[], &body).await;
     assert_eq!(adopted.status, 201, "{adopted:?}\n{}", gateway.log());
-    let session = adopted.body["sessionId"].as_str().expect("an id").to_owned();
+    let session = adopted.body["sessionId"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     assert_eq!(adopted.body["configOptions"][0]["configId"], "how");
     let events = gateway.lawful(&session).await;
     assert_eq!(agent_text(&events), "before");
-    let replayed = all(&events, "session.update").into_iter().filter(|event| event["replayed"] == true);
-    assert_eq!(replayed.count(), 6, "the prompt, the message, four updates of a tool call");
+    let replayed = all(&events, "session.update")
+        .into_iter()
+        .filter(|event| event["replayed"] == true);
+    assert_eq!(
+        replayed.count(),
+        6,
+        "the prompt, the message, four updates of a tool call"
+    );
     assert_eq!(one(&events, "session.attached")["by"], "adopt");
     let received = std::fs::read_to_string(gateway.path("data/homes/default/fake/received"));
     let received = received.expect("the agent's own record");
-    let resume = received.lines().find(|line| line.contains("session/resume")).expect("it was resumed");
-    assert!(resume.contains(r#""replayFrom":{"type":"start"}"#), "{resume}");
-    assert_eq!(gateway.turn(&session, "say text=after").await["text"], "after");
+    let resume = received
+        .lines()
+        .find(|line| line.contains("session/resume"))
+        .expect("it was resumed");
+    assert!(
+        resume.contains(r#""replayFrom":{"type":"start"}"#),
+        "{resume}"
+    );
+    assert_eq!(
+        gateway.turn(&session, "say text=after").await["text"],
+        "after"
+    );
     gateway.lawful(&session).await;
 }
 
@@ -100,10 +145,12 @@ async fn servers_are_listed_with_their_transport() {
     assert_eq!(gateway.posted("/v1/sessions", &[], &body).await.status, 201);
     let received = std::fs::read_to_string(gateway.path("data/homes/default/fake/received"));
     let received = received.expect("the agent's own record");
-    let new = received.lines().find(|line| line.contains("session/new")).expect("a session was made");
+    let new = received
+        .lines()
+        .find(|line| line.contains("session/new"))
+        .expect("a session was made");
     let new: serde_json::Value = serde_json::from_str(new).expect("JSON");
-    let servers =
-        json!([{ "type": "stdio", "name": "files", "command": "/bin/true", "args": ["-v"], "env": [] }]);
+    let servers = json!([{ "type": "stdio", "name": "files", "command": "/bin/true", "args": ["-v"], "env": [] }]);
     assert_eq!(new["params"]["mcpServers"], servers);
 }
 
@@ -111,7 +158,10 @@ async fn servers_are_listed_with_their_transport() {
 async fn the_files_and_terminals_of_the_client_are_not_there() {
     let gateway = setup(&[], "files = \"client\"\nterminals = \"client\"").start();
     let session = gateway.session("fake").await;
-    assert_eq!(gateway.turn(&session, "unserved").await["text"], "-32601-32601");
+    assert_eq!(
+        gateway.turn(&session, "unserved").await["text"],
+        "-32601-32601"
+    );
 }
 
 #[tokio::test]
@@ -119,8 +169,12 @@ async fn a_process_that_closed_its_session_serves_the_next_and_a_close_ends_the_
     let gateway = setup(&[], "pool = { max_size = 1, min_idle = 0 }").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "say text=x;hang").await;
-    gateway.log_until(&session, |event| event["update"]["messageId"] == "a1").await;
-    let closed = gateway.call(Method::POST, &format!("/v1/sessions/{session}/close")).await;
+    gateway
+        .log_until(&session, |event| event["update"]["messageId"] == "a1")
+        .await;
+    let closed = gateway
+        .call(Method::POST, &format!("/v1/sessions/{session}/close"))
+        .await;
     assert!(closed.status.is_success());
     let events = gateway.lawful(&session).await;
     assert_eq!(one(&events, "prompt.completed")["stopReason"], "cancelled");
@@ -129,5 +183,9 @@ async fn a_process_that_closed_its_session_serves_the_next_and_a_close_ends_the_
     assert_eq!(gateway.turn(&other, "say text=y").await["text"], "y");
     assert_eq!(gateway.agents_alive(), pids, "the same process");
     let events = gateway.lawful(&session).await;
-    assert_eq!(all(&events, "prompt.completed").len(), 1, "the agent's own word of it is no second end");
+    assert_eq!(
+        all(&events, "prompt.completed").len(),
+        1,
+        "the agent's own word of it is no second end"
+    );
 }

@@ -7,8 +7,13 @@ use super::fake;
 async fn items(script: &str) -> Vec<Value> {
     let (gateway, session) = fake().await;
     gateway.turn(&session, script).await;
-    let transcript = gateway.get(&format!("/v1/sessions/{session}/transcript")).await;
-    let items = transcript["turns"][0]["items"].as_array().expect("items").clone();
+    let transcript = gateway
+        .get(&format!("/v1/sessions/{session}/transcript"))
+        .await;
+    let items = transcript["turns"][0]["items"]
+        .as_array()
+        .expect("items")
+        .clone();
     assert_eq!(items[0]["role"], "user", "the agent shows the prompt first");
     items[1..].to_vec()
 }
@@ -57,6 +62,9 @@ async fn plan_commands_and_title_are_in_the_snapshot() {
     let (gateway, session) = fake().await;
     gateway.turn(&session, "state-of-things").await;
     let shown = gateway.get_session(&session).await;
-    assert_eq!((&shown["plan"]["planId"], &shown["title"]), (&json!("p"), &json!("Fake")));
+    assert_eq!(
+        (&shown["plan"]["planId"], &shown["title"]),
+        (&json!("p"), &json!("Fake"))
+    );
     assert_eq!(shown["availableCommands"][0]["name"], "test");
 }

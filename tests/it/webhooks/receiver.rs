@@ -27,20 +27,37 @@ impl Receiver {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (key, certificate) = certificate(folder.path());
-        Self { folder, key, certificate, port: 0, process: None }
+        Self {
+            folder,
+            key,
+            certificate,
+            port: 0,
+            process: None,
+        }
     }
 
     /// Starts the process with the secret of the gateway. Port 0 selects a free port.
     #[expect(clippy::disallowed_methods, reason = "the test starts the receiver")]
     pub(crate) async fn start(&mut self, gateway: &Gateway, port: u16) {
         let secret = gateway.get("/v1/webhooks/secret").await;
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/clients/webhook_receiver.mjs");
+        let script =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/clients/webhook_receiver.mjs");
         let mut node = Command::new("node");
-        node.arg(script).args([&self.key, &self.certificate]).arg(port.to_string());
-        node.arg(secret["secret"].as_str().expect("a secret")).current_dir(self.folder.path());
-        let mut child = node.stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("node is there");
+        node.arg(script)
+            .args([&self.key, &self.certificate])
+            .arg(port.to_string());
+        node.arg(secret["secret"].as_str().expect("a secret"))
+            .current_dir(self.folder.path());
+        let mut child = node
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("node is there");
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let line = timeout(LONGEST, lines.next_line()).await.expect("in time").expect("a line");
+        let line = timeout(LONGEST, lines.next_line())
+            .await
+            .expect("in time")
+            .expect("a line");
         self.port = line.expect("a line").parse().expect("a port");
         self.process = Some((child, lines));
     }
@@ -58,7 +75,10 @@ impl Receiver {
     /// The next request.
     pub(crate) async fn next(&mut self) -> Value {
         let (_, lines) = self.process.as_mut().expect("it runs");
-        let line = timeout(LONGEST, lines.next_line()).await.expect("a request in time").expect("a line");
+        let line = timeout(LONGEST, lines.next_line())
+            .await
+            .expect("a request in time")
+            .expect("a line");
         serde_json::from_str(&line.expect("a line")).expect("JSON")
     }
 

@@ -23,10 +23,30 @@ pub(super) const STYLE: &str = "
   }";
 
 const PANELS: [(&str, &str, Test, &str); 4] = [
-    ("One session, one reader: events a second", "more is better", Test::Single, "events_s"),
-    ("One session, 1000 readers: deliveries a second", "more is better", Test::Fan, "events_s"),
-    ("The same: processor seconds for a million deliveries", "less is better", Test::Fan, "cpu_per_m"),
-    ("Memory of an idle stream, KiB", "less is better", Test::Idle, "kib_per_stream"),
+    (
+        "One session, one reader: events a second",
+        "more is better",
+        Test::Single,
+        "events_s",
+    ),
+    (
+        "One session, 1000 readers: deliveries a second",
+        "more is better",
+        Test::Fan,
+        "events_s",
+    ),
+    (
+        "The same: processor seconds for a million deliveries",
+        "less is better",
+        Test::Fan,
+        "cpu_per_m",
+    ),
+    (
+        "Memory of an idle stream, KiB",
+        "less is better",
+        Test::Idle,
+        "kib_per_stream",
+    ),
 ];
 
 pub(super) fn draw(context: &Context<'_>) -> String {
@@ -49,10 +69,21 @@ pub(super) fn draw(context: &Context<'_>) -> String {
             continue;
         }
         put(&mut body, &text("title", 20, top + 30, "start", title));
-        put(&mut body, &text("note", 20, top + 47, "start", &format!("{better}; logarithmic scale")));
+        put(
+            &mut body,
+            &text(
+                "note",
+                20,
+                top + 47,
+                "start",
+                &format!("{better}; logarithmic scale"),
+            ),
+        );
         top += TITLE;
-        let labels: Vec<String> =
-            bars.iter().map(|(name, _, figure)| format!("{name} {}", digits(*figure))).collect();
+        let labels: Vec<String> = bars
+            .iter()
+            .map(|(name, _, figure)| format!("{name} {}", digits(*figure)))
+            .collect();
         put(&mut words, &format!("{title}: {}.", labels.join(", ")));
         panel(&mut body, &bars, top);
         top += ROW * u32::try_from(bars.len()).unwrap_or_default() + 16;
@@ -67,7 +98,9 @@ pub(super) fn draw(context: &Context<'_>) -> String {
 
 fn panel(body: &mut String, bars: &[(String, &str, f64)], top: u32) {
     let figures = || bars.iter().map(|(.., figure)| figure.max(1e-6).log10());
-    let (least, most) = figures().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), c| (a.min(c), b.max(c)));
+    let (least, most) = figures().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), c| {
+        (a.min(c), b.max(c))
+    });
     // The smallest value also has a visible bar.
     let (from, span) = (least - 0.3, (most - least + 0.3).max(0.3));
     for (row, ((name, class, figure), log)) in (0..).zip(bars.iter().zip(figures())) {
@@ -80,13 +113,24 @@ fn panel(body: &mut String, bars: &[(String, &str, f64)], top: u32) {
             ),
         );
         let x = LABELS + 8;
-        put(body, &text("", x + BARS.min(whole(length)), y + 15, "start", &digits(*figure)));
+        put(
+            body,
+            &text(
+                "",
+                x + BARS.min(whole(length)),
+                y + 15,
+                "start",
+                &digits(*figure),
+            ),
+        );
     }
 }
 
 /// A length in whole pixels.
 fn whole(length: f64) -> u32 {
-    (0..=BARS).find(|&pixels| f64::from(pixels) >= length).unwrap_or(BARS)
+    (0..=BARS)
+        .find(|&pixels| f64::from(pixels) >= length)
+        .unwrap_or(BARS)
 }
 
 pub(super) fn text(class: &str, x: u32, y: u32, anchor: &str, says: &str) -> String {
@@ -120,9 +164,16 @@ mod tests {
             (Test::Fan, GATEWAY, "events_s", &[6_000_000.0]),
             (Test::Fan, LIMIT, "events_s", &[9_000_000.0]),
         ]);
-        let context = Context { results: &results, targets: &targets::all(&places), machine: String::new() };
+        let context = Context {
+            results: &results,
+            targets: &targets::all(&places),
+            machine: String::new(),
+        };
         let drawn = draw(&context);
-        assert!(drawn.contains("raw-epoll (the limit) 9,000,000, acp-gateway 6,000,000."), "{drawn}");
+        assert!(
+            drawn.contains("raw-epoll (the limit) 9,000,000, acp-gateway 6,000,000."),
+            "{drawn}"
+        );
         assert_eq!(drawn.matches("<rect class=\"ours\"").count(), 1);
         assert!(!drawn.contains("idle stream"), "nobody measured that");
         assert!(!drawn.contains("nowhere"));

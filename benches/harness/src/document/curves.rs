@@ -22,13 +22,20 @@ const LINES: &str = "
 pub(super) fn draw(results: &Results) -> Option<String> {
     let (mut body, mut words, mut top) = (String::new(), String::new(), 0);
     for (kind, curves) in curves(results) {
-        let curves: Vec<Curve> = curves.into_iter().filter(|curve| curve.points.len() > 1).collect();
+        let curves: Vec<Curve> = curves
+            .into_iter()
+            .filter(|curve| curve.points.len() > 1)
+            .collect();
         if curves.is_empty() {
             continue;
         }
         let points = &curves[0].points;
         let (least, most) = (points[0].0, points[points.len() - 1].0);
-        let title = format!("With more {kind}: from {} to {}", digits(least as f64), digits(most as f64));
+        let title = format!(
+            "With more {kind}: from {} to {}",
+            digits(least as f64),
+            digits(most as f64)
+        );
         put(&mut body, &text("title", 20, top + 30, "start", &title));
         let note = "against the smallest; both ways logarithmic; a level curve does not grow";
         put(&mut body, &text("note", 20, top + 47, "start", note));
@@ -36,7 +43,10 @@ pub(super) fn draw(results: &Results) -> Option<String> {
         for curve in &curves {
             row(&mut body, curve, top);
             let labels: Vec<String> = curve.points.iter().map(label).collect();
-            put(&mut words, &format!("{}: {}.", curve.title, labels.join(", ")));
+            put(
+                &mut words,
+                &format!("{}: {}.", curve.title, labels.join(", ")),
+            );
             top += ROW;
         }
         top += 16;
@@ -63,9 +73,16 @@ fn row(body: &mut String, Curve { title, points }: &Curve, top: u32) {
     let width = (log(last.0) - log(first.0)).max(1e-6);
     let coordinates = |&(size, figure): &(u64, f64)| {
         let higher = (figure.max(1e-6) / first.1.max(1e-6)).log2() * OCTAVE;
-        (FROM + SPAN * (log(size) - log(first.0)) / width, middle - higher.clamp(-MOST, MOST))
+        (
+            FROM + SPAN * (log(size) - log(first.0)) / width,
+            middle - higher.clamp(-MOST, MOST),
+        )
     };
-    let path: Vec<String> = points.iter().map(coordinates).map(|(x, y)| format!("{x:.0},{y:.0}")).collect();
+    let path: Vec<String> = points
+        .iter()
+        .map(coordinates)
+        .map(|(x, y)| format!("{x:.0},{y:.0}"))
+        .collect();
     put(body, &text("", LABELS, top + 34, "end", title));
     put(
         body,
@@ -105,7 +122,10 @@ mod tests {
         ]);
         let drawn = draw(&results).unwrap();
         assert!(drawn.contains("points=\"360,86 570,86 780,80\""), "{drawn}");
-        assert!(drawn.contains("the session by its id, ms: 2 at 100, 2 at 1,000, 4 at 10,000."), "{drawn}");
+        assert!(
+            drawn.contains("the session by its id, ms: 2 at 100, 2 at 1,000, 4 at 10,000."),
+            "{drawn}"
+        );
         assert!(!drawn.contains("sessions, ms"), "one size is no curve");
         assert_eq!(draw(&made(&[])), None);
     }

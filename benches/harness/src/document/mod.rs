@@ -25,13 +25,23 @@ pub(crate) struct Context<'a> {
 
 /// Writes all parts for which results exist, and the charts next to the document.
 pub(crate) fn write(path: &Path, context: &Context<'_>) -> Outcome {
-    let mut text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut text =
+        fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let machine = &context.machine;
-    if context.results.lines.iter().any(|line| line.test != Test::Growth) {
+    if context
+        .results
+        .lines
+        .iter()
+        .any(|line| line.test != Test::Growth)
+    {
         text = replaced(&text, "machine", machine)?;
         text = replaced(&text, "goals", &goals(context.results))?;
         text = replaced(&text, "targets", &targets(context))?;
-        text = replaced(&text, "gateway", &gateway(context.results).unwrap_or_default())?;
+        text = replaced(
+            &text,
+            "gateway",
+            &gateway(context.results).unwrap_or_default(),
+        )?;
         fs::write(path.with_extension("svg"), chart::draw(context))?;
     }
     // Growth is measured separately, possibly on another machine.
@@ -46,7 +56,10 @@ pub(crate) fn write(path: &Path, context: &Context<'_>) -> Outcome {
 
 /// Replaces the part between the markers of this name.
 fn replaced(text: &str, name: &str, part: &str) -> Outcome<String> {
-    let (begin, end) = (format!("<!-- measured: {name} -->\n"), format!("<!-- end: {name} -->"));
+    let (begin, end) = (
+        format!("<!-- measured: {name} -->\n"),
+        format!("<!-- end: {name} -->"),
+    );
     let missing = || format!("the document has no marks for {name}");
     let (before, rest) = text.split_once(&begin).ok_or_else(missing)?;
     let (_, after) = rest.split_once(&end).ok_or_else(missing)?;
@@ -61,7 +74,10 @@ mod tests {
     fn only_the_marked_section_changes() {
         let text = "a\n<!-- measured: x -->\nold\n<!-- end: x -->\nb\n";
         let new = replaced(text, "x", "| new |\n").unwrap();
-        assert_eq!(new, "a\n<!-- measured: x -->\n\n| new |\n\n<!-- end: x -->\nb\n");
+        assert_eq!(
+            new,
+            "a\n<!-- measured: x -->\n\n| new |\n\n<!-- end: x -->\nb\n"
+        );
         assert_eq!(replaced(&new, "x", "| new |\n").unwrap(), new);
         assert!(replaced(text, "y", "").is_err());
     }

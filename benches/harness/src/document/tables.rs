@@ -23,10 +23,15 @@ pub(crate) fn goals(results: &Results) -> String {
     );
     for goal in GOALS {
         let (median, range) =
-            goal.result(results).map_or(("not measured".to_owned(), String::new()), |spread| {
-                let range = format!("{} to {}", goal.shown(spread.least), goal.shown(spread.most));
-                (goal.shown(spread.median), range)
-            });
+            goal.result(results)
+                .map_or(("not measured".to_owned(), String::new()), |spread| {
+                    let range = format!(
+                        "{} to {}",
+                        goal.shown(spread.least),
+                        goal.shown(spread.most)
+                    );
+                    (goal.shown(spread.median), range)
+                });
         let verdict = match goal.verdict(results) {
             Verdict::Aim => "aim reached",
             Verdict::Must => "must reached",
@@ -45,7 +50,11 @@ pub(crate) fn goals(results: &Results) -> String {
     line!(
         text,
         "| every event once and in order | | {complete} of {readers} readers | | all | all | {} |",
-        if readers == complete { "aim reached" } else { "**missed**" }
+        if readers == complete {
+            "aim reached"
+        } else {
+            "**missed**"
+        }
     );
     text
 }
@@ -70,7 +79,10 @@ const COLUMNS: [(&str, Test, &str, f64); 13] = [
 /// All targets in all tests.
 pub(crate) fn targets(context: &Context<'_>) -> String {
     let titles = COLUMNS.map(|(title, ..)| title).join(" | ");
-    let mut text = format!("| | {titles} | complete |\n|---|{}---|\n", "---|".repeat(COLUMNS.len()));
+    let mut text = format!(
+        "| | {titles} | complete |\n|---|{}---|\n",
+        "---|".repeat(COLUMNS.len())
+    );
     let mut absent = Vec::new();
     for target in context.targets {
         let (name, title) = (target.name(), target.title());
@@ -83,10 +95,16 @@ pub(crate) fn targets(context: &Context<'_>) -> String {
         }
         let cells = COLUMNS.map(|(_, test, figure, unit)| {
             let spread = context.results.spread(test, name, figure);
-            spread.map_or("-".to_owned(), |Spread { median, .. }| digits(median * unit))
+            spread.map_or("-".to_owned(), |Spread { median, .. }| {
+                digits(median * unit)
+            })
         });
         let (readers, complete) = context.results.completeness(None, name);
-        let whole = if readers == complete { "all".to_owned() } else { format!("{complete} of {readers}") };
+        let whole = if readers == complete {
+            "all".to_owned()
+        } else {
+            format!("{complete} of {readers}")
+        };
         line!(text, "| {title} | {} | {whole} |", cells.join(" | "));
     }
     if !absent.is_empty() {
@@ -99,29 +117,77 @@ pub(crate) fn targets(context: &Context<'_>) -> String {
 pub(crate) fn gateway(results: &Results) -> Option<String> {
     const FIGURES: [(&str, Test, &str); 17] = [
         ("latency at 1000/s, p99.9, us", Test::Latency, "p999_us"),
-        ("at the same pace, writing and syncing 16 KiB, p50, us", Test::Latency, "sync_us"),
+        (
+            "at the same pace, writing and syncing 16 KiB, p50, us",
+            Test::Latency,
+            "sync_us",
+        ),
         ("prompt to first event, p99, us", Test::Prompt, "p99_us"),
-        ("at the same pace, writing and syncing 16 KiB, p50, us", Test::Prompt, "sync_us"),
+        (
+            "at the same pace, writing and syncing 16 KiB, p50, us",
+            Test::Prompt,
+            "sync_us",
+        ),
         ("10,000 idle streams opened in, s", Test::Idle, "connect_s"),
         ("threads when idle", Test::Cold, "threads"),
-        ("a new session with an idle process, ms", Test::Cold, "create_ms"),
+        (
+            "a new session with an idle process, ms",
+            Test::Cold,
+            "create_ms",
+        ),
         ("replay x 10 hot, events/s", Test::Replay, "hot_s"),
         ("replay x 10 hot, CPU s/M", Test::Replay, "hot_cpu_per_m"),
         ("replay x 10 from disk, events/s", Test::Replay, "disk_s"),
-        ("replay x 10 from disk, CPU s/M", Test::Replay, "disk_cpu_per_m"),
-        ("100 readers beside 10 that never read, deliveries/s", Test::Stalled, "events_s"),
+        (
+            "replay x 10 from disk, CPU s/M",
+            Test::Replay,
+            "disk_cpu_per_m",
+        ),
+        (
+            "100 readers beside 10 that never read, deliveries/s",
+            Test::Stalled,
+            "events_s",
+        ),
         ("1 x 1000, MB/s", Test::Fan, "mb_s"),
-        ("allocations for an event at full speed", Test::Allocations, "burst_calls"),
-        ("bytes allocated for an event at full speed", Test::Allocations, "burst_bytes"),
-        ("allocations for an event at 1000/s", Test::Allocations, "paced_calls"),
-        ("bytes allocated for an event at 1000/s", Test::Allocations, "paced_bytes"),
+        (
+            "allocations for an event at full speed",
+            Test::Allocations,
+            "burst_calls",
+        ),
+        (
+            "bytes allocated for an event at full speed",
+            Test::Allocations,
+            "burst_bytes",
+        ),
+        (
+            "allocations for an event at 1000/s",
+            Test::Allocations,
+            "paced_calls",
+        ),
+        (
+            "bytes allocated for an event at 1000/s",
+            Test::Allocations,
+            "paced_bytes",
+        ),
     ];
     let mut text = String::from("| | median | least | most |\n|---|---|---|---|\n");
     let mut any = false;
     for (title, test, figure) in FIGURES {
-        if let Some(Spread { median, least, most, .. }) = results.spread(test, GATEWAY, figure) {
+        if let Some(Spread {
+            median,
+            least,
+            most,
+            ..
+        }) = results.spread(test, GATEWAY, figure)
+        {
             any = true;
-            line!(text, "| {title} | {} | {} | {} |", digits(median), digits(least), digits(most));
+            line!(
+                text,
+                "| {title} | {} | {} | {} |",
+                digits(median),
+                digits(least),
+                digits(most)
+            );
         }
     }
     any.then_some(text)
@@ -160,7 +226,10 @@ pub(super) fn curves(results: &Results) -> Vec<(&'static str, Vec<Curve>)> {
                 .filter_map(|size| Some((*size, at(results, figure, *size, kind)?)))
                 .collect(),
         });
-        (kind, curves.filter(|curve| !curve.points.is_empty()).collect())
+        (
+            kind,
+            curves.filter(|curve| !curve.points.is_empty()).collect(),
+        )
     };
     KINDS.into_iter().map(of).collect()
 }
@@ -174,26 +243,42 @@ pub(crate) fn growth(results: &Results) -> Option<String> {
 
 /// The median of a measurement at one size.
 fn at(results: &Results, figure: &str, size: u64, kind: &str) -> Option<f64> {
-    results.spread(Test::Growth, GATEWAY, &format!("{figure}@{size} {kind}")).map(|spread| spread.median)
+    results
+        .spread(Test::Growth, GATEWAY, &format!("{figure}@{size} {kind}"))
+        .map(|spread| spread.median)
 }
 
 fn sizes(results: &Results, kind: &str) -> BTreeSet<u64> {
-    let lines = results.lines.iter().filter(|line| line.test == Test::Growth);
+    let lines = results
+        .lines
+        .iter()
+        .filter(|line| line.test == Test::Growth);
     let names = lines.flat_map(|line| line.sample.figures.keys());
     names
         .filter_map(|name| {
             let (size, found) = name.split_once('@')?.1.split_once(' ')?;
-            if found == kind { size.parse().ok() } else { None }
+            if found == kind {
+                size.parse().ok()
+            } else {
+                None
+            }
         })
         .collect()
 }
 
 fn growth_of(kind: &str, sizes: &BTreeSet<u64>, curves: &[Curve]) -> Option<String> {
     let columns: Vec<String> = sizes.iter().map(|&size| digits(size as f64)).collect();
-    let mut text = format!("| {kind} | {} |\n|---|{}\n", columns.join(" | "), "---|".repeat(columns.len()));
+    let mut text = format!(
+        "| {kind} | {} |\n|---|{}\n",
+        columns.join(" | "),
+        "---|".repeat(columns.len())
+    );
     for Curve { title, points } in curves {
         let at = |size| {
-            points.iter().find(|(of, _)| of == size).map_or("-".to_owned(), |(_, figure)| digits(*figure))
+            points
+                .iter()
+                .find(|(of, _)| of == size)
+                .map_or("-".to_owned(), |(_, figure)| digits(*figure))
         };
         let cells: Vec<String> = sizes.iter().map(at).collect();
         line!(text, "| {title} | {} |", cells.join(" | "));
@@ -215,7 +300,10 @@ mod tests {
         ]);
         let table = goals(&results);
         assert!(table.contains("| 1 x 1000, deliveries/s | raw-epoll | 0.8x | 0.7x to 0.9x | ≥ 0.65x | ≥ 0.9x | must reached |"), "{table}");
-        assert!(table.contains("| memory when idle |  | not measured |  |"), "{table}");
+        assert!(
+            table.contains("| memory when idle |  | not measured |  |"),
+            "{table}"
+        );
         assert!(table.contains("3 of 3 readers"), "{table}");
     }
 
@@ -226,7 +314,12 @@ mod tests {
             (Test::Growth, GATEWAY, "list_ms@200 sessions", &[1.0, 1.0]),
             (Test::Growth, GATEWAY, "open_ms@200 sessions", &[7.0]),
             (Test::Growth, GATEWAY, "open_ms@70 events", &[9.0]),
-            (Test::Growth, GATEWAY, "start_ms@270 sessions and events", &[3.0]),
+            (
+                Test::Growth,
+                GATEWAY,
+                "start_ms@270 sessions and events",
+                &[3.0],
+            ),
         ]);
         assert_eq!(
             growth(&results).unwrap(),

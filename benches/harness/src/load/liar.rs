@@ -47,11 +47,15 @@ fn lie(frames: &[(u32, u32)]) -> Liar {
         for client in listener.incoming() {
             let mut client = client.unwrap();
             if request(&mut client).request_line().0 == "GET" {
-                client.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+                client
+                    .write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                    .unwrap();
                 streams.push(client);
                 continue;
             }
-            client.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n").unwrap();
+            client
+                .write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+                .unwrap();
             for stream in &mut streams {
                 for &(id, number) in &frames {
                     let mut mark = BLANK.as_bytes().to_vec();
@@ -82,14 +86,25 @@ fn request(client: &mut TcpStream) -> Head {
 fn report_of(frames: &[(u32, u32)], readers: usize) -> Report {
     let mut liar = lie(frames);
     let session = liar.session(0).unwrap();
-    let plan = Plan { strict: true, ..Plan::new(readers, Prompt::burst(EVENTS.into())) };
+    let plan = Plan {
+        strict: true,
+        ..Plan::new(readers, Prompt::burst(EVENTS.into()))
+    };
     live(&liar, &[session], plan).unwrap()
 }
 
 #[test]
 fn an_honest_server_is_believed() {
     let report = report_of(&[(7, 0), (8, 1), (9, 2), (10, 3), (11, 4)], 3);
-    assert_eq!((report.readers, report.complete, report.events, report.faults), (3, 3, 15, 0));
+    assert_eq!(
+        (
+            report.readers,
+            report.complete,
+            report.events,
+            report.faults
+        ),
+        (3, 3, 15, 0)
+    );
     assert_eq!(report.complaint, None);
 }
 
@@ -99,9 +114,18 @@ fn a_lost_a_doubled_and_a_misplaced_event_do_not_pass() {
         ("the first is lost", vec![(1, 1), (2, 2), (3, 3), (4, 4)]),
         ("one is lost", vec![(1, 0), (2, 1), (3, 3), (4, 4)]),
         ("the last is lost", vec![(1, 0), (2, 1), (3, 2), (4, 3)]),
-        ("one comes twice", vec![(1, 0), (2, 1), (3, 1), (4, 2), (5, 3), (6, 4)]),
-        ("the last comes twice", vec![(1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (6, 4)]),
-        ("two change places", vec![(1, 0), (2, 2), (3, 1), (4, 3), (5, 4)]),
+        (
+            "one comes twice",
+            vec![(1, 0), (2, 1), (3, 1), (4, 2), (5, 3), (6, 4)],
+        ),
+        (
+            "the last comes twice",
+            vec![(1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (6, 4)],
+        ),
+        (
+            "two change places",
+            vec![(1, 0), (2, 2), (3, 1), (4, 3), (5, 4)],
+        ),
         ("none comes", vec![]),
     ] {
         let report = report_of(&frames, 2);

@@ -92,7 +92,12 @@ impl Readers {
         stream.write_all(request)?;
         stream.set_nonblocking(true)?;
         let number = epoll::EventData::new_u64(self.all.len().try_into()?);
-        epoll::add(&self.epoll, &stream, number, epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;
+        epoll::add(
+            &self.epoll,
+            &stream,
+            number,
+            epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
+        )?;
         self.all.push(Reader {
             stream,
             body: Body::Head(Vec::new()),
@@ -135,9 +140,16 @@ impl Readers {
 
     /// Waits for readable sockets and reads them.
     fn turn(&mut self, wait: Duration) -> Outcome {
-        let wait = Timespec { tv_sec: wait.as_secs().try_into()?, tv_nsec: wait.subsec_nanos().into() };
+        let wait = Timespec {
+            tv_sec: wait.as_secs().try_into()?,
+            tv_nsec: wait.subsec_nanos().into(),
+        };
         let mut events = Vec::with_capacity(1024);
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait)) {
+        match epoll::wait(
+            &self.epoll,
+            rustix::buffer::spare_capacity(&mut events),
+            Some(&wait),
+        ) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -162,10 +174,16 @@ impl Readers {
             let answered = reader.answered();
             let before = reader.tally.events;
             let (latency, written) = (&mut self.latency, &mut self.written);
-            reader.take(&self.buffer[..read], now, &self.search, self.turn_end, |sent| {
-                latency.add(now.saturating_sub(sent));
-                *written = sent.min(*written);
-            })?;
+            reader.take(
+                &self.buffer[..read],
+                now,
+                &self.search,
+                self.turn_end,
+                |sent| {
+                    latency.add(now.saturating_sub(sent));
+                    *written = sent.min(*written);
+                },
+            )?;
             self.answered += usize::from(!answered && reader.answered());
             if reader.tally.events > before {
                 self.active = Some(Instant::now());
@@ -179,10 +197,19 @@ impl Readers {
     }
 
     pub(super) fn report(self, begun: Option<u64>, cpu: u64) -> Report {
-        let last = self.all.iter().map(|reader| reader.last).max().unwrap_or_default();
+        let last = self
+            .all
+            .iter()
+            .map(|reader| reader.last)
+            .max()
+            .unwrap_or_default();
         Report {
             readers: self.all.len(),
-            complete: self.all.iter().filter(|reader| reader.tally.complete(self.expected)).count(),
+            complete: self
+                .all
+                .iter()
+                .filter(|reader| reader.tally.complete(self.expected))
+                .count(),
             events: self.all.iter().map(|reader| reader.tally.events).sum(),
             bytes: self.all.iter().map(|reader| reader.bytes).sum(),
             seconds: last.saturating_sub(begun.unwrap_or(self.written)) as f64 / 1e9,
@@ -203,7 +230,9 @@ impl Reader {
     /// The number of syntax errors. If ids are checked, an event without an id is an error.
     fn faults(&self) -> u64 {
         let grammar = self.grammar.as_ref();
-        grammar.map_or(0, |grammar| grammar.faults + self.tally.events.saturating_sub(grammar.ids))
+        grammar.map_or(0, |grammar| {
+            grammar.faults + self.tally.events.saturating_sub(grammar.ids)
+        })
     }
 
     fn take(
@@ -218,16 +247,32 @@ impl Reader {
         let mut piece = piece;
         if let Body::Head(bytes) = &mut self.body {
             bytes.extend_from_slice(piece);
-            let Some((head, length)) = Head::parse(bytes)? else { return Ok(()) };
+            let Some((head, length)) = Head::parse(bytes)? else {
+                return Ok(());
+            };
             begun = bytes.split_off(length);
             if head.status != 200 {
                 let why = String::from_utf8_lossy(&begun);
                 return Err(format!("a stream was refused: {} {why}", head.status).into());
             }
-            self.body = if head.chunked() { Body::Chunked(Chunks::default()) } else { Body::Plain };
+            self.body = if head.chunked() {
+                Body::Chunked(Chunks::default())
+            } else {
+                Body::Plain
+            };
             piece = &begun;
         }
-        let Self { body, scanner, grammar, tally, bytes, first, last, turns, .. } = self;
+        let Self {
+            body,
+            scanner,
+            grammar,
+            tally,
+            bytes,
+            first,
+            last,
+            turns,
+            ..
+        } = self;
         let mut content = |content: &[u8]| {
             *bytes += content.len() as u64;
             if let Some(grammar) = grammar {

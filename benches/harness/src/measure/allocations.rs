@@ -25,19 +25,32 @@ struct Counts {
 
 impl Counts {
     fn parse(text: &str) -> Outcome<Self> {
-        let (calls, bytes) = text.trim().split_once(' ').ok_or("two counts are expected")?;
-        Ok(Self { calls: calls.parse()?, bytes: bytes.parse()? })
+        let (calls, bytes) = text
+            .trim()
+            .split_once(' ')
+            .ok_or("two counts are expected")?;
+        Ok(Self {
+            calls: calls.parse()?,
+            bytes: bytes.parse()?,
+        })
     }
 
     /// The difference to a shorter run, for each event.
     fn for_each(self, shorter: Self, events: u64) -> (f64, f64) {
         let events = events as f64;
-        ((self.calls - shorter.calls) / events, (self.bytes - shorter.bytes) / events)
+        (
+            (self.calls - shorter.calls) / events,
+            (self.bytes - shorter.bytes) / events,
+        )
     }
 }
 
 /// Events at full speed share commits. Single events have a commit each.
-pub(super) fn measure(gateway: &Gateway, less: impl Fn(u64) -> u64, folder: &Path) -> Outcome<Sample> {
+pub(super) fn measure(
+    gateway: &Gateway,
+    less: impl Fn(u64) -> u64,
+    folder: &Path,
+) -> Outcome<Sample> {
     fs::create_dir_all(folder)?;
     let library = build(folder)?;
     let counts = folder.join("counts");
@@ -55,7 +68,8 @@ pub(super) fn measure(gateway: &Gateway, less: impl Fn(u64) -> u64, folder: &Pat
         drop(report);
         Box::new(up).stop()?;
         let path = counts.with_extension(pid.to_string());
-        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text =
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         // The next start is on an empty folder as well.
         fs::remove_dir_all(folder.join("data"))?;
         Counts::parse(&text)
@@ -114,12 +128,18 @@ mod tests {
         assert!(child.wait().unwrap().success());
         let counts = fs::read_to_string(prefix.with_extension(child.id().to_string())).unwrap();
         let counted = Counts::parse(&counts).unwrap();
-        assert!(counted.calls > 10.0 && counted.bytes > counted.calls, "{counted:?}");
+        assert!(
+            counted.calls > 10.0 && counted.bytes > counted.calls,
+            "{counted:?}"
+        );
     }
 
     #[test]
     fn the_cost_of_an_event_is_the_difference_of_two_runs() {
-        let (few, many) = (Counts::parse("100 1000\n").unwrap(), Counts::parse("600 3000\n").unwrap());
+        let (few, many) = (
+            Counts::parse("100 1000\n").unwrap(),
+            Counts::parse("600 3000\n").unwrap(),
+        );
         assert_eq!(many.for_each(few, 1000), (0.5, 2.0));
         assert!(Counts::parse("7").is_err());
     }

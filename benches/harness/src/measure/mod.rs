@@ -107,14 +107,21 @@ impl Sample {
         self.complete += report.complete;
         if report.faults > 0 {
             self.complete = self.complete.min(self.readers - 1);
-            self.complaint = Some(format!("{} faults in the form of the streams", report.faults));
+            self.complaint = Some(format!(
+                "{} faults in the form of the streams",
+                report.faults
+            ));
         }
         self.complaint = self.complaint.or_else(|| report.complaint.clone());
         self
     }
 
     fn with(mut self, figures: impl IntoIterator<Item = (&'static str, f64)>) -> Self {
-        self.figures.extend(figures.into_iter().map(|(name, figure)| (name.to_owned(), figure)));
+        self.figures.extend(
+            figures
+                .into_iter()
+                .map(|(name, figure)| (name.to_owned(), figure)),
+        );
         self
     }
 }
@@ -146,7 +153,12 @@ pub(crate) fn measure(
     match test {
         Test::Single => run(1, Plan::new(1, Prompt::burst(less(amounts.single)))),
         Test::Latency => {
-            let sample = live(target, folder, 1, Plan::new(1, Prompt::paced(less(3000), 1000)))?;
+            let sample = live(
+                target,
+                folder,
+                1,
+                Plan::new(1, Prompt::paced(less(3000), 1000)),
+            )?;
             synced(sample, target, folder, Duration::from_millis(1)).map(Some)
         }
         Test::Prompt => {
@@ -159,7 +171,10 @@ pub(crate) fn measure(
             None => Ok(None),
         },
         Test::Paced => match amounts.fan {
-            Some(_) => run(1, Plan::new(scale.fan, Prompt::paced(less(150).max(50), 50))),
+            Some(_) => run(
+                1,
+                Plan::new(scale.fan, Prompt::paced(less(150).max(50), 50)),
+            ),
             None => Ok(None),
         },
         Test::Many => match amounts.sessions {
@@ -170,7 +185,10 @@ pub(crate) fn measure(
             Some(streams) => idle(target, folder, streams.min(scale.idle)).map(Some),
             None => Ok(None),
         },
-        Test::Cold => target.gateway().map(|gateway| cold::measure(gateway, folder)).transpose(),
+        Test::Cold => target
+            .gateway()
+            .map(|gateway| cold::measure(gateway, folder))
+            .transpose(),
         Test::Replay => match amounts.replay {
             Some(n) => replay::measure(target, folder, less(n)).map(Some),
             None => Ok(None),
@@ -179,14 +197,22 @@ pub(crate) fn measure(
             Some(n) => stalled::measure(target, folder, less(n), round).map(Some),
             None => Ok(None),
         },
-        Test::Strict if target.gateway().is_some() => {
-            run(1, Plan { strict: true, ..Plan::new(50, Prompt::burst(less(20_000))) })
-        }
+        Test::Strict if target.gateway().is_some() => run(
+            1,
+            Plan {
+                strict: true,
+                ..Plan::new(50, Prompt::burst(less(20_000)))
+            },
+        ),
         Test::Strict => Ok(None),
-        Test::Allocations => {
-            target.gateway().map(|gateway| allocations::measure(gateway, less, folder)).transpose()
-        }
-        Test::Growth => target.gateway().map(|gateway| growth::measure(gateway, scale, folder)).transpose(),
+        Test::Allocations => target
+            .gateway()
+            .map(|gateway| allocations::measure(gateway, less, folder))
+            .transpose(),
+        Test::Growth => target
+            .gateway()
+            .map(|gateway| growth::measure(gateway, scale, folder))
+            .transpose(),
     }
 }
 
@@ -249,7 +275,12 @@ fn prompt(target: &dyn Target, folder: &Path, times: usize) -> Outcome<Sample> {
         let before = proc::cpu(&workers);
         let latency = load::first_events(&session, times)?;
         let cpu = (proc::cpu(&workers) - before) as f64 / 1e3;
-        Ok(Sample { readers: 1, complete: 1, ..Sample::default() }.with([
+        Ok(Sample {
+            readers: 1,
+            complete: 1,
+            ..Sample::default()
+        }
+        .with([
             ("p50_us", latency.quantile(0.5)),
             ("p99_us", latency.quantile(0.99)),
             ("cpu_us", cpu / times as f64),
@@ -263,7 +294,12 @@ fn idle(target: &dyn Target, folder: &Path, streams: usize) -> Outcome<Sample> {
         let holders = running.holders();
         let before = proc::rss(&holders);
         let (after, took) = load::idle(&session, streams, || proc::rss(&holders))?;
-        Ok(Sample { readers: streams, complete: streams, ..Sample::default() }.with([
+        Ok(Sample {
+            readers: streams,
+            complete: streams,
+            ..Sample::default()
+        }
+        .with([
             ("streams", streams as f64),
             ("kib_per_stream", (after - before).max(0.0) / streams as f64),
             ("connect_s", took.as_secs_f64()),

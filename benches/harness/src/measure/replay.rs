@@ -20,7 +20,10 @@ pub(super) fn measure(target: &dyn Target, folder: &Path, n: u64) -> Outcome<Sam
         let sessions = [running.session(0)?];
         let written = load::live(running, &sessions, Plan { readers: 1, ..plan })?;
         let hot = load::replay(running, &sessions[0], plan)?;
-        Ok(Sample::default().checked(&written).checked(&hot).with([("hot_s", hot.per_second())]))
+        Ok(Sample::default()
+            .checked(&written)
+            .checked(&hot)
+            .with([("hot_s", hot.per_second())]))
     })
 }
 
@@ -37,10 +40,14 @@ fn durable(gateway: &Gateway, folder: &Path, plan: Plan) -> Outcome<Sample> {
     let disk = load::replay(&up, &session, plan)?;
     Box::new(up).stop()?;
     fs::remove_dir_all(folder)?;
-    Ok(Sample::default().checked(&written).checked(&hot).checked(&disk).with([
-        ("hot_s", hot.per_second()),
-        ("disk_s", disk.per_second()),
-        ("hot_cpu_per_m", hot.cpu_per_million()),
-        ("disk_cpu_per_m", disk.cpu_per_million()),
-    ]))
+    Ok(Sample::default()
+        .checked(&written)
+        .checked(&hot)
+        .checked(&disk)
+        .with([
+            ("hot_s", hot.per_second()),
+            ("disk_s", disk.per_second()),
+            ("hot_cpu_per_m", hot.cpu_per_million()),
+            ("disk_cpu_per_m", disk.cpu_per_million()),
+        ]))
 }

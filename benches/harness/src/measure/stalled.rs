@@ -30,7 +30,10 @@ pub(super) fn measure(target: &dyn Target, folder: &Path, n: u64, round: usize) 
             Ok((report, grown))
         };
         run(running, plan)?;
-        let beside = Plan { stalled: STALLED, ..plan };
+        let beside = Plan {
+            stalled: STALLED,
+            ..plan
+        };
         let ((without, _), (with, _)) = if round.is_multiple_of(2) {
             (run(running, plan)?, run(running, beside)?)
         } else {
@@ -39,8 +42,19 @@ pub(super) fn measure(target: &dyn Target, folder: &Path, n: u64, round: usize) 
         };
         // The memory of a session itself is subtracted.
         let (alone, usual) = run(running, Plan { readers: 1, ..plan })?;
-        let (crowded, grown) = run(running, Plan { readers: 1, stalled: MANY, ..plan })?;
-        let sample = Sample::default().checked(&without).checked(&with).checked(&alone).checked(&crowded);
+        let (crowded, grown) = run(
+            running,
+            Plan {
+                readers: 1,
+                stalled: MANY,
+                ..plan
+            },
+        )?;
+        let sample = Sample::default()
+            .checked(&without)
+            .checked(&with)
+            .checked(&alone)
+            .checked(&crowded);
         Ok(sample.with([
             ("events_s", with.per_second()),
             ("healthy", with.per_second() / without.per_second()),

@@ -25,7 +25,14 @@ impl Target for AcpHttp {
 
     fn amounts(&self) -> Amounts {
         // A stream has one reader. A second reader gets 409.
-        Amounts { single: 100_000, fan: None, sessions: Some(2000), idle: None, replay: None, stalled: None }
+        Amounts {
+            single: 100_000,
+            fan: None,
+            sessions: Some(2000),
+            idle: None,
+            replay: None,
+            stalled: None,
+        }
     }
 
     fn missing(&self) -> Option<String> {
@@ -34,21 +41,31 @@ impl Target for AcpHttp {
 
     fn start(&self, folder: &Path) -> Outcome<Box<dyn Running>> {
         Alone::start(folder.join("acp-http.log"), &[], session, |port| {
-            vec![self.0.programs.join("acp-http-peer").into(), port.into(), self.0.agent().into()]
+            vec![
+                self.0.programs.join("acp-http-peer").into(),
+                port.into(),
+                self.0.agent().into(),
+            ]
         })
     }
 }
 
 /// A connection with its own agent, and the agent's first session.
 fn session(address: SocketAddr, _: usize) -> Outcome<Session> {
-    let post = |headers: &[String], body: &str| http::request("POST", address, PATH, headers, Some(body));
+    let post =
+        |headers: &[String], body: &str| http::request("POST", address, PATH, headers, Some(body));
     let (head, body) = http::call(address, &post(&[], &rpc::initialize()))?;
-    let id = head.header("acp-connection-id").ok_or_else(|| format!("no connection's id: {body}"))?;
+    let id = head
+        .header("acp-connection-id")
+        .ok_or_else(|| format!("no connection's id: {body}"))?;
     let connection = format!("Acp-Connection-Id: {id}");
     let stream = [connection.clone(), STREAM.to_owned()];
     let mut answers = http::connect(address)?;
     answers.write_all(&http::request("GET", address, PATH, &stream, None))?;
-    http::call(address, &post(std::slice::from_ref(&connection), &rpc::new_session()))?;
+    http::call(
+        address,
+        &post(std::slice::from_ref(&connection), &rpc::new_session()),
+    )?;
     let (mut seen, mut buffer) = (Vec::new(), [0; 4096]);
     while memmem::find(&seen, b"sess-1").is_none() {
         match answers.read(&mut buffer)? {

@@ -28,7 +28,11 @@ impl Alone {
         let address = free_port()?;
         let mut server = Server::start(&command(&address.port().to_string()), environment, log)?;
         server.listens(address)?;
-        Ok(Box::new(Self { server, address, session }))
+        Ok(Box::new(Self {
+            server,
+            address,
+            session,
+        }))
     }
 }
 

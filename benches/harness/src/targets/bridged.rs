@@ -37,7 +37,13 @@ impl Bridged {
         ];
         let mut bridge = Server::start(&command, &[], folder.join("bridge.log"))?;
         bridge.listens(prompts)?;
-        Ok(Box::new(Self { server, bridge, address, prompts, follow }))
+        Ok(Box::new(Self {
+            server,
+            bridge,
+            address,
+            prompts,
+            follow,
+        }))
     }
 }
 
@@ -51,7 +57,13 @@ impl Running for Bridged {
             replay: None,
             prompt_address: prompts,
             prompt: Box::new(move |text| {
-                http::request("POST", prompts, &format!("/s/{number}/prompt"), &[], Some(text))
+                http::request(
+                    "POST",
+                    prompts,
+                    &format!("/s/{number}/prompt"),
+                    &[],
+                    Some(text),
+                )
             }),
             turn_end: None,
             _held: Vec::new(),

@@ -17,9 +17,18 @@ pub(crate) const DEFAULT_ISOLATION: &str = "private";
 
 /// The templates, the newest first.
 pub(super) const FLAVORS: &[ConfigFlavor] = &[
-    ConfigFlavor { name: "isolation", template: include_str!("configs/isolation.toml") },
-    ConfigFlavor { name: "sections", template: include_str!("configs/sections.toml") },
-    ConfigFlavor { name: "flat limits", template: include_str!("configs/flat_limits.toml") },
+    ConfigFlavor {
+        name: "isolation",
+        template: include_str!("configs/isolation.toml"),
+    },
+    ConfigFlavor {
+        name: "sections",
+        template: include_str!("configs/sections.toml"),
+    },
+    ConfigFlavor {
+        name: "flat limits",
+        template: include_str!("configs/flat_limits.toml"),
+    },
 ];
 
 /// The keys of some range of versions.
@@ -58,7 +67,11 @@ impl ConfigFlavor {
             let answer = String::from_utf8_lossy(&output.stderr);
             write!(answers, "\n{}: {}", flavor.name, answer.trim())?;
         }
-        Err(format!("{} accepts no configuration of the harness:{answers}", program.display()).into())
+        Err(format!(
+            "{} accepts no configuration of the harness:{answers}",
+            program.display()
+        )
+        .into())
     }
 
     /// The file for an agent with at most this many processes and this level of isolation.
@@ -78,8 +91,14 @@ mod tests {
     use super::*;
     use crate::server::Scratch;
 
-    const OLD: ConfigFlavor = ConfigFlavor { name: "old", template: "max = @PROCESSES@\n" };
-    const NEW: ConfigFlavor = ConfigFlavor { name: "new", template: "max_size = @PROCESSES@\n" };
+    const OLD: ConfigFlavor = ConfigFlavor {
+        name: "old",
+        template: "max = @PROCESSES@\n",
+    };
+    const NEW: ConfigFlavor = ConfigFlavor {
+        name: "new",
+        template: "max_size = @PROCESSES@\n",
+    };
 
     /// A program whose `check` accepts only files with this key.
     fn build(folder: &Path, name: &str, key: &str) -> PathBuf {
@@ -105,14 +124,20 @@ mod tests {
         assert_eq!(detect("current", "max_size"), Ok(NEW));
         assert_eq!(detect("previous", "max"), Ok(OLD));
         let error = detect("other", "processes").unwrap_err();
-        assert!(error.contains("new: unknown key in max_size = 1\nold: unknown key in max = 1"), "{error}");
+        assert!(
+            error.contains("new: unknown key in max_size = 1\nold: unknown key in max = 1"),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_rendered_file_has_no_placeholder() {
         for flavor in FLAVORS {
             let text = flavor.render(Path::new("/a \"b\""), 256, "off");
-            assert!(text.contains(r#"= "/a \"b\"""#) && text.contains("256"), "{text}");
+            assert!(
+                text.contains(r#"= "/a \"b\"""#) && text.contains("256"),
+                "{text}"
+            );
             assert!(!text.contains('@'), "{text}");
         }
     }

@@ -13,7 +13,9 @@ pub(super) struct DurableStreams(pub(super) Places);
 
 impl DurableStreams {
     fn program(&self) -> PathBuf {
-        self.0.peers.join("durable-streams/bin/durable-streams-server")
+        self.0
+            .peers
+            .join("durable-streams/bin/durable-streams-server")
     }
 }
 
@@ -63,7 +65,10 @@ impl Target for DurableStreams {
 
 fn follow(address: SocketAddr, number: usize) -> Outcome<String> {
     let stream = format!("/s{number}");
-    let (head, body) = http::call(address, &http::request("PUT", address, &stream, &[], Some("")))?;
+    let (head, body) = http::call(
+        address,
+        &http::request("PUT", address, &stream, &[], Some("")),
+    )?;
     if head.status / 100 != 2 {
         return Err(format!("PUT {stream}: {} {body}", head.status).into());
     }

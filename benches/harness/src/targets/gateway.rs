@@ -62,12 +62,21 @@ impl Gateway {
 
     /// A pool with so few processes that sessions must share them.
     pub(crate) fn crowded(&self) -> Self {
-        Self { processes: 8, ..self.clone() }
+        Self {
+            processes: 8,
+            ..self.clone()
+        }
     }
 
     /// With further environment variables.
-    pub(crate) fn with_environment<const N: usize>(&self, variables: [(&'static str, OsString); N]) -> Self {
-        Self { environment: variables.into(), ..self.clone() }
+    pub(crate) fn with_environment<const N: usize>(
+        &self,
+        variables: [(&'static str, OsString); N],
+    ) -> Self {
+        Self {
+            environment: variables.into(),
+            ..self.clone()
+        }
     }
 
     fn flavor(&self, folder: &Path) -> Outcome<ConfigFlavor> {
@@ -83,7 +92,11 @@ impl Gateway {
         let path = |name: &str| folder.join(name);
         let (key, config, data) = (path("key"), path("gateway.toml"), path("data"));
         fs::write(&key, KEY)?;
-        fs::write(&config, self.flavor(folder)?.render(&self.agent, self.processes, &self.isolation))?;
+        fs::write(
+            &config,
+            self.flavor(folder)?
+                .render(&self.agent, self.processes, &self.isolation),
+        )?;
         let address = free_port()?;
         let listen = address.to_string();
         let command: [&OsStr; 8] = [
@@ -101,8 +114,15 @@ impl Gateway {
             ("ACP_GATEWAY_ADMIN_KEY_FILE", key.as_os_str()),
             ("RUST_LOG", "error".as_ref()),
         ];
-        environment.extend(self.environment.iter().map(|(name, value)| (*name, value.as_os_str())));
-        Ok((Server::start(&command, &environment, path("gateway.log"))?, address))
+        environment.extend(
+            self.environment
+                .iter()
+                .map(|(name, value)| (*name, value.as_os_str())),
+        );
+        Ok((
+            Server::start(&command, &environment, path("gateway.log"))?,
+            address,
+        ))
     }
 
     pub(crate) fn up(&self, folder: &Path) -> Outcome<Up> {
@@ -166,9 +186,21 @@ impl Up {
     }
 
     /// Sends a request. The answer must be JSON with this status.
-    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>, status: u16) -> Outcome<Value> {
+    pub(crate) fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        status: u16,
+    ) -> Outcome<Value> {
         let body = body.map(Value::to_string);
-        let request = http::request(method, self.address, path, &Self::headers(), body.as_deref());
+        let request = http::request(
+            method,
+            self.address,
+            path,
+            &Self::headers(),
+            body.as_deref(),
+        );
         let (_, answer) = http::expect(self.address, &request, status)
             .map_err(|error| format!("{method} {path}: {error} {}", self.server.last_words()))?;
         Ok(serde_json::from_str(&answer)?)
@@ -198,13 +230,21 @@ impl Up {
 
     /// Creates a session. Returns its id and the id of its last event.
     pub(crate) fn create(&self) -> Outcome<(String, String)> {
-        let session = self.ask("POST", "/v1/sessions", Some(&json!({ "agent": "synthetic" })), 201)?;
+        let session = self.ask(
+            "POST",
+            "/v1/sessions",
+            Some(&json!({ "agent": "synthetic" })),
+            201,
+        )?;
         Ok((text(&session, "sessionId")?, text(&session, "lastEventId")?))
     }
 }
 
 pub(crate) fn text(object: &Value, member: &str) -> Outcome<String> {
-    Ok(object[member].as_str().ok_or_else(|| format!("no {member} in {object}"))?.to_owned())
+    Ok(object[member]
+        .as_str()
+        .ok_or_else(|| format!("no {member} in {object}"))?
+        .to_owned())
 }
 
 impl Running for Up {

@@ -119,7 +119,9 @@ pub(crate) struct Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Session")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }
 

@@ -45,8 +45,13 @@ impl Target for Nchan {
         let address = free_port()?;
         let config = folder.join("nchan.conf");
         fs::write(&config, configuration(folder, address))?;
-        let command: [&OsStr; 5] =
-            [NGINX.as_ref(), "-e".as_ref(), "stderr".as_ref(), "-c".as_ref(), config.as_ref()];
+        let command: [&OsStr; 5] = [
+            NGINX.as_ref(),
+            "-e".as_ref(),
+            "stderr".as_ref(),
+            "-c".as_ref(),
+            config.as_ref(),
+        ];
         let mut server = Server::start(&command, &[], folder.join("nchan.log"))?;
         server.listens(address)?;
         // The master listens before its worker exists, and only the worker does measurable work.

@@ -38,7 +38,13 @@ impl Target for RawEpoll {
             folder.join("raw-epoll.log"),
             &[],
             |address, number| Ok(session(address, number)),
-            |port| vec![self.0.programs.join("raw-epoll").into(), port.into(), self.0.agent().into()],
+            |port| {
+                vec![
+                    self.0.programs.join("raw-epoll").into(),
+                    port.into(),
+                    self.0.agent().into(),
+                ]
+            },
         )
     }
 }
@@ -50,7 +56,10 @@ fn session(address: SocketAddr, number: usize) -> Session {
             "GET",
             address,
             &events,
-            &headers.iter().map(|&line| line.to_owned()).collect::<Vec<_>>(),
+            &headers
+                .iter()
+                .map(|&line| line.to_owned())
+                .collect::<Vec<_>>(),
             None,
         )
     };
@@ -60,7 +69,13 @@ fn session(address: SocketAddr, number: usize) -> Session {
         replay: Some(get(&[STREAM, "Last-Event-ID: 0"])),
         prompt_address: address,
         prompt: Box::new(move |text| {
-            http::request("POST", address, &format!("/s/{number}/prompt"), &[], Some(text))
+            http::request(
+                "POST",
+                address,
+                &format!("/s/{number}/prompt"),
+                &[],
+                Some(text),
+            )
         }),
         turn_end: None,
         _held: Vec::new(),

@@ -14,7 +14,9 @@ pub(super) struct SandboxAgent(pub(super) Places);
 
 impl SandboxAgent {
     fn program(&self) -> PathBuf {
-        self.0.peers.join("npm/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent")
+        self.0
+            .peers
+            .join("npm/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent")
     }
 }
 
@@ -54,32 +56,43 @@ impl Target for SandboxAgent {
             ("SANDBOX_AGENT_REQUIRE_PREINSTALL", "1".as_ref()),
             ("RUST_LOG", "error".as_ref()),
         ];
-        Alone::start(folder.join("sandbox-agent.log"), &environment, session, |port| {
-            let program = self.program();
-            let command: [&OsStr; 6] = [
-                program.as_ref(),
-                "server".as_ref(),
-                "--no-token".as_ref(),
-                "--no-telemetry".as_ref(),
-                "--port".as_ref(),
-                port.as_ref(),
-            ];
-            command.map(OsStr::to_owned).to_vec()
-        })
+        Alone::start(
+            folder.join("sandbox-agent.log"),
+            &environment,
+            session,
+            |port| {
+                let program = self.program();
+                let command: [&OsStr; 6] = [
+                    program.as_ref(),
+                    "server".as_ref(),
+                    "--no-token".as_ref(),
+                    "--no-telemetry".as_ref(),
+                    "--port".as_ref(),
+                    port.as_ref(),
+                ];
+                command.map(OsStr::to_owned).to_vec()
+            },
+        )
     }
 }
 
 fn session(address: SocketAddr, number: usize) -> Outcome<Session> {
     let path = format!("/v1/acp/s{number}");
     let post = |path: &str, body: &str| http::request("POST", address, path, &[], Some(body));
-    http::expect(address, &post(&format!("{path}?agent=codex"), &rpc::initialize()), 200)?;
+    http::expect(
+        address,
+        &post(&format!("{path}?agent=codex"), &rpc::initialize()),
+        200,
+    )?;
     http::expect(address, &post(&path, &rpc::new_session()), 200)?;
     Ok(Session {
         address,
         follow: http::request("GET", address, &path, &[STREAM.to_owned()], None),
         replay: None,
         prompt_address: address,
-        prompt: Box::new(move |text| http::request("POST", address, &path, &[], Some(&rpc::prompt(text)))),
+        prompt: Box::new(move |text| {
+            http::request("POST", address, &path, &[], Some(&rpc::prompt(text)))
+        }),
         turn_end: None,
         _held: Vec::new(),
     })

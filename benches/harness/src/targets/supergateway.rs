@@ -13,7 +13,9 @@ pub(super) struct Supergateway(pub(super) Places);
 
 impl Supergateway {
     fn program(&self) -> PathBuf {
-        self.0.peers.join("npm/node_modules/supergateway/dist/index.js")
+        self.0
+            .peers
+            .join("npm/node_modules/supergateway/dist/index.js")
     }
 }
 
@@ -42,20 +44,25 @@ impl Target for Supergateway {
     }
 
     fn start(&self, folder: &Path) -> Outcome<Box<dyn Running>> {
-        Alone::start(folder.join("supergateway.log"), &[("HOME", folder.as_os_str())], session, |port| {
-            let (program, agent) = (self.program(), self.0.agent());
-            let command: [&OsStr; 8] = [
-                "node".as_ref(),
-                program.as_ref(),
-                "--stdio".as_ref(),
-                agent.as_ref(),
-                "--port".as_ref(),
-                port.as_ref(),
-                "--logLevel".as_ref(),
-                "none".as_ref(),
-            ];
-            command.map(OsStr::to_owned).to_vec()
-        })
+        Alone::start(
+            folder.join("supergateway.log"),
+            &[("HOME", folder.as_os_str())],
+            session,
+            |port| {
+                let (program, agent) = (self.program(), self.0.agent());
+                let command: [&OsStr; 8] = [
+                    "node".as_ref(),
+                    program.as_ref(),
+                    "--stdio".as_ref(),
+                    agent.as_ref(),
+                    "--port".as_ref(),
+                    port.as_ref(),
+                    "--logLevel".as_ref(),
+                    "none".as_ref(),
+                ];
+                command.map(OsStr::to_owned).to_vec()
+            },
+        )
     }
 }
 
@@ -86,7 +93,10 @@ fn endpoint(address: SocketAddr, follow: &[u8]) -> Outcome<(String, TcpStream)> 
     stream.write_all(follow)?;
     let (mut seen, mut buffer) = (String::new(), [0; 4096]);
     loop {
-        if let Some((path, _)) = seen.split_once("data: ").and_then(|(_, rest)| rest.split_once('\n')) {
+        if let Some((path, _)) = seen
+            .split_once("data: ")
+            .and_then(|(_, rest)| rest.split_once('\n'))
+        {
             return Ok((path.trim().to_owned(), stream));
         }
         match stream.read(&mut buffer)? {

@@ -15,16 +15,21 @@ fn handshake_has_the_version_and_the_capabilities_of_both_protocols() {
     );
     assert_eq!(fixture.call("initialize", params), expected);
     let answer = r#"{"id":1,"result":{"protocolVersion":"1.0","capabilities":{"streaming":true},"serverInfo":{"name":"a","version":"2"}}}"#;
-    let translated =
-        r#"result 1 {"protocolVersion":1,"agentInfo":{"name":"a","version":"2"},"agentCapabilities":{}}"#;
+    let translated = r#"result 1 {"protocolVersion":1,"agentInfo":{"name":"a","version":"2"},"agentCapabilities":{}}"#;
     assert_eq!(fixture.receive(answer), [translated]);
     let created = concat!(
         r#"{"method":"initialized","params":{}}"#,
         "\n",
         r#"{"id":2,"method":"agent/createSession","params":{"workspaceDir":"/w"}}"#
     );
-    assert_eq!(fixture.call("session/new", r#"{"cwd":"/w","mcpServers":[]}"#), created);
-    assert_eq!(fixture.receive(r#"{"id":2,"result":{"sessionId":"s"}}"#), [r#"result 2 {"sessionId":"s"}"#]);
+    assert_eq!(
+        fixture.call("session/new", r#"{"cwd":"/w","mcpServers":[]}"#),
+        created
+    );
+    assert_eq!(
+        fixture.receive(r#"{"id":2,"result":{"sessionId":"s"}}"#),
+        [r#"result 2 {"sessionId":"s"}"#]
+    );
     let prompt = r#"{"id":3,"method":"agent/prompt","params":{"sessionId":"s","prompt":"hi"}}"#;
     assert_eq!(fixture.prompt("hi"), prompt, "`initialized` is sent once");
 }
@@ -33,8 +38,10 @@ fn handshake_has_the_version_and_the_capabilities_of_both_protocols() {
 fn agent_that_sends_initialized_itself_does_not_receive_it() {
     let mut fixture = Fixture::new();
     fixture.call("initialize", r#"{"clientCapabilities":{}}"#);
-    for line in [r#"{"method":"initialized","params":{}}"#, r#"{"id":1,"result":{"protocolVersion":"1.0"}}"#]
-    {
+    for line in [
+        r#"{"method":"initialized","params":{}}"#,
+        r#"{"id":1,"result":{"protocolVersion":"1.0"}}"#,
+    ] {
         fixture.receive(line);
     }
     let created = r#"{"id":2,"method":"agent/createSession","params":{"workspaceDir":"/w"}}"#;
@@ -46,21 +53,41 @@ fn updates_of_a_turn_become_updates_of_acp() {
     let mut fixture = Fixture::early();
     fixture.prompt("hi");
     let update = |kind: &str, members: &str| {
-        format!(r#"{{"method":"agent/update","params":{{"sessionId":"s","updateType":"{kind}",{members}}}}}"#)
+        format!(
+            r#"{{"method":"agent/update","params":{{"sessionId":"s","updateType":"{kind}",{members}}}}}"#
+        )
     };
     let text = |kind: &str, text: &str| json!({ "sessionUpdate": kind, "content": { "type": "text", "text": text } });
     let called = |title: &str| json!({ "sessionUpdate": "tool_call", "toolCallId": "t-1", "title": title, "status": "in_progress" });
     let content = json!([{ "type": "content", "content": { "type": "text", "text": "out" } }]);
     let ended = |status: &str| json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t-1", "status": status, "content": content, "rawOutput": "out" });
     for (line, expected) in [
-        (update("thinking", r#""content":"hm""#), text("agent_thought_chunk", "hm")),
-        (update("thinking", r#""data":{"text":"hm"}"#), text("agent_thought_chunk", "hm")),
-        (update("tool_call", r#""content":"Reading a","data":{"name":"read"}"#), called("Reading a")),
         (
-            update("tool_result", r#""content":"out","data":{"name":"read","success":true}"#),
+            update("thinking", r#""content":"hm""#),
+            text("agent_thought_chunk", "hm"),
+        ),
+        (
+            update("thinking", r#""data":{"text":"hm"}"#),
+            text("agent_thought_chunk", "hm"),
+        ),
+        (
+            update(
+                "tool_call",
+                r#""content":"Reading a","data":{"name":"read"}"#,
+            ),
+            called("Reading a"),
+        ),
+        (
+            update(
+                "tool_result",
+                r#""content":"out","data":{"name":"read","success":true}"#,
+            ),
             ended("completed"),
         ),
-        (update("response", r#""content":"Hel""#), text("agent_message_chunk", "Hel")),
+        (
+            update("response", r#""content":"Hel""#),
+            text("agent_message_chunk", "Hel"),
+        ),
     ] {
         assert_eq!(fixture.updates(&line), [expected], "{line}");
     }
@@ -95,7 +122,11 @@ fn text_of_the_result_is_shown_once() {
     for (updates, result, rest) in [
         (&["Hel", "lo"][..], r#"{"content":"Hello"}"#, None),
         (&[], r#"{"content":"Hello"}"#, Some("Hello")),
-        (&["Hello"], r#"{"content":[{"type":"text","text":"Hello"}]}"#, None),
+        (
+            &["Hello"],
+            r#"{"content":[{"type":"text","text":"Hello"}]}"#,
+            None,
+        ),
         (&["Hello"], "{}", None),
         (&["Hello"], "null", None),
         (&["\\ud83d"], r#"{"content":"\ud83d"}"#, None),
@@ -110,24 +141,44 @@ fn text_of_the_result_is_shown_once() {
         let shown = fixture.receive(&format!(r#"{{"id":3,"result":{result}}}"#));
         assert_eq!(shown.len(), if rest.is_some() { 2 } else { 1 }, "{shown:?}");
         if let Some(rest) = rest {
-            assert!(shown[0].contains(&format!(r#""text":"{rest}""#)), "{shown:?}");
+            assert!(
+                shown[0].contains(&format!(r#""text":"{rest}""#)),
+                "{shown:?}"
+            );
         }
-        assert_eq!(shown.last().unwrap(), r#"result 3 {"stopReason":"end_turn"}"#);
+        assert_eq!(
+            shown.last().unwrap(),
+            r#"result 3 {"stopReason":"end_turn"}"#
+        );
     }
 }
 
 #[test]
 fn cancel_is_a_request_whose_answer_decides_the_stop_reason() {
     for (answer, reason) in [
-        (Some(r#"{"id":1000000000,"result":{"cancelled":true}}"#), "cancelled"),
-        (Some(r#"{"id":1000000000,"result":{"cancelled":false}}"#), "end_turn"),
+        (
+            Some(r#"{"id":1000000000,"result":{"cancelled":true}}"#),
+            "cancelled",
+        ),
+        (
+            Some(r#"{"id":1000000000,"result":{"cancelled":false}}"#),
+            "end_turn",
+        ),
         (None, "cancelled"),
     ] {
         let mut fixture = Fixture::early();
-        assert_eq!(fixture.notify("session/cancel", r#"{"sessionId":"s"}"#), "", "no turn");
+        assert_eq!(
+            fixture.notify("session/cancel", r#"{"sessionId":"s"}"#),
+            "",
+            "no turn"
+        );
         fixture.prompt("hi");
-        let cancel = r#"{"id":1000000000,"method":"agent/cancelSession","params":{"sessionId":"s"}}"#;
-        assert_eq!(fixture.notify("session/cancel", r#"{"sessionId":"s"}"#), cancel);
+        let cancel =
+            r#"{"id":1000000000,"method":"agent/cancelSession","params":{"sessionId":"s"}}"#;
+        assert_eq!(
+            fixture.notify("session/cancel", r#"{"sessionId":"s"}"#),
+            cancel
+        );
         if let Some(answer) = answer {
             assert!(fixture.receive(answer).is_empty());
         }
@@ -142,16 +193,29 @@ fn shutdown_is_sent_once_to_an_initialized_agent() {
     assert_eq!(Fixture::modern().translator.farewell(), "");
     let mut fixture = Fixture::early();
     let line = fixture.translator.farewell();
-    assert_eq!(super::line_of(&line), r#"{"id":1000000000,"method":"shutdown","params":{}}"#);
+    assert_eq!(
+        super::line_of(&line),
+        r#"{"id":1000000000,"method":"shutdown","params":{}}"#
+    );
     assert_eq!(fixture.translator.farewell(), "");
-    assert!(fixture.receive(r#"{"id":1000000000,"result":null}"#).is_empty());
+    assert!(
+        fixture
+            .receive(r#"{"id":1000000000,"result":null}"#)
+            .is_empty()
+    );
 }
 
 #[test]
 fn methods_that_the_protocol_lacks_are_rejected_at_once() {
     let mut fixture = Fixture::early();
-    for (id, method) in
-        ["session/load", "session/list", "session/set_mode", "authenticate"].iter().enumerate()
+    for (id, method) in [
+        "session/load",
+        "session/list",
+        "session/set_mode",
+        "authenticate",
+    ]
+    .iter()
+    .enumerate()
     {
         let reply = fixture.call(method, r#"{"sessionId":"s"}"#);
         let expected = format!(
@@ -161,25 +225,42 @@ fn methods_that_the_protocol_lacks_are_rejected_at_once() {
         assert_eq!(reply, expected);
     }
     let vendor = fixture.call("_vendor/x", "{}");
-    assert_eq!(vendor, r#"{"id":7,"method":"_vendor/x","params":{}}"#, "the agent may know its own methods");
+    assert_eq!(
+        vendor, r#"{"id":7,"method":"_vendor/x","params":{}}"#,
+        "the agent may know its own methods"
+    );
 }
 
 #[test]
 fn process_serves_one_session_without_mcp_servers() {
     let mut fixture = Fixture::early();
     let second = fixture.call("session/new", r#"{"cwd":"/w","mcpServers":[]}"#);
-    assert_eq!(second, "error 3 -32600 Invalid request: a process of this agent serves one session");
+    assert_eq!(
+        second,
+        "error 3 -32600 Invalid request: a process of this agent serves one session"
+    );
     let mut fixture = Fixture::new();
     fixture.call("initialize", r#"{"clientCapabilities":{}}"#);
     fixture.receive(r#"{"id":1,"result":{"protocolVersion":"1.0"}}"#);
     let reply = fixture.call("session/new", r#"{"cwd":"/w","mcpServers":[{"name":"m"}]}"#);
-    assert!(reply.starts_with("error 2 -32602 Invalid params: the early protocol"), "{reply}");
+    assert!(
+        reply.starts_with("error 2 -32602 Invalid params: the early protocol"),
+        "{reply}"
+    );
 }
 
 #[test]
 fn second_prompt_during_a_turn_is_rejected() {
     let mut fixture = Fixture::early();
     fixture.prompt("one");
-    assert_eq!(fixture.prompt("two"), "error 4 -32600 Invalid request: a turn of this session is running");
-    assert_eq!(fixture.receive(r#"{"id":3,"result":{"content":"x"}}"#).len(), 2);
+    assert_eq!(
+        fixture.prompt("two"),
+        "error 4 -32600 Invalid request: a turn of this session is running"
+    );
+    assert_eq!(
+        fixture
+            .receive(r#"{"id":3,"result":{"content":"x"}}"#)
+            .len(),
+        2
+    );
 }

@@ -24,10 +24,15 @@ pub(super) fn call(id: &str, name: &str, input: &Value) -> Value {
 #[test]
 fn session_is_created_without_a_line_of_the_cli() {
     let mut fixture = Fixture::new();
-    let (_, lines) = fixture.call("session/new", &json!({ "cwd": "/project", "mcpServers": [] }));
+    let (_, lines) = fixture.call(
+        "session/new",
+        &json!({ "cwd": "/project", "mcpServers": [] }),
+    );
     assert!(lines.is_empty());
-    let Decoded::Message(crate::jsonrpc::Message::Response { outcome: Ok(result), .. }) =
-        &fixture.messages[0]
+    let Decoded::Message(crate::jsonrpc::Message::Response {
+        outcome: Ok(result),
+        ..
+    }) = &fixture.messages[0]
     else {
         panic!("{:?}", fixture.messages);
     };
@@ -42,12 +47,17 @@ fn session_is_created_without_a_line_of_the_cli() {
 fn session_with_servers_waits_for_every_answer() {
     let mut fixture = Fixture::new();
     let server = json!({ "name": "a", "command": "/bin/a", "args": [], "env": [] });
-    let params = json!({ "cwd": "/project", "mcpServers": [server], "additionalDirectories": ["/x"] });
+    let params =
+        json!({ "cwd": "/project", "mcpServers": [server], "additionalDirectories": ["/x"] });
     let (_, lines) = fixture.call("session/new", &params);
-    let subtypes: Vec<_> = lines.iter().map(|line| line["request"]["subtype"].as_str().unwrap()).collect();
+    let subtypes: Vec<_> = lines
+        .iter()
+        .map(|line| line["request"]["subtype"].as_str().unwrap())
+        .collect();
     assert_eq!(subtypes, ["mcp_set_servers", "apply_flag_settings"]);
     let answer = |line: &Value, subtype: &str| {
-        let response = json!({ "subtype": subtype, "request_id": line["request_id"], "error": "no" });
+        let response =
+            json!({ "subtype": subtype, "request_id": line["request_id"], "error": "no" });
         json!({ "type": "control_response", "response": response })
     };
     fixture.receive(&answer(&lines[0], "success"));
@@ -63,8 +73,11 @@ fn session_with_servers_waits_for_every_answer() {
 #[test]
 fn only_the_session_of_the_process_is_restored() {
     let params = |id: &str| json!({ "sessionId": id, "cwd": "/project", "mcpServers": [] });
-    let restored =
-        StartedSession { id: Some(SESSION.to_owned()), restores: true, ..StartedSession::default() };
+    let restored = StartedSession {
+        id: Some(SESSION.to_owned()),
+        restores: true,
+        ..StartedSession::default()
+    };
     let mut fixture = Fixture::started(restored);
     fixture.call("session/resume", &params("other"));
     fixture.call("session/resume", &params(SESSION));
@@ -77,7 +90,10 @@ fn only_the_session_of_the_process_is_restored() {
             "error Invalid request: this process was not started for a new session"
         ]
     );
-    let missing = Some(("old".to_owned(), error(-32002, "No conversation found with session ID: old")));
+    let missing = Some((
+        "old".to_owned(),
+        error(-32002, "No conversation found with session ID: old"),
+    ));
     let mut fixture = Fixture::started(StartedSession {
         id: Some(SESSION.to_owned()),
         missing,
@@ -85,16 +101,27 @@ fn only_the_session_of_the_process_is_restored() {
     });
     fixture.call("session/resume", &params("old"));
     fixture.call("session/new", &params(""));
-    assert_eq!(fixture.shown(), ["error No conversation found with session ID: old", "result ok"]);
+    assert_eq!(
+        fixture.shown(),
+        [
+            "error No conversation found with session ID: old",
+            "result ok"
+        ]
+    );
 }
 
 #[test]
 fn missing_session_fails_initialize() {
     let mut fixture = Fixture::new();
     fixture.call("initialize", &Value::Null);
-    fixture.receive(&json!({ "type": "result", "subtype": "error_during_execution", "is_error": true,
-        "errors": ["No conversation found with session ID: x"] }));
-    assert_eq!(fixture.shown(), ["error No conversation found with session ID: x"]);
+    fixture.receive(
+        &json!({ "type": "result", "subtype": "error_during_execution", "is_error": true,
+        "errors": ["No conversation found with session ID: x"] }),
+    );
+    assert_eq!(
+        fixture.shown(),
+        ["error No conversation found with session ID: x"]
+    );
 }
 
 #[test]
@@ -127,7 +154,11 @@ fn every_block_of_a_message_is_kept() {
 #[test]
 fn subagent_has_its_own_session_until_its_call_ends() {
     let mut fixture = Fixture::new();
-    let task = call("task", "Task", &json!({ "description": "Look", "prompt": "p" }));
+    let task = call(
+        "task",
+        "Task",
+        &json!({ "description": "Look", "prompt": "p" }),
+    );
     fixture.receive(&assistant(None, &json!([task])));
     fixture.receive(&assistant(
         Some("task"),
@@ -135,13 +166,21 @@ fn subagent_has_its_own_session_until_its_call_ends() {
     ));
     fixture.receive(&json!({ "type": "control_request", "request_id": "r", "request": {
         "subtype": "can_use_tool", "tool_name": "Bash", "input": { "command": "ls" }, "tool_use_id": "t1" } }));
-    let Some(Decoded::Message(crate::jsonrpc::Message::Request { params, .. })) = fixture.messages.pop()
+    let Some(Decoded::Message(crate::jsonrpc::Message::Request { params, .. })) =
+        fixture.messages.pop()
     else {
         panic!("a request");
     };
-    assert_eq!(serde_json::from_str::<Value>(params.get()).unwrap()["sessionId"], "task");
+    assert_eq!(
+        serde_json::from_str::<Value>(params.get()).unwrap()["sessionId"],
+        "task"
+    );
     fixture.receive(&result(Some("task"), "t1", &json!("out")));
-    fixture.receive(&result(None, "task", &json!([{ "type": "text", "text": "done" }])));
+    fixture.receive(&result(
+        None,
+        "task",
+        &json!([{ "type": "text", "text": "done" }]),
+    ));
     let updates = fixture.updates();
     let shown: Vec<_> = updates
         .iter()
@@ -159,7 +198,10 @@ fn subagent_has_its_own_session_until_its_call_ends() {
             (SESSION, "subagent_update"),
         ]
     );
-    assert_eq!((&updates[1].1["title"], &updates[6].1["state"]["state"]), (&json!("Look"), &json!("idle")));
+    assert_eq!(
+        (&updates[1].1["title"], &updates[6].1["state"]["state"]),
+        (&json!("Look"), &json!("idle"))
+    );
 }
 
 #[test]
@@ -169,7 +211,10 @@ fn todo_lists_and_tasks_are_plans_and_no_tool_calls() {
     fixture.receive(&assistant(None, &json!([call("t1", "TodoWrite", &todos)])));
     fixture.receive(&result(None, "t1", &json!("ok")));
     assert_eq!(fixture.shown(), ["plan"]);
-    fixture.receive(&assistant(None, &json!([call("t2", "TaskCreate", &json!({ "subject": "b" }))])));
+    fixture.receive(&assistant(
+        None,
+        &json!([call("t2", "TaskCreate", &json!({ "subject": "b" }))]),
+    ));
     let mut line = result(None, "t2", &json!("Task #1 created"));
     line["tool_use_result"] = json!({ "task": { "id": "1", "subject": "b" } });
     fixture.receive(&line);
@@ -189,22 +234,44 @@ fn raw_input_and_lone_surrogates_pass_unchanged() {
         })
         .collect();
     assert!(params[0].contains(r#""text":"\ud83d""#), "{params:?}");
-    assert!(params[1].contains(r#""rawInput":{"n":1.10,"s":"\ud83d"}"#), "{params:?}");
+    assert!(
+        params[1].contains(r#""rawInput":{"n":1.10,"s":"\ud83d"}"#),
+        "{params:?}"
+    );
 }
 
 #[test]
 fn malformed_lines_are_typed_errors() {
-    let line = |line: &str| Fixture::new().translator.line(line.as_bytes(), 8, &mut Vec::new());
+    let line = |line: &str| {
+        Fixture::new()
+            .translator
+            .line(line.as_bytes(), 8, &mut Vec::new())
+    };
     let member = |object, member| Err(LineError::Member { object, member });
     assert_eq!(line("noise"), Err(LineError::NotAnObject));
     assert_eq!(line("[]"), Err(LineError::NotAnObject));
     assert_eq!(line(&"[".repeat(9)), Err(LineError::Depth { max: 8 }));
     assert_eq!(line("{}"), member("line", "type"));
-    assert_eq!(line(r#"{"type":"assistant"}"#), member("assistant", "message"));
-    assert_eq!(line(r#"{"type":"assistant","message":{"content":[]}}"#), member("message", "id"));
-    assert_eq!(line(r#"{"type":"user","message":{"content":7}}"#), member("message", "content"));
-    assert_eq!(line(r#"{"type":"control_request","request_id":"r"}"#), member("control_request", "request"));
-    assert_eq!(line(r#"{"type":"stream_event","event":{}}"#), member("event", "type"));
+    assert_eq!(
+        line(r#"{"type":"assistant"}"#),
+        member("assistant", "message")
+    );
+    assert_eq!(
+        line(r#"{"type":"assistant","message":{"content":[]}}"#),
+        member("message", "id")
+    );
+    assert_eq!(
+        line(r#"{"type":"user","message":{"content":7}}"#),
+        member("message", "content")
+    );
+    assert_eq!(
+        line(r#"{"type":"control_request","request_id":"r"}"#),
+        member("control_request", "request")
+    );
+    assert_eq!(
+        line(r#"{"type":"stream_event","event":{}}"#),
+        member("event", "type")
+    );
     assert_eq!(line(r#"{"type":"system"}"#), member("system", "subtype"));
 }
 
@@ -217,10 +284,19 @@ fn unusual_numbers_and_escapes_end_no_process() {
         let block = format!(
             r#"{{"type":"assistant","message":{{"id":"m","content":[{{"type":"x","v":{value}}}]}}}}"#
         );
-        fixture.translator.line(block.as_bytes(), 8, &mut messages).unwrap();
-        assert!(format!("{messages:?}").contains("content_block/x"), "{messages:?}");
+        fixture
+            .translator
+            .line(block.as_bytes(), 8, &mut messages)
+            .unwrap();
+        assert!(
+            format!("{messages:?}").contains("content_block/x"),
+            "{messages:?}"
+        );
         let cancel = format!(r#"{{"type":"control_cancel_request","request_id":{value}}}"#);
-        fixture.translator.line(cancel.as_bytes(), 8, &mut messages).unwrap();
+        fixture
+            .translator
+            .line(cancel.as_bytes(), 8, &mut messages)
+            .unwrap();
         assert_eq!(messages.len(), 1, "no request has this id: {messages:?}");
     }
 }
@@ -251,25 +327,40 @@ fn unknown_lines_are_extensions_and_signs_of_life_are_skipped() {
 fn withdrawn_permission_is_cancelled_and_expects_no_answer() {
     let mut fixture = Fixture::new();
     fixture.prompt("p");
-    fixture.receive(&json!({ "type": "control_request", "request_id": "r", "request": {
-        "subtype": "can_use_tool", "tool_name": "Bash", "input": {}, "tool_use_id": "t" } }));
+    fixture.receive(
+        &json!({ "type": "control_request", "request_id": "r", "request": {
+        "subtype": "can_use_tool", "tool_name": "Bash", "input": {}, "tool_use_id": "t" } }),
+    );
     fixture.receive(&json!({ "type": "control_cancel_request", "request_id": "r" }));
-    assert_eq!(fixture.shown(), ["request session/request_permission", "notification $/cancel_request"]);
+    assert_eq!(
+        fixture.shown(),
+        [
+            "request session/request_permission",
+            "notification $/cancel_request"
+        ]
+    );
     assert!(fixture.answer("\"r\"", "allow").is_empty());
 }
 
 #[test]
 fn output_of_a_command_of_the_cli_is_text_once() {
-    let ended = json!({ "type": "result", "subtype": "success", "is_error": false, "result": "out" });
+    let ended =
+        json!({ "type": "result", "subtype": "success", "is_error": false, "result": "out" });
     let mut fixture = Fixture::new();
     fixture.prompt("/usage");
     fixture.receive(&ended);
-    assert_eq!(fixture.shown(), ["agent_message_chunk out", "result end_turn"]);
+    assert_eq!(
+        fixture.shown(),
+        ["agent_message_chunk out", "result end_turn"]
+    );
     fixture.prompt("/context");
     let output = "<local-command-stdout>shown</local-command-stdout>";
     fixture.receive(&json!({ "type": "user", "message": { "role": "user", "content": output } }));
     fixture.receive(&ended);
-    assert_eq!(fixture.shown(), ["agent_message_chunk shown", "result end_turn"]);
+    assert_eq!(
+        fixture.shown(),
+        ["agent_message_chunk shown", "result end_turn"]
+    );
 }
 
 #[test]
@@ -279,12 +370,23 @@ fn second_prompt_and_unknown_methods_are_rejected() {
     let prompt = json!({ "prompt": [{ "type": "text", "text": "two" }] });
     fixture.call("session/prompt", &prompt);
     fixture.call("session/fork", &json!({}));
-    fixture.call("session/set_config_option", &json!({ "configId": "model", "value": "unknown" }));
+    fixture.call(
+        "session/set_config_option",
+        &json!({ "configId": "model", "value": "unknown" }),
+    );
     let shown = fixture.shown();
-    assert_eq!(shown[0], "error Invalid request: a turn of this session is running");
-    assert!(shown[1].contains("session/fork") && shown[2].contains("\"unknown\""), "{shown:?}");
+    assert_eq!(
+        shown[0],
+        "error Invalid request: a turn of this session is running"
+    );
+    assert!(
+        shown[1].contains("session/fork") && shown[2].contains("\"unknown\""),
+        "{shown:?}"
+    );
     assert_eq!(fixture.cancel().len(), 1);
-    fixture.receive(&json!({ "type": "result", "subtype": "error_during_execution", "is_error": true }));
+    fixture.receive(
+        &json!({ "type": "result", "subtype": "error_during_execution", "is_error": true }),
+    );
     assert_eq!(fixture.shown(), ["result cancelled"]);
     assert!(fixture.cancel().is_empty(), "no turn runs");
 }

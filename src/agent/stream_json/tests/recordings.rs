@@ -6,7 +6,11 @@ use super::{Fixture, SESSION};
 
 macro_rules! recording {
     ($name:literal) => {
-        include_str!(concat!("../../../../tests/agents/claude-code-2.1.197/", $name, ".jsonl"))
+        include_str!(concat!(
+            "../../../../tests/agents/claude-code-2.1.197/",
+            $name,
+            ".jsonl"
+        ))
     };
 }
 
@@ -42,16 +46,22 @@ fn sent(fixture: &mut Fixture, line: &Value) {
             fixture.call("session/set_mode", &params).1
         }
         ("control_request", Some("set_model")) => {
-            let params =
-                serde_json::json!({ "sessionId": SESSION, "configId": "model", "value": request["model"] });
+            let params = serde_json::json!({ "sessionId": SESSION, "configId": "model", "value": request["model"] });
             fixture.call("session/set_config_option", &params).1
         }
         ("control_request", _) => return,
         ("control_response", _) => {
             let response = &line["response"];
-            let option = if response["response"]["behavior"] == "allow" { "allow" } else { "reject" };
+            let option = if response["response"]["behavior"] == "allow" {
+                "allow"
+            } else {
+                "reject"
+            };
             let answer = fixture.answer(&response["request_id"].to_string(), option);
-            assert_eq!(answer[0]["response"]["response"]["behavior"], response["response"]["behavior"]);
+            assert_eq!(
+                answer[0]["response"]["response"]["behavior"],
+                response["response"]["behavior"]
+            );
             assert_eq!(
                 answer[0]["response"]["response"]["updatedInput"],
                 response["response"]["updatedInput"]
@@ -64,7 +74,10 @@ fn sent(fixture: &mut Fixture, line: &Value) {
     let mut request = request.clone();
     let mut ours = lines[0]["request"].clone();
     for request in [&mut request, &mut ours] {
-        request.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        request
+            .as_object_mut()
+            .unwrap()
+            .retain(|_, value| !value.is_null());
     }
     assert_eq!(ours, request);
     let id = |line: &Value| line["request_id"].as_str().unwrap().to_owned();
@@ -75,7 +88,12 @@ fn sent(fixture: &mut Fixture, line: &Value) {
 fn received(fixture: &mut Fixture, line: &Value) {
     let mut line = line.clone();
     if line["type"] == "control_response" {
-        let Some(id) = fixture.ids.get(line["response"]["request_id"].as_str().unwrap()) else { return };
+        let Some(id) = fixture
+            .ids
+            .get(line["response"]["request_id"].as_str().unwrap())
+        else {
+            return;
+        };
         line["response"]["request_id"] = id.as_str().into();
     }
     fixture.receive(&line);
@@ -83,7 +101,10 @@ fn received(fixture: &mut Fixture, line: &Value) {
 
 /// The joined text of one kind of chunk.
 fn text(messages: &[String], kind: &str) -> String {
-    messages.iter().filter_map(|message| message.strip_prefix(kind)?.strip_prefix(' ')).collect()
+    messages
+        .iter()
+        .filter_map(|message| message.strip_prefix(kind)?.strip_prefix(' '))
+        .collect()
 }
 
 fn ends(messages: &[String]) -> Vec<&str> {
@@ -96,7 +117,11 @@ fn ends(messages: &[String]) -> Vec<&str> {
 /// Checks the text of a recording and the ends of its turns.
 fn check(name: &str, recording: &str, expected: &str, end: &[&str]) {
     let messages = replay(recording);
-    assert_eq!(text(&messages, "agent_message_chunk"), expected, "{name}: {messages:#?}");
+    assert_eq!(
+        text(&messages, "agent_message_chunk"),
+        expected,
+        "{name}: {messages:#?}"
+    );
     assert_eq!(ends(&messages), end, "{name}: {messages:#?}");
     let unknown = |message: &String| message == "invalid" || message.starts_with("notification");
     assert!(!messages.iter().any(unknown), "{name}: {messages:#?}");
@@ -104,7 +129,9 @@ fn check(name: &str, recording: &str, expected: &str, end: &[&str]) {
 
 /// The text of a model that writes numbered chunks.
 fn chunks(count: usize) -> String {
-    (0..count).fold(String::new(), |text, number| text + "chunk " + &number.to_string() + " ")
+    (0..count).fold(String::new(), |text, number| {
+        text + "chunk " + &number.to_string() + " "
+    })
 }
 
 #[test]
@@ -122,13 +149,23 @@ fn recordings_of_messages_have_their_text_once_and_the_ends_of_their_turns() {
     }
     check("think", recording!("think"), "thought it over.", once);
     let two = "mock says: hello one.mock says: hello two.";
-    check("two", recording!("two"), two, &["result end_turn", "result end_turn"]);
+    check(
+        "two",
+        recording!("two"),
+        two,
+        &["result end_turn", "result end_turn"],
+    );
     let queued = chunks(10) + "mock says: hello while busy.";
     check("queued", recording!("queued"), &queued, once);
     check("eofbusy", recording!("eofbusy"), &chunks(40), once);
     check("sigtermbusy", recording!("sigtermbusy"), "", &[]);
     let interrupted = chunks(11) + "mock says: hello again.";
-    check("interrupt", recording!("interrupt"), &interrupted, &["result cancelled", "result end_turn"]);
+    check(
+        "interrupt",
+        recording!("interrupt"),
+        &interrupted,
+        &["result cancelled", "result end_turn"],
+    );
 }
 
 #[test]
@@ -136,29 +173,57 @@ fn recordings_of_tools_and_errors_have_their_text_once_and_the_ends_of_their_tur
     let blocked = "Output redirection to '/project/made.txt' was blocked. For security, Claude Code may only write to files in the allowed working directories for this session: '/project'.";
     let written = "File created successfully at: /project/w.txt (file state is current in your context — no need to Read it back)";
     for (name, recording, tool, said) in [
-        ("tool-stdio", recording!("tool-stdio"), "Bash", "(Bash completed with no output)"),
-        ("tool-partial", recording!("tool-partial"), "Bash", "(Bash completed with no output)"),
-        ("deny-stdio", recording!("deny-stdio"), "Bash", "no, said the user"),
+        (
+            "tool-stdio",
+            recording!("tool-stdio"),
+            "Bash",
+            "(Bash completed with no output)",
+        ),
+        (
+            "tool-partial",
+            recording!("tool-partial"),
+            "Bash",
+            "(Bash completed with no output)",
+        ),
+        (
+            "deny-stdio",
+            recording!("deny-stdio"),
+            "Bash",
+            "no, said the user",
+        ),
         ("tool-noperm", recording!("tool-noperm"), "Bash", blocked),
-        ("tool-accept-write", recording!("tool-accept-write"), "Write", written),
+        (
+            "tool-accept-write",
+            recording!("tool-accept-write"),
+            "Write",
+            written,
+        ),
     ] {
         let expected = format!("I will use {tool}. tool said: {said}");
         check(name, recording, &expected, &["result end_turn"]);
     }
-    for (name, recording) in
-        [("inttool", recording!("inttool")), ("hold-interrupt", recording!("hold-interrupt"))]
-    {
+    for (name, recording) in [
+        ("inttool", recording!("inttool")),
+        ("hold-interrupt", recording!("hold-interrupt")),
+    ] {
         check(name, recording, "I will use Bash. ", &["result cancelled"]);
     }
-    check("err", recording!("err"), "", &["error Internal error: API Error: 400 mock error"]);
-    let missing =
-        "error Internal error: No conversation found with session ID: 00000000-0000-0000-0000-000000000000";
+    check(
+        "err",
+        recording!("err"),
+        "",
+        &["error Internal error: API Error: 400 mock error"],
+    );
+    let missing = "error Internal error: No conversation found with session ID: 00000000-0000-0000-0000-000000000000";
     check("badresume", recording!("badresume"), "", &[missing]);
 }
 
 #[test]
 fn thinking_is_a_thought() {
-    assert_eq!(text(&replay(recording!("think")), "agent_thought_chunk"), "let me think.");
+    assert_eq!(
+        text(&replay(recording!("think")), "agent_thought_chunk"),
+        "let me think."
+    );
 }
 
 #[test]
@@ -184,7 +249,10 @@ fn tool_with_partial_messages_is_begun_completed_and_allowed() {
 #[test]
 fn rejected_tool_fails() {
     let messages = replay(recording!("deny-stdio"));
-    let at = messages.iter().position(|message| message == "request session/request_permission").unwrap();
+    let at = messages
+        .iter()
+        .position(|message| message == "request session/request_permission")
+        .unwrap();
     assert_eq!(messages[at + 1], "tool_call_update null failed");
 }
 

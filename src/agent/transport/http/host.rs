@@ -55,7 +55,10 @@ pub(super) enum RequestFailure {
     NotReceived(String),
     /// The host answered with an error.
     #[error("{}", status_text(*.status, .detail.as_deref()))]
-    Status { status: StatusCode, detail: Option<String> },
+    Status {
+        status: StatusCode,
+        detail: Option<String>,
+    },
     /// Whether the host has the request is unknown.
     #[error("{0}")]
     Lost(String),
@@ -74,7 +77,10 @@ impl RequestFailure {
         match self {
             Self::NotReceived(_) => true,
             Self::Status { status, .. } => {
-                matches!(*status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+                matches!(
+                    *status,
+                    StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+                )
             }
             Self::Lost(_) => false,
         }
@@ -82,7 +88,9 @@ impl RequestFailure {
 
     /// Whether the host rejects the whole connection: its credentials, its id or its URL.
     pub(super) fn is_of_connection(&self) -> bool {
-        let Self::Status { status, .. } = self else { return true };
+        let Self::Status { status, .. } = self else {
+            return true;
+        };
         status.is_redirection()
             || matches!(
                 *status,
@@ -107,13 +115,26 @@ impl RequestFailure {
 
 impl Host {
     /// `headers` are part of every request.
-    pub(in crate::agent) fn new(client: Client, url: Uri, headers: HeaderMap, max_line_bytes: usize) -> Self {
-        Self { client, url, headers, max_line_bytes, cookies: Mutex::default() }
+    pub(in crate::agent) fn new(
+        client: Client,
+        url: Uri,
+        headers: HeaderMap,
+        max_line_bytes: usize,
+    ) -> Self {
+        Self {
+            client,
+            url,
+            headers,
+            max_line_bytes,
+            cookies: Mutex::default(),
+        }
     }
 
     /// Opens a connection. The caller limits the time, because the host can start an agent.
     pub(super) async fn initialize(&self, body: Bytes) -> Result<Opened, RequestFailure> {
-        let response = self.send(with_json(self.request(Method::POST), body)).await?;
+        let response = self
+            .send(with_json(self.request(Method::POST), body))
+            .await?;
         if response.status() != StatusCode::OK {
             return Err(failure(response).await);
         }
@@ -132,7 +153,11 @@ impl Host {
     ) -> Result<(), RequestFailure> {
         let request = with_json(self.request_on(Method::POST, connection, session)?, body);
         let response = within(RESPONSE_TIMEOUT, self.send(request)).await?;
-        if response.status().is_success() { Ok(()) } else { Err(failure(response).await) }
+        if response.status().is_success() {
+            Ok(())
+        } else {
+            Err(failure(response).await)
+        }
     }
 
     /// Opens the stream of the connection or of a session, after the event `last`.
@@ -143,7 +168,9 @@ impl Host {
         last: Option<HeaderValue>,
     ) -> Result<EventStream, RequestFailure> {
         let mut request = self.request_on(Method::GET, connection, session)?;
-        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        request
+            .headers_mut()
+            .insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(last) = last {
             request.headers_mut().insert(LAST_EVENT_ID, last);
         }
@@ -153,12 +180,18 @@ impl Host {
         }
         let max_event_bytes = self.max_line_bytes.saturating_add(EVENT_OVERHEAD);
         let silence = SilenceTimeout::AfterKeepAlive(SILENCE_TIMEOUT);
-        Ok(EventStream::new(response.into_body(), max_event_bytes, silence))
+        Ok(EventStream::new(
+            response.into_body(),
+            max_event_bytes,
+            silence,
+        ))
     }
 
     /// Ends a connection. Failures have no effect: hosts end idle connections themselves.
     pub(super) async fn delete(&self, connection: &HeaderValue) {
-        let Ok(request) = self.request_on(Method::DELETE, connection, None) else { return };
+        let Ok(request) = self.request_on(Method::DELETE, connection, None) else {
+            return;
+        };
         if let Err(error) = within(DELETE_TIMEOUT, self.send(request)).await {
             tracing::debug!(%error, "could not end a connection at the host of an agent");
         }
@@ -180,7 +213,9 @@ impl Host {
         session: Option<&str>,
     ) -> Result<Request<Full<Bytes>>, RequestFailure> {
         let mut request = self.request(method);
-        request.headers_mut().insert(CONNECTION_ID, connection.clone());
+        request
+            .headers_mut()
+            .insert(CONNECTION_ID, connection.clone());
         if let Some(session) = session {
             let session = HeaderValue::try_from(session).map_err(|_| {
                 RequestFailure::Lost("the session id of the agent cannot be a header".to_owned())
@@ -190,9 +225,16 @@ impl Host {
         Ok(request)
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, RequestFailure> {
+    async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, RequestFailure> {
         let response = self.client.send(request).await.map_err(|error| {
-            let failure = if error.was_sent() { RequestFailure::Lost } else { RequestFailure::NotReceived };
+            let failure = if error.was_sent() {
+                RequestFailure::Lost
+            } else {
+                RequestFailure::NotReceived
+            };
             failure(error.to_string())
         })?;
         lock_or_abort(self.cookies.lock()).store(&self.url, response.headers());
@@ -212,7 +254,12 @@ async fn within<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, RequestFailure>>,
 ) -> Result<T, RequestFailure> {
-    let late = |_| Err(RequestFailure::Lost(format!("no response within {} seconds", limit.as_secs())));
+    let late = |_| {
+        Err(RequestFailure::Lost(format!(
+            "no response within {} seconds",
+            limit.as_secs()
+        )))
+    };
     timeout(limit, request).await.unwrap_or_else(late)
 }
 
@@ -222,11 +269,17 @@ async fn failure(response: Response<Incoming>) -> RequestFailure {
     let body = timeout(ERROR_BODY_TIMEOUT, read_body(response, MAX_ERROR_BYTES)).await;
     let body = body.ok().and_then(Result::ok).unwrap_or_default();
     let text = match jsonrpc::parse(&body, MAX_ERROR_DEPTH) {
-        Ok(Message::Response { outcome: Err(error), .. }) => error.message,
+        Ok(Message::Response {
+            outcome: Err(error),
+            ..
+        }) => error.message,
         _ => String::from_utf8_lossy(&body).into_owned(),
     };
     let text = plain_line(&text, MAX_ERROR_TEXT);
-    RequestFailure::Status { status, detail: Some(text).filter(|text| !text.is_empty()) }
+    RequestFailure::Status {
+        status,
+        detail: Some(text).filter(|text| !text.is_empty()),
+    }
 }
 
 #[cfg(test)]
@@ -235,9 +288,16 @@ mod tests {
 
     #[test]
     fn failures_are_retried_only_if_no_message_can_be_repeated() {
-        let status = |status| RequestFailure::Status { status, detail: Some("a secret".to_owned()) };
+        let status = |status| RequestFailure::Status {
+            status,
+            detail: Some("a secret".to_owned()),
+        };
         for (failure, is_retryable, is_of_connection) in [
-            (RequestFailure::NotReceived("refused".to_owned()), true, true),
+            (
+                RequestFailure::NotReceived("refused".to_owned()),
+                true,
+                true,
+            ),
             (RequestFailure::Lost("reset".to_owned()), false, true),
             (status(StatusCode::SERVICE_UNAVAILABLE), true, false),
             (status(StatusCode::TOO_MANY_REQUESTS), true, false),

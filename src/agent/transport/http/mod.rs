@@ -76,7 +76,15 @@ pub(in crate::agent) fn open(
     };
     shutdown.spawn(task.run(lines, output));
     let transport = Box::new(RemoteTransport(link));
-    (Channel { incoming, outgoing: Arc::new(queue), transport, origin: Origin::default() }, outcome)
+    (
+        Channel {
+            incoming,
+            outgoing: Arc::new(queue),
+            transport,
+            origin: Origin::default(),
+        },
+        outcome,
+    )
 }
 
 /// The task of the transport.
@@ -98,7 +106,9 @@ impl Task {
             Ok(follower) => follower,
             Err(reason) => return self.link.end(reason),
         };
-        let Follower { host, connection, .. } = follower.0.clone();
+        let Follower {
+            host, connection, ..
+        } = follower.0.clone();
         let reason = self.exchange(follower, lines, output).await;
         if self.link.is_closing() {
             host.delete(&connection).await;
@@ -125,7 +135,13 @@ impl Task {
             RequestFailure::NotReceived(reason) | RequestFailure::Lost(reason) => reason,
         })?;
         let response = jsonrpc::parse(&body, self.max_depth);
-        let is_error = matches!(response, Ok(Message::Response { outcome: Err(_), .. }));
+        let is_error = matches!(
+            response,
+            Ok(Message::Response {
+                outcome: Err(_),
+                ..
+            })
+        );
         if connection.is_none() && !is_error {
             self.reject(StartRejection::NotAcp);
             return Err("the response to initialize has no Acp-Connection-Id".to_owned());
@@ -135,7 +151,15 @@ impl Task {
         let connection = connection.ok_or("the agent rejected the connection")?;
         let (reports, received) = mpsc::channel(QUEUED_REPORTS);
         let (host, routes) = (Arc::clone(&self.host), Arc::default());
-        Ok((Follower { host, connection, routes, reports }, received))
+        Ok((
+            Follower {
+                host,
+                connection,
+                routes,
+                reports,
+            },
+            received,
+        ))
     }
 
     fn reject(&self, rejection: StartRejection) {
@@ -176,7 +200,11 @@ impl Exchange {
     }
 
     /// Passes the agent's messages on as lines. Returns the reason of the end.
-    async fn receive(&self, mut reports: mpsc::Receiver<Report>, mut output: DuplexStream) -> String {
+    async fn receive(
+        &self,
+        mut reports: mpsc::Receiver<Report>,
+        mut output: DuplexStream,
+    ) -> String {
         while let Some(report) = reports.recv().await {
             let line = match report {
                 Report::Received { session, event } => {
@@ -195,7 +223,9 @@ impl Exchange {
 
     /// Opens and closes streams for a message of the agent. Other readers report an invalid message.
     fn route(&self, session: Option<&Arc<str>>, event: &Event) {
-        let Ok(message) = serde_json::from_slice::<&RawValue>(&event.data) else { return };
+        let Ok(message) = serde_json::from_slice::<&RawValue>(&event.data) else {
+            return;
+        };
         let effect = self.routes().received(session, event.id.is_some(), message);
         match effect {
             Effect::None => {}
@@ -231,15 +261,25 @@ impl Exchange {
 
     /// Posts a line. A call that the host rejects gets an error. Returns the reason if the connection is lost.
     async fn post(&self, line: Bytes) -> Result<(), String> {
-        let Ok(message) = serde_json::from_slice::<&RawValue>(&line) else { return Ok(()) };
+        let Ok(message) = serde_json::from_slice::<&RawValue>(&line) else {
+            return Ok(());
+        };
         let Sent { session, call } = self.routes().sent(message);
         if let Some(session) = &session {
             self.streams.opened(session).await;
         }
-        let Follower { host, connection, reports, .. } = &self.follower;
+        let Follower {
+            host,
+            connection,
+            reports,
+            ..
+        } = &self.follower;
         let (deadline, mut backoff) = (Instant::now() + RESUME_TIMEOUT, Backoff::default());
         let failure = loop {
-            match host.post(connection, session.as_deref(), line.clone()).await {
+            match host
+                .post(connection, session.as_deref(), line.clone())
+                .await
+            {
                 Ok(()) => return Ok(()),
                 Err(failure) if failure.is_retryable() && Instant::now() < deadline => {
                     sleep(backoff.next_delay()).await;
@@ -247,17 +287,27 @@ impl Exchange {
                 Err(failure) => break failure,
             }
         };
-        let call = call.filter(|_| !failure.is_of_connection()).ok_or_else(|| failure.reason())?;
+        let call = call
+            .filter(|_| !failure.is_of_connection())
+            .ok_or_else(|| failure.reason())?;
         self.routes().forget(&call);
         // The connection can have ended.
-        drop(reports.send(Report::Rejected(rejected(&call, &failure))).await);
+        drop(
+            reports
+                .send(Report::Rejected(rejected(&call, &failure)))
+                .await,
+        );
         Ok(())
     }
 }
 
 /// The error response to a call.
 fn rejected(call: &str, failure: &RequestFailure) -> Vec<u8> {
-    let error = RpcError { code: error_code::INTERNAL, message: failure.to_string(), data: None };
+    let error = RpcError {
+        code: error_code::INTERNAL,
+        message: failure.to_string(),
+        data: None,
+    };
     let id = serde_json::from_str(call).unwrap_or(RawValue::NULL);
     let error = to_raw_value(&error).expect("an error without data serializes");
     to_line(jsonrpc::error(id, &error).trim_ascii_end())

@@ -75,18 +75,32 @@ impl<T> Open<T> {
 impl Routes {
     /// Registers a message of the gateway.
     pub(super) fn sent(&mut self, message: &RawValue) -> Sent {
-        let Some(object) = RawObject::parse(message) else { return Sent::default() };
+        let Some(object) = RawObject::parse(message) else {
+            return Sent::default();
+        };
         let id = object.get("id").map(RawValue::get);
         let Some(name) = object.text("method") else {
             let session = id.and_then(|id| self.requests.remove(id));
-            return Sent { session, call: None };
+            return Sent {
+                session,
+                call: None,
+            };
         };
         let session = object.get("params").and_then(session_of);
         if let Some(id) = id {
             let ends_session = matches!(&*name, method::SESSION_CLOSE | method::SESSION_DELETE);
-            self.calls.insert(id, Call { session: session.clone(), ends_session });
+            self.calls.insert(
+                id,
+                Call {
+                    session: session.clone(),
+                    ends_session,
+                },
+            );
         }
-        Sent { session, call: id.map(Into::into) }
+        Sent {
+            session,
+            call: id.map(Into::into),
+        }
     }
 
     /// Registers a message of the agent on the stream of `session`.
@@ -97,15 +111,21 @@ impl Routes {
         message: &RawValue,
     ) -> Effect {
         self.gives_ids = has_id;
-        let Some(object) = RawObject::parse(message) else { return Effect::None };
-        let Some(id) = object.get("id").map(RawValue::get) else { return Effect::None };
+        let Some(object) = RawObject::parse(message) else {
+            return Effect::None;
+        };
+        let Some(id) = object.get("id").map(RawValue::get) else {
+            return Effect::None;
+        };
         if object.get("method").is_some() {
             if let Some(session) = session {
                 self.requests.insert(id, Arc::clone(session));
             }
             return Effect::None;
         }
-        let Some(call) = self.calls.remove(id) else { return Effect::None };
+        let Some(call) = self.calls.remove(id) else {
+            return Effect::None;
+        };
         match (call.session, object.get("result").and_then(session_of)) {
             (Some(session), _) if call.ends_session => Effect::Close(session),
             (_, Some(session)) => Effect::Open(session),
@@ -126,7 +146,9 @@ impl Routes {
 
     /// Whether a call of the session is open.
     pub(super) fn is_in_use(&self, session: &str) -> bool {
-        self.calls.values().any(|call| call.session.as_deref() == Some(session))
+        self.calls
+            .values()
+            .any(|call| call.session.as_deref() == Some(session))
     }
 
     pub(super) fn has_calls(&self) -> bool {
@@ -135,7 +157,10 @@ impl Routes {
 }
 
 fn session_of(params: &RawValue) -> Option<Arc<str>> {
-    session_id_of(params).ok().flatten().map(|id| id.as_ref().into())
+    session_id_of(params)
+        .ok()
+        .flatten()
+        .map(|id| id.as_ref().into())
 }
 
 #[cfg(test)]
@@ -155,47 +180,90 @@ mod tests {
         let mut routes = Routes::default();
         let sent = |routes: &mut Routes, text| {
             let Sent { session, call } = routes.sent(raw(text));
-            (session.as_deref().map(str::to_owned), call.as_deref().map(str::to_owned))
+            (
+                session.as_deref().map(str::to_owned),
+                call.as_deref().map(str::to_owned),
+            )
         };
         let owned = |text: &str| Some(text.to_owned());
         assert_eq!(
-            sent(&mut routes, r#"{"id":1,"method":"session/new","params":{"cwd":"/"}}"#),
+            sent(
+                &mut routes,
+                r#"{"id":1,"method":"session/new","params":{"cwd":"/"}}"#
+            ),
             (None, owned("1"))
         );
         assert_eq!(
-            sent(&mut routes, r#"{"id":2,"method":"session/prompt","params":{"sessionId":"s"}}"#),
+            sent(
+                &mut routes,
+                r#"{"id":2,"method":"session/prompt","params":{"sessionId":"s"}}"#
+            ),
             (owned("s"), owned("2"))
         );
         assert_eq!(
-            sent(&mut routes, r#"{"method":"session/cancel","params":{"sessionId":"s"}}"#),
+            sent(
+                &mut routes,
+                r#"{"method":"session/cancel","params":{"sessionId":"s"}}"#
+            ),
             (owned("s"), None)
         );
         let asked = raw(r#"{"id":"a/1","method":"session/request_permission","params":{}}"#);
-        assert_eq!(routes.received(Some(&session("s")), true, asked), Effect::None);
-        assert_eq!(sent(&mut routes, r#"{"id":"a/1","result":{}}"#), (owned("s"), None));
-        assert_eq!(sent(&mut routes, r#"{"id":"a/1","result":{}}"#), (None, None), "answered already");
+        assert_eq!(
+            routes.received(Some(&session("s")), true, asked),
+            Effect::None
+        );
+        assert_eq!(
+            sent(&mut routes, r#"{"id":"a/1","result":{}}"#),
+            (owned("s"), None)
+        );
+        assert_eq!(
+            sent(&mut routes, r#"{"id":"a/1","result":{}}"#),
+            (None, None),
+            "answered already"
+        );
     }
 
     #[test]
     fn responses_open_and_close_sessions() {
         let mut routes = Routes::default();
         routes.sent(raw(r#"{"id":1,"method":"session/new","params":{}}"#));
-        routes.sent(raw(r#"{"id":2,"method":"session/close","params":{"sessionId":"s"}}"#));
+        routes.sent(raw(
+            r#"{"id":2,"method":"session/close","params":{"sessionId":"s"}}"#,
+        ));
         assert!(routes.has_calls() && routes.is_in_use("s") && !routes.is_in_use("t"));
         let created = raw(r#"{"id":1,"result":{"sessionId":"s"}}"#);
-        assert_eq!(routes.received(None, false, created), Effect::Open(session("s")));
-        assert_eq!(routes.received(None, false, created), Effect::None, "no open call has this id");
+        assert_eq!(
+            routes.received(None, false, created),
+            Effect::Open(session("s"))
+        );
+        assert_eq!(
+            routes.received(None, false, created),
+            Effect::None,
+            "no open call has this id"
+        );
         let closed = raw(r#"{"id":2,"result":{}}"#);
-        assert_eq!(routes.received(None, false, closed), Effect::Close(session("s")));
+        assert_eq!(
+            routes.received(None, false, closed),
+            Effect::Close(session("s"))
+        );
         assert!(!routes.has_calls());
     }
 
     #[test]
     fn connection_stream_is_idle_while_only_sessions_wait() {
         let mut routes = Routes::default();
-        routes.sent(raw(r#"{"id":1,"method":"session/prompt","params":{"sessionId":"s"}}"#));
-        assert!(!routes.is_connection_stream_idle(), "the server gives no ids");
-        routes.received(Some(&session("s")), true, raw(r#"{"method":"session/update"}"#));
+        routes.sent(raw(
+            r#"{"id":1,"method":"session/prompt","params":{"sessionId":"s"}}"#,
+        ));
+        assert!(
+            !routes.is_connection_stream_idle(),
+            "the server gives no ids"
+        );
+        routes.received(
+            Some(&session("s")),
+            true,
+            raw(r#"{"method":"session/update"}"#),
+        );
         assert!(routes.is_connection_stream_idle());
         routes.sent(raw(r#"{"id":2,"method":"session/list","params":{}}"#));
         assert!(!routes.is_connection_stream_idle());

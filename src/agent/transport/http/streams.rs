@@ -27,7 +27,10 @@ pub(super) const QUEUED_REPORTS: usize = 4;
 #[derive(Debug)]
 pub(super) enum Report {
     /// A message of the agent on the stream of a session or of the connection.
-    Received { session: Option<Arc<str>>, event: Event },
+    Received {
+        session: Option<Arc<str>>,
+        event: Event,
+    },
     /// The error response to a call that the host rejected.
     Rejected(Vec<u8>),
     /// A stream is lost, and the connection with it.
@@ -73,7 +76,12 @@ impl Streams {
     /// Opens the stream of the connection.
     pub(super) fn open(follower: Follower, shutdown: &Shutdown) -> Self {
         let connection = spawn(&follower, shutdown, None).0;
-        Self { follower, shutdown: shutdown.clone(), connection, sessions: Mutex::default() }
+        Self {
+            follower,
+            shutdown: shutdown.clone(),
+            connection,
+            sessions: Mutex::default(),
+        }
     }
 
     fn sessions(&self) -> MutexGuard<'_, Vec<SessionStream>> {
@@ -89,12 +97,18 @@ impl Streams {
 
     pub(super) fn open_session(&self, session: &Arc<str>) -> watch::Receiver<bool> {
         let mut sessions = self.sessions();
-        let known = sessions.iter().position(|stream| stream.session == *session);
+        let known = sessions
+            .iter()
+            .position(|stream| stream.session == *session);
         let stream = if let Some(index) = known {
             sessions.remove(index)
         } else {
             let (task, is_open) = spawn(&self.follower, &self.shutdown, Some(Arc::clone(session)));
-            SessionStream { session: Arc::clone(session), task, is_open }
+            SessionStream {
+                session: Arc::clone(session),
+                task,
+                is_open,
+            }
         };
         let is_open = stream.is_open.clone();
         sessions.push(stream);
@@ -122,7 +136,9 @@ impl Streams {
 impl Drop for Streams {
     fn drop(&mut self) {
         self.connection.abort();
-        self.sessions().drain(..).for_each(|stream| stream.task.abort());
+        self.sessions()
+            .drain(..)
+            .for_each(|stream| stream.task.abort());
     }
 }
 
@@ -149,12 +165,17 @@ impl Follower {
         let mut closed_since = Instant::now();
         loop {
             let name = session.map(|session| &**session);
-            match self.host.stream(&self.connection, name, position.last.clone()).await {
+            match self
+                .host
+                .stream(&self.connection, name, position.last.clone())
+                .await
+            {
                 Ok(stream) => {
                     opened.send_replace(true);
                     let opened_at = Instant::now();
                     let (end, received) = self.read(stream, session, &mut position).await;
-                    if !self.can_resume(session, &position) || matches!(end, StreamEnd::TooLarge(_)) {
+                    if !self.can_resume(session, &position) || matches!(end, StreamEnd::TooLarge(_))
+                    {
                         return reason(&end);
                     }
                     tracing::debug!(reason = %end, session = name, "resuming a stream of an agent");
@@ -191,7 +212,14 @@ impl Follower {
             let id = event.id.as_deref().filter(|id| !id.is_empty());
             position.last = id.and_then(|id| HeaderValue::try_from(id).ok());
             // The connection can have ended.
-            drop(self.reports.send(Report::Received { session: session.cloned(), event }).await);
+            drop(
+                self.reports
+                    .send(Report::Received {
+                        session: session.cloned(),
+                        event,
+                    })
+                    .await,
+            );
         }
     }
 
@@ -213,7 +241,10 @@ fn is_retryable(failure: &RequestFailure) -> bool {
         RequestFailure::Status { status, .. } => {
             // 409: the host has not noticed the end of the former stream.
             status.is_server_error()
-                || matches!(*status, StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS)
+                || matches!(
+                    *status,
+                    StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS
+                )
         }
     }
 }

@@ -20,7 +20,8 @@ use crate::types::{Limits, ProxyVariables};
 const PATIENCE: Duration = Duration::from_secs(10);
 const STREAM: &str = "200 OK\r\ncontent-type: text/event-stream";
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
-const PROMPT: &str = r#"{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"s"}}"#;
+const PROMPT: &str =
+    r#"{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"s"}}"#;
 
 struct TestHost {
     listener: TcpListener,
@@ -39,7 +40,13 @@ impl TestHost {
     async fn start() -> (Self, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        (Self { listener, waiting: Vec::new() }, address)
+        (
+            Self {
+                listener,
+                waiting: Vec::new(),
+            },
+            address,
+        )
     }
 
     /// The next request with this method and this header of the session.
@@ -60,12 +67,23 @@ impl TestHost {
     /// Answers `initialize`, and opens the stream of the connection.
     async fn initialize(&mut self) -> TestRequest {
         let request = self.next("POST", None).await;
-        assert_eq!((&*request.body, request.header("acp-connection-id")), (INITIALIZE, None));
+        assert_eq!(
+            (&*request.body, request.header("acp-connection-id")),
+            (INITIALIZE, None)
+        );
         let result = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
-        request.answer("200 OK\r\nacp-connection-id: c1\r\nset-cookie: lb=7; Path=/", result).await;
+        request
+            .answer(
+                "200 OK\r\nacp-connection-id: c1\r\nset-cookie: lb=7; Path=/",
+                result,
+            )
+            .await;
         let mut stream = self.next("GET", None).await;
         assert_eq!(stream.header("acp-connection-id"), Some("c1"));
-        assert_eq!((stream.header("cookie"), stream.header("last-event-id")), (Some("lb=7"), None));
+        assert_eq!(
+            (stream.header("cookie"), stream.header("last-event-id")),
+            (Some("lb=7"), None)
+        );
         stream.open().await;
         stream
     }
@@ -77,8 +95,14 @@ impl TestRequest {
         while !head.ends_with(b"\r\n\r\n") {
             head.push(stream.read_u8().await.unwrap());
         }
-        let mut request = Self { head: String::from_utf8(head).unwrap(), body: String::new(), stream };
-        let length = request.header("content-length").map_or(0, |length| length.parse().unwrap());
+        let mut request = Self {
+            head: String::from_utf8(head).unwrap(),
+            body: String::new(),
+            stream,
+        };
+        let length = request
+            .header("content-length")
+            .map_or(0, |length| length.parse().unwrap());
         let mut body = vec![0; length];
         request.stream.read_exact(&mut body).await.unwrap();
         request.body = String::from_utf8(body).unwrap();
@@ -86,14 +110,21 @@ impl TestRequest {
     }
 
     fn header(&self, name: &str) -> Option<&str> {
-        let mut lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
-        lines.find(|(header, _)| header.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        let mut lines = self
+            .head
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_once(": "));
+        lines
+            .find(|(header, _)| header.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
     }
 
     async fn answer(mut self, status: &str, body: &str) {
         let length = body.len();
-        let response =
-            format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+        let response = format!(
+            "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
         self.stream.write_all(response.as_bytes()).await.unwrap();
     }
 
@@ -119,33 +150,62 @@ impl Agent {
     fn connect(address: SocketAddr) -> Self {
         let proxies = ProxyVariables::default();
         let addresses = AddressRule::Any;
-        let options = ClientOptions { proxies: &proxies, uses_tls: false, ca_certificates: None, addresses };
+        let options = ClientOptions {
+            proxies: &proxies,
+            uses_tls: false,
+            ca_certificates: None,
+            addresses,
+        };
         let url: Uri = format!("http://{address}/acp").parse().unwrap();
-        let host = Host::new(Client::new(options).unwrap(), url, HeaderMap::new(), 1 << 20);
+        let host = Host::new(
+            Client::new(options).unwrap(),
+            url,
+            HeaderMap::new(),
+            1 << 20,
+        );
         let (channel, outcome) = open(host, &Limits::default(), &Shutdown::new());
         let lines = BufReader::new(channel.incoming).lines();
-        let agent = Self { lines, outgoing: channel.outgoing, transport: channel.transport, outcome };
+        let agent = Self {
+            lines,
+            outgoing: channel.outgoing,
+            transport: channel.transport,
+            outcome,
+        };
         agent.send(INITIALIZE);
         agent
     }
 
     fn send(&self, line: &str) {
-        self.outgoing.send(Bytes::from(format!("{line}\n"))).unwrap();
+        self.outgoing
+            .send(Bytes::from(format!("{line}\n")))
+            .unwrap();
     }
 
     async fn line(&mut self) -> Option<String> {
-        timeout(PATIENCE, self.lines.next_line()).await.expect("a line").unwrap()
+        timeout(PATIENCE, self.lines.next_line())
+            .await
+            .expect("a line")
+            .unwrap()
     }
 
     /// The reason of the end.
     async fn end(&mut self) -> String {
         while self.line().await.is_some() {}
-        self.transport.exit().await.disconnected.expect("a reason").into()
+        self.transport
+            .exit()
+            .await
+            .disconnected
+            .expect("a reason")
+            .into()
     }
 }
 
 fn chunk(id: &str, text: &str) -> String {
-    let id = if id.is_empty() { String::new() } else { format!("id: {id}\n") };
+    let id = if id.is_empty() {
+        String::new()
+    } else {
+        format!("id: {id}\n")
+    };
     format!("{id}data: {{\"method\":\"session/update\",\"params\":\"{text}\"}}\n\n")
 }
 
@@ -158,7 +218,10 @@ async fn in_a_turn(host: &mut TestHost, address: SocketAddr) -> (Agent, TestRequ
     let mut session = host.next("GET", Some("s")).await;
     session.open().await;
     let prompt = host.next("POST", Some("s")).await;
-    assert_eq!((&*prompt.body, prompt.header("content-type")), (PROMPT, Some("application/json")));
+    assert_eq!(
+        (&*prompt.body, prompt.header("content-type")),
+        (PROMPT, Some("application/json"))
+    );
     prompt.answer("202 Accepted", "").await;
     (agent, connection, session)
 }
@@ -185,15 +248,22 @@ async fn cut_streams_continue_after_their_last_message() {
     connection.open().await;
     assert!(agent.line().await.unwrap().contains("\"b\""));
 
-    session.send("data: {\"id\":\"q\",\"method\":\"session/request_permission\"}\n\n").await;
+    session
+        .send("data: {\"id\":\"q\",\"method\":\"session/request_permission\"}\n\n")
+        .await;
     assert!(agent.line().await.unwrap().contains("request_permission"));
     agent.send(r#"{"jsonrpc":"2.0","id":"q","result":{}}"#);
-    host.next("POST", Some("s")).await.answer("202 Accepted", "").await;
+    host.next("POST", Some("s"))
+        .await
+        .answer("202 Accepted", "")
+        .await;
     agent.transport.begin_close();
     let delete = host.next("DELETE", None).await;
     assert_eq!(delete.header("acp-connection-id"), Some("c1"));
     delete.answer("202 Accepted", "").await;
-    timeout(PATIENCE, agent.transport.closed()).await.expect("it is closed");
+    timeout(PATIENCE, agent.transport.closed())
+        .await
+        .expect("it is closed");
 }
 
 #[tokio::test]
@@ -204,7 +274,10 @@ async fn cut_stream_without_ids_ends_the_connection() {
     assert!(agent.line().await.unwrap().contains("\"a\""));
     drop(session);
     assert_eq!(agent.end().await, "the agent ended a stream");
-    host.next("DELETE", None).await.answer("202 Accepted", "").await;
+    host.next("DELETE", None)
+        .await
+        .answer("202 Accepted", "")
+        .await;
 }
 
 #[tokio::test]
@@ -214,7 +287,10 @@ async fn connection_that_the_host_has_forgotten_ends() {
     session.send(&chunk("1", "a")).await;
     agent.line().await;
     drop(session);
-    host.next("GET", Some("s")).await.answer("404 Not Found", "hunter2").await;
+    host.next("GET", Some("s"))
+        .await
+        .answer("404 Not Found", "hunter2")
+        .await;
     assert_eq!(agent.end().await, "the agent's host answered 404 Not Found");
 }
 
@@ -224,8 +300,14 @@ async fn rejected_messages_are_sent_again_or_answered_with_an_error() {
     let (mut agent, _connection, _session) = in_a_turn(&mut host, address).await;
     let list = r#"{"jsonrpc":"2.0","id":3,"method":"session/list","params":{}}"#;
     agent.send(list);
-    host.next("POST", None).await.answer("429 Too Many Requests", "").await;
-    host.next("POST", None).await.answer("503 Service Unavailable", "").await;
+    host.next("POST", None)
+        .await
+        .answer("429 Too Many Requests", "")
+        .await;
+    host.next("POST", None)
+        .await
+        .answer("503 Service Unavailable", "")
+        .await;
     let body = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a wrong header"}}"#;
     let request = host.next("POST", None).await;
     assert_eq!(request.body, list);
@@ -238,8 +320,14 @@ async fn rejected_messages_are_sent_again_or_answered_with_an_error() {
 
     // A lost answer would leave the agent waiting.
     agent.send(r#"{"jsonrpc":"2.0","id":"q","result":{}}"#);
-    host.next("POST", None).await.answer("500 Internal Server Error", "").await;
-    assert_eq!(agent.end().await, "the agent's host answered 500 Internal Server Error");
+    host.next("POST", None)
+        .await
+        .answer("500 Internal Server Error", "")
+        .await;
+    assert_eq!(
+        agent.end().await,
+        "the agent's host answered 500 Internal Server Error"
+    );
 }
 
 #[tokio::test]
@@ -256,9 +344,17 @@ async fn message_with_an_unknown_outcome_is_not_repeated() {
 #[tokio::test]
 async fn host_that_rejects_initialize_is_reported() {
     for (status, body, expected) in [
-        ("401 Unauthorized", "", Some(StartRejection::Status(http::StatusCode::UNAUTHORIZED))),
+        (
+            "401 Unauthorized",
+            "",
+            Some(StartRejection::Status(http::StatusCode::UNAUTHORIZED)),
+        ),
         ("200 OK", "<html>", Some(StartRejection::NotAcp)),
-        ("200 OK", r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}"#, None),
+        (
+            "200 OK",
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}"#,
+            None,
+        ),
     ] {
         let (mut host, address) = TestHost::start().await;
         let mut agent = Agent::connect(address);

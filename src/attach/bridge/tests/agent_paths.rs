@@ -4,13 +4,18 @@ use super::*;
 
 fn with_maps() -> Test {
     let mapping: Mapping = "/home/me=/srv/me".parse().unwrap();
-    Test::connected_with(Settings { paths: vec![mapping].into(), ..Settings::default() })
+    Test::connected_with(Settings {
+        paths: vec![mapping].into(),
+        ..Settings::default()
+    })
 }
 
 /// The line that the editor receives for a request with these params.
 fn forwarded(test: &mut Test, id: &str, method: &str, params: &str) -> String {
-    let request = format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"{method}","params":{params}}}"#);
-    test.bridge.received(Some("s"), Some("k3-4.1/c.0".to_owned()), &request.into());
+    let request =
+        format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"{method}","params":{params}}}"#);
+    test.bridge
+        .received(Some("s"), Some("k3-4.1/c.0".to_owned()), &request.into());
     match test.bridge.next_effect() {
         Some(Effect::Write(line)) => String::from_utf8(line.to_vec()).unwrap(),
         other => panic!("{other:?}"),
@@ -36,9 +41,21 @@ fn paths_of_the_agent_are_mapped_and_other_members_keep_their_bytes() {
             r#"{"command":"ls","cwd":"/srv/me","args":["/srv/me"]}"#,
             r#"{"command":"ls","cwd":"/home/me","args":["/srv/me"]}"#,
         ),
-        ("terminal/create", r#"{"command":"ls","cwd":null}"#, r#"{"command":"ls","cwd":null}"#),
-        ("terminal/create", r#"{"command":"ls"}"#, r#"{"command":"ls"}"#),
-        ("session/request_permission", r#"{"path":"/srv/me"}"#, r#"{"path":"/srv/me"}"#),
+        (
+            "terminal/create",
+            r#"{"command":"ls","cwd":null}"#,
+            r#"{"command":"ls","cwd":null}"#,
+        ),
+        (
+            "terminal/create",
+            r#"{"command":"ls"}"#,
+            r#"{"command":"ls"}"#,
+        ),
+        (
+            "session/request_permission",
+            r#"{"path":"/srv/me"}"#,
+            r#"{"path":"/srv/me"}"#,
+        ),
     ]
     .into_iter()
     .enumerate()
@@ -61,21 +78,39 @@ fn path_outside_of_the_maps_is_an_error_for_the_agent_once() {
         ("terminal/create", json!({ "cwd": "/srv" })),
     ];
     for (id, (method, params)) in requests.into_iter().enumerate() {
-        let request =
-            json!({ "jsonrpc": "2.0", "id": format!("s:{id}"), "method": method, "params": params });
+        let request = json!({ "jsonrpc": "2.0", "id": format!("s:{id}"), "method": method, "params": params });
         test.gateway(Some("s"), "k3-4.1/c.0", &request);
         let sent = test.sent();
-        assert_eq!((sent.len(), &sent[0]["id"]), (1, &request["id"]), "{sent:?}");
+        assert_eq!(
+            (sent.len(), &sent[0]["id"]),
+            (1, &request["id"]),
+            "{sent:?}"
+        );
         assert_eq!(sent[0]["error"]["code"], -32602);
         let detail = sent[0]["error"]["message"].as_str().unwrap();
-        let path = params.as_object().unwrap().values().next().unwrap().as_str().unwrap();
-        assert!(detail.contains(path) && detail.contains("add --map"), "{detail}");
+        let path = params
+            .as_object()
+            .unwrap()
+            .values()
+            .next()
+            .unwrap()
+            .as_str()
+            .unwrap();
+        assert!(
+            detail.contains(path) && detail.contains("add --map"),
+            "{detail}"
+        );
         test.gateway(Some("s"), "k3-4.1/c.0", &request);
-        let cancel = json!({ "method": "$/cancel_request", "params": { "requestId": request["id"] } });
+        let cancel =
+            json!({ "method": "$/cancel_request", "params": { "requestId": request["id"] } });
         test.gateway(Some("s"), "k3-5.0/c.0", &cancel);
         assert_eq!(test.sent(), [] as [Value; 0], "the request has ended");
     }
-    assert_eq!(test.lines(), [] as [Value; 0], "the editor receives nothing");
+    assert_eq!(
+        test.lines(),
+        [] as [Value; 0],
+        "the editor receives nothing"
+    );
 }
 
 #[test]

@@ -5,7 +5,8 @@ use super::*;
 /// A request of the agent that the editor has received.
 fn with_request() -> Test {
     let mut test = Test::with_session();
-    let request = json!({ "jsonrpc": "2.0", "id": "s:r1", "method": "fs/read_text_file", "params": {} });
+    let request =
+        json!({ "jsonrpc": "2.0", "id": "s:r1", "method": "fs/read_text_file", "params": {} });
     test.gateway(Some("s"), "k3-4.1/c.0", &request);
     assert_eq!(test.lines().len(), 1);
     test
@@ -16,9 +17,19 @@ fn answer(bytes: usize) -> Value {
 }
 
 fn assert_failed(sent: &[Value], reason: &str) {
-    assert_eq!((sent.len(), &sent[0]["id"]), (1, &json!("s:r1")), "{sent:?}");
+    assert_eq!(
+        (sent.len(), &sent[0]["id"]),
+        (1, &json!("s:r1")),
+        "{sent:?}"
+    );
     assert_eq!(sent[0]["error"]["code"], -32603);
-    assert!(sent[0]["error"]["message"].as_str().unwrap().contains(reason), "{sent:?}");
+    assert!(
+        sent[0]["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains(reason),
+        "{sent:?}"
+    );
 }
 
 #[test]
@@ -27,7 +38,8 @@ fn rejected_answer_is_replaced_by_an_error_once() {
     test.editor(&answer(8));
     assert_eq!(test.next().unwrap()["result"]["content"], "xxxxxxxx");
     for expected in [true, false] {
-        test.bridge.posted(Err(PostError::Rejected("413: too large".to_owned())));
+        test.bridge
+            .posted(Err(PostError::Rejected("413: too large".to_owned())));
         test.collect();
         match test.next() {
             Some(sent) => {
@@ -48,7 +60,11 @@ fn large_answer_that_ends_connections_is_replaced_by_an_error() {
         while let Some(sent) = test.next() {
             let is_answer = sent["id"] == "s:r1";
             let id = sent["id"].clone();
-            test.bridge.posted(if is_answer { Err(PostError::Lost) } else { Ok(()) });
+            test.bridge.posted(if is_answer {
+                Err(PostError::Lost)
+            } else {
+                Ok(())
+            });
             if is_answer {
                 assert!(sent["error"].is_null(), "attempt {attempt}");
                 break;
@@ -71,6 +87,10 @@ fn answer_without_room_is_replaced_by_an_error() {
         test.prompt(id);
     }
     test.editor(&answer(8));
-    let sent: Vec<_> = test.sent().into_iter().filter(|sent| sent["id"] == "s:r1").collect();
+    let sent: Vec<_> = test
+        .sent()
+        .into_iter()
+        .filter(|sent| sent["id"] == "s:r1")
+        .collect();
     assert_failed(&sent, "too many messages");
 }

@@ -22,13 +22,24 @@ fn extension_that_was_sent_before_a_cut_fails_and_does_not_run_again() {
         }
         test.connect();
         let lines = test.lines();
-        assert_eq!((&lines[0]["id"], &lines[0]["error"]["code"]), (&json!(7), &json!(-32603)), "{lines:?}");
+        assert_eq!(
+            (&lines[0]["id"], &lines[0]["error"]["code"]),
+            (&json!(7), &json!(-32603)),
+            "{lines:?}"
+        );
         assert!(
-            lines[0]["error"]["message"].as_str().unwrap().contains("outcome of this request is unknown")
+            lines[0]["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("outcome of this request is unknown")
         );
         assert_eq!(ids(&test.sent()), ["b-4"]);
         test.result(None, "d.1", &json!("b-4"), &json!({}));
-        assert_eq!(ids(&test.sent()), ["b-3"], "the second request was not sent before the cut");
+        assert_eq!(
+            ids(&test.sent()),
+            ["b-3"],
+            "the second request was not sent before the cut"
+        );
     }
 }
 
@@ -52,15 +63,24 @@ fn extension_that_the_gateway_cannot_have_handled_is_sent_again() {
 #[test]
 fn forks_and_new_sessions_are_sent_again_with_their_ids() {
     let mut test = Test::with_session();
-    test.editor(&json!({ "id": 4, "method": "session/new", "params": { "cwd": "/w", "mcpServers": [] } }));
+    test.editor(
+        &json!({ "id": 4, "method": "session/new", "params": { "cwd": "/w", "mcpServers": [] } }),
+    );
     test.editor(&fork());
     assert_eq!(ids(&test.sent()), ["b-2", "b-3"]);
     test.bridge.lost();
     test.connect();
-    assert_eq!(ids(&test.sent()), ["b-4", "b-2"], "the fork waits for its session");
+    assert_eq!(
+        ids(&test.sent()),
+        ["b-4", "b-2"],
+        "the fork waits for its session"
+    );
     test.result(None, "d.1", &json!("b-4"), &json!({}));
     let sent = test.sent();
-    assert_eq!((ids(&sent), &sent[0]["method"]), (vec!["b-3"], &json!("session/fork")));
+    assert_eq!(
+        (ids(&sent), &sent[0]["method"]),
+        (vec!["b-3"], &json!("session/fork"))
+    );
     test.result(None, "d.2", &json!("b-3"), &json!({ "sessionId": "t" }));
     assert_eq!(test.lines().last().unwrap()["result"]["sessionId"], "t");
 }
@@ -75,7 +95,12 @@ fn notification_in_flight_at_a_cut_is_not_sent_again() {
     test.collect();
     test.connect();
     let sent = test.sent();
-    assert_eq!(sent.iter().map(|message| &message["method"]).collect::<Vec<_>>(), ["_vendor/second"]);
+    assert_eq!(
+        sent.iter()
+            .map(|message| &message["method"])
+            .collect::<Vec<_>>(),
+        ["_vendor/second"]
+    );
 }
 
 #[test]
@@ -105,10 +130,19 @@ fn attached_session_is_attached_again_with_its_role() {
     let params = json!({ "sessionId": "s", "role": "observer", "historyPolicy": "pending_only" });
     test.editor(&json!({ "id": 1, "method": "session/attach", "params": params }));
     assert_eq!(test.effects(), ["open s"]);
-    assert_eq!(test.next(), None, "the response follows on the stream of the session");
+    assert_eq!(
+        test.next(),
+        None,
+        "the response follows on the stream of the session"
+    );
     test.bridge.opened("s");
     assert_eq!(ids(&test.sent()), ["b-1"]);
-    test.result(Some("s"), "k3-4.0/c.1", &json!("b-1"), &json!({ "role": "observer" }));
+    test.result(
+        Some("s"),
+        "k3-4.0/c.1",
+        &json!("b-1"),
+        &json!({ "role": "observer" }),
+    );
     assert_eq!(test.lines()[0]["result"]["role"], "observer");
     test.bridge.lost();
     test.connect();
@@ -122,7 +156,12 @@ fn attached_session_is_attached_again_with_its_role() {
     // Without a history of its own, a detached session is not restored.
     test.editor(&json!({ "id": 2, "method": "session/detach", "params": { "sessionId": "s" } }));
     let sent = test.sent();
-    test.result(None, "d.2", &sent[0]["id"], &json!({ "sessionId": "s", "status": "detached" }));
+    test.result(
+        None,
+        "d.2",
+        &sent[0]["id"],
+        &json!({ "sessionId": "s", "status": "detached" }),
+    );
     assert_eq!(test.effects(), ["close s"]);
     assert_eq!(test.lines()[0]["result"]["status"], "detached");
     test.bridge.lost();
@@ -136,8 +175,19 @@ fn detach_ends_the_prompts_of_the_session() {
     test.prompt(7);
     test.editor(&json!({ "id": 8, "method": "session/detach", "params": { "sessionId": "s" } }));
     assert_eq!(ids(&test.sent()), ["b-2", "b-3"]);
-    test.result(None, "c.2", &json!("b-3"), &json!({ "sessionId": "s", "status": "detached" }));
+    test.result(
+        None,
+        "c.2",
+        &json!("b-3"),
+        &json!({ "sessionId": "s", "status": "detached" }),
+    );
     let lines = test.lines();
-    assert_eq!((&lines[0]["id"], &lines[0]["result"]["status"]), (&json!(8), &json!("detached")));
-    assert_eq!((&lines[1]["id"], &lines[1]["error"]["code"]), (&json!(7), &json!(-32603)));
+    assert_eq!(
+        (&lines[0]["id"], &lines[0]["result"]["status"]),
+        (&json!(8), &json!("detached"))
+    );
+    assert_eq!(
+        (&lines[1]["id"], &lines[1]["error"]["code"]),
+        (&json!(7), &json!(-32603))
+    );
 }

@@ -22,7 +22,9 @@ fn asked(method: &str) -> PendingRequest {
 fn checked(method: &str, answer: Answer) -> String {
     match check_answer(&asked(method), answer) {
         Ok(outcome) => response(&outcome),
-        Err(AnswerError::Input(InputError::Invalid(errors))) => format!("invalid {}", errors[0].pointer),
+        Err(AnswerError::Input(InputError::Invalid(errors))) => {
+            format!("invalid {}", errors[0].pointer)
+        }
         Err(error) => panic!("{error:?}"),
     }
 }
@@ -43,9 +45,12 @@ fn an_option_answers_a_permission_request_that_offers_it() {
 
 #[test]
 fn a_client_cancels_only_a_permission_request() {
-    for (method, expected) in
-        [(PERMISSION, NONE_SELECTED), (ELICITATION, "invalid "), (READ, "invalid "), (EXTENSION, "invalid ")]
-    {
+    for (method, expected) in [
+        (PERMISSION, NONE_SELECTED),
+        (ELICITATION, "invalid "),
+        (READ, "invalid "),
+        (EXTENSION, "invalid "),
+    ] {
         assert_eq!(checked(method, Answer::Cancelled), expected, "{method}");
     }
 }
@@ -58,8 +63,13 @@ fn an_answer_on_the_wrong_route_names_the_route() {
         (READ, "requests/r7"),
         (EXTENSION, "requests/r7"),
     ] {
-        let answer = if method == ELICITATION { Answer::Cancelled } else { Answer::Elicitation(raw("{}")) };
-        let Err(error @ AnswerError::Input(InputError::Invalid(_))) = check_answer(&asked(method), answer)
+        let answer = if method == ELICITATION {
+            Answer::Cancelled
+        } else {
+            Answer::Elicitation(raw("{}"))
+        };
+        let Err(error @ AnswerError::Input(InputError::Invalid(_))) =
+            check_answer(&asked(method), answer)
         else {
             panic!("{method} has another route")
         };
@@ -74,29 +84,50 @@ fn a_result_matches_its_request() {
     for (method, result, expected) in [
         (PERMISSION, SELECTED_NO, SELECTED_NO),
         (PERMISSION, NONE_SELECTED, NONE_SELECTED),
-        (PERMISSION, r#"{"outcome":{"outcome":"selected","optionId":"x"}}"#, "invalid /result"),
+        (
+            PERMISSION,
+            r#"{"outcome":{"outcome":"selected","optionId":"x"}}"#,
+            "invalid /result",
+        ),
         (PERMISSION, "{}", "invalid /result"),
         (ELICITATION, accepted, accepted),
         (ELICITATION, CANCELLED_FORM, CANCELLED_FORM),
         (READ, r#"{"content":"text"}"#, r#"{"content":"text"}"#),
         (READ, r#"{"content":1}"#, "invalid /result/content"),
         (READ, "null", "invalid /result"),
-        (WAIT_FOR_EXIT, r#"{"exitCode":-1}"#, "invalid /result/exitCode"),
+        (
+            WAIT_FOR_EXIT,
+            r#"{"exitCode":-1}"#,
+            "invalid /result/exitCode",
+        ),
         // The gateway does not know the method, so every result passes.
         (EXTENSION, "[1, 2]", "[1, 2]"),
         (EXTENSION, "null", "null"),
     ] {
-        assert_eq!(checked(method, Answer::Result(raw(result))), expected, "{method} {result}");
+        assert_eq!(
+            checked(method, Answer::Result(raw(result))),
+            expected,
+            "{method} {result}"
+        );
     }
 }
 
 #[test]
 fn the_answer_to_an_elicitation_has_pointers_without_a_prefix() {
     let accepted = r#"{"action":"accept","content":{"a":"b"}}"#;
-    assert_eq!(checked(ELICITATION, Answer::Elicitation(raw(accepted))), accepted);
+    assert_eq!(
+        checked(ELICITATION, Answer::Elicitation(raw(accepted))),
+        accepted
+    );
     let wrong = || raw(r#"{"action":"accept","content":{"a":1}}"#);
-    assert_eq!(checked(ELICITATION, Answer::Elicitation(wrong())), "invalid /content/a");
-    assert_eq!(checked(ELICITATION, Answer::Result(wrong())), "invalid /result/content/a");
+    assert_eq!(
+        checked(ELICITATION, Answer::Elicitation(wrong())),
+        "invalid /content/a"
+    );
+    assert_eq!(
+        checked(ELICITATION, Answer::Result(wrong())),
+        "invalid /result/content/a"
+    );
 }
 
 #[test]
@@ -111,7 +142,11 @@ fn an_error_has_a_code_and_a_message() {
         ("null", "invalid /error"),
     ] {
         for method in [PERMISSION, READ, EXTENSION] {
-            assert_eq!(checked(method, Answer::Error(raw(error))), expected, "{method} {error}");
+            assert_eq!(
+                checked(method, Answer::Error(raw(error))),
+                expected,
+                "{method} {error}"
+            );
         }
     }
 }

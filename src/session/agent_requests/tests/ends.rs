@@ -21,20 +21,43 @@ fn mixed() -> Fixture {
 fn each_event_ends_its_requests_in_order() {
     // (event, ended requests, resolution)
     for (by, ended, resolution) in [
-        (EndedBy::Cancel(Some(PromptId::new(1))), vec![1, 2, 3], Resolution::Cancelled),
-        (EndedBy::Cancel(Some(PromptId::new(2))), vec![4, 5], Resolution::Cancelled),
-        (EndedBy::Cancel(Some(PromptId::new(9))), vec![], Resolution::Cancelled),
+        (
+            EndedBy::Cancel(Some(PromptId::new(1))),
+            vec![1, 2, 3],
+            Resolution::Cancelled,
+        ),
+        (
+            EndedBy::Cancel(Some(PromptId::new(2))),
+            vec![4, 5],
+            Resolution::Cancelled,
+        ),
+        (
+            EndedBy::Cancel(Some(PromptId::new(9))),
+            vec![],
+            Resolution::Cancelled,
+        ),
         // Without a turn, the cancel ends background work.
         (EndedBy::Cancel(None), vec![6, 7], Resolution::Cancelled),
         (EndedBy::TurnEnd, vec![1, 2, 5, 6], Resolution::Withdrawn),
-        (EndedBy::Release, vec![1, 2, 3, 4, 5, 6, 7], Resolution::Withdrawn),
+        (
+            EndedBy::Release,
+            vec![1, 2, 3, 4, 5, 6, 7],
+            Resolution::Withdrawn,
+        ),
     ] {
         let mut fixture = mixed();
         let resolved: Vec<Resolving> = std::iter::from_fn(|| fixture.part.end_next(by)).collect();
-        let ids: Vec<u32> = resolved.iter().map(|resolving| resolving.request.request_id.number()).collect();
+        let ids: Vec<u32> = resolved
+            .iter()
+            .map(|resolving| resolving.request.request_id.number())
+            .collect();
         assert_eq!(ids, ended, "{by:?}");
         for resolving in resolved {
-            assert_eq!((resolving.resolution, resolving.at_once), (resolution, true), "{by:?}");
+            assert_eq!(
+                (resolving.resolution, resolving.at_once),
+                (resolution, true),
+                "{by:?}"
+            );
             assert_eq!(resolving.by, None, "{by:?}");
         }
         let open: Vec<u32> = (1..=7).filter(|id| !ended.contains(id)).collect();
@@ -62,7 +85,12 @@ fn an_end_without_an_answer_has_the_response_of_its_kind() {
             );
         }
     }
-    assert!(Fixture::new().part.end(RequestId::new(1), Resolution::Withdrawn).is_none());
+    assert!(
+        Fixture::new()
+            .part
+            .end(RequestId::new(1), Resolution::Withdrawn)
+            .is_none()
+    );
 }
 
 #[test]
@@ -76,10 +104,23 @@ fn an_expired_request_has_the_response_of_its_kind() {
     ] {
         let mut fixture = Fixture::new();
         fixture.offer(method, None, Wait::AtMost(seconds(10)));
-        assert!(fixture.part.expire_next(fixture.at(9), false, seconds(10)).is_none(), "{method}");
-        let resolving = fixture.part.expire_next(fixture.at(10), false, seconds(10)).unwrap();
+        assert!(
+            fixture
+                .part
+                .expire_next(fixture.at(9), false, seconds(10))
+                .is_none(),
+            "{method}"
+        );
+        let resolving = fixture
+            .part
+            .expire_next(fixture.at(10), false, seconds(10))
+            .unwrap();
         assert_eq!(response(&resolving.outcome), expected, "{method}");
-        assert_eq!((resolving.resolution, resolving.by.as_ref()), (Resolution::Expired, None), "{method}");
+        assert_eq!(
+            (resolving.resolution, resolving.by.as_ref()),
+            (Resolution::Expired, None),
+            "{method}"
+        );
         assert!(!resolving.at_once && fixture.part.is_empty(), "{method}");
     }
 }
@@ -96,9 +137,19 @@ fn only_a_followed_wait_for_an_exit_is_extended() {
     ] {
         let mut fixture = Fixture::new();
         fixture.offer(method, None, Wait::WhileFollowed(seconds(10)));
-        let expired = fixture.part.expire_next(fixture.at(10), is_followed, seconds(7));
-        assert_eq!(expired.is_none(), extended.is_some(), "{method} {is_followed}");
-        assert_eq!(fixture.part.deadline(), extended.map(|at| fixture.at(at)), "{method} {is_followed}");
+        let expired = fixture
+            .part
+            .expire_next(fixture.at(10), is_followed, seconds(7));
+        assert_eq!(
+            expired.is_none(),
+            extended.is_some(),
+            "{method} {is_followed}"
+        );
+        assert_eq!(
+            fixture.part.deadline(),
+            extended.map(|at| fixture.at(at)),
+            "{method} {is_followed}"
+        );
     }
 }
 
@@ -107,10 +158,16 @@ fn an_extended_wait_expires_after_the_last_client_stops_following() {
     let mut fixture = Fixture::new();
     fixture.offer(WAIT_FOR_EXIT, None, Wait::WhileFollowed(seconds(10)));
     // (second, a client follows the session, the request expires)
-    for (second, is_followed, expires) in
-        [(9, false, false), (10, true, false), (16, false, false), (17, true, false), (24, false, true)]
-    {
-        let expired = fixture.part.expire_next(fixture.at(second), is_followed, seconds(7));
+    for (second, is_followed, expires) in [
+        (9, false, false),
+        (10, true, false),
+        (16, false, false),
+        (17, true, false),
+        (24, false, true),
+    ] {
+        let expired = fixture
+            .part
+            .expire_next(fixture.at(second), is_followed, seconds(7));
         assert_eq!(expired.is_some(), expires, "{second}");
     }
 }
@@ -137,9 +194,15 @@ fn requests_expire_one_by_one_at_their_own_deadlines() {
     ] {
         let now = fixture.at(second);
         let expired = std::iter::from_fn(|| fixture.part.expire_next(now, false, seconds(1)));
-        let expired: Vec<u32> = expired.map(|resolving| resolving.request.request_id.number()).collect();
+        let expired: Vec<u32> = expired
+            .map(|resolving| resolving.request.request_id.number())
+            .collect();
         assert_eq!(expired, expected, "{second}");
-        assert_eq!(fixture.part.deadline(), next.map(|next| fixture.at(next)), "{second}");
+        assert_eq!(
+            fixture.part.deadline(),
+            next.map(|next| fixture.at(next)),
+            "{second}"
+        );
     }
     assert_eq!(fixture.open(), [2]);
 }

@@ -10,8 +10,16 @@ fn an_offered_request_has_the_deadline_of_its_wait() {
     ] {
         let mut fixture = Fixture::new();
         let request = fixture.offer(PERMISSION, Some(3), wait);
-        assert_eq!(request.deadline.map(Timestamp::as_millis), shown, "{wait:?}");
-        assert_eq!(fixture.part.deadline(), deadline.map(|deadline| fixture.at(deadline)), "{wait:?}");
+        assert_eq!(
+            request.deadline.map(Timestamp::as_millis),
+            shown,
+            "{wait:?}"
+        );
+        assert_eq!(
+            fixture.part.deadline(),
+            deadline.map(|deadline| fixture.at(deadline)),
+            "{wait:?}"
+        );
     }
 }
 
@@ -23,10 +31,19 @@ fn an_offered_request_is_shown_with_its_data() {
     fixture.offer(EXTENSION, None, Wait::Turn);
     assert_eq!((fixture.part.len(), fixture.open()), (2, vec![1, 2]));
     let shown = fixture.part.shown().remove(0);
-    assert_eq!((shown.method.as_str(), shown.params.get()), (PERMISSION, OPTIONS));
-    assert_eq!((shown.prompt_id, shown.subagent.as_deref()), (Some(PromptId::new(3)), Some("child")));
+    assert_eq!(
+        (shown.method.as_str(), shown.params.get()),
+        (PERMISSION, OPTIONS)
+    );
+    assert_eq!(
+        (shown.prompt_id, shown.subagent.as_deref()),
+        (Some(PromptId::new(3)), Some("child"))
+    );
     assert_eq!(shown.created_at, Timestamp::from_millis(1000));
-    assert_eq!(fixture.part.get(RequestId::new(1)).unwrap().request_id, RequestId::new(1));
+    assert_eq!(
+        fixture.part.get(RequestId::new(1)).unwrap().request_id,
+        RequestId::new(1)
+    );
 }
 
 #[test]
@@ -35,10 +52,15 @@ fn a_request_is_found_by_the_id_of_the_agent_while_it_is_open() {
     let unknown = fixture.incoming();
     fixture.offer(PERMISSION, None, Wait::Turn);
     let incoming = fixture.answer(1, "alice").unwrap().incoming;
-    assert_eq!([unknown, incoming].map(|id| fixture.part.find(id)), [None, None]);
+    assert_eq!(
+        [unknown, incoming].map(|id| fixture.part.find(id)),
+        [None, None]
+    );
     fixture.offer(PERMISSION, None, Wait::Turn);
     fixture.offer(PERMISSION, None, Wait::Turn);
-    let second = fixture.part.resolve(RequestId::new(3), Resolution::Withdrawn, None, Ok(raw("1")));
+    let second = fixture
+        .part
+        .resolve(RequestId::new(3), Resolution::Withdrawn, None, Ok(raw("1")));
     assert_eq!(fixture.part.find(second.unwrap().incoming), None);
     assert_eq!(fixture.open(), [2]);
 }
@@ -53,10 +75,18 @@ fn the_first_answer_wins() {
         (RequestId::new(1), Resolution::Answered)
     );
     let by = resolving.by.as_ref().map(|author| &*author.name);
-    assert_eq!((by, response(&resolving.outcome)), (Some("alice"), "1".to_owned()));
+    assert_eq!(
+        (by, response(&resolving.outcome)),
+        (Some("alice"), "1".to_owned())
+    );
     assert_eq!(resolving.request.prompt_id, Some(PromptId::new(3)));
     assert!(fixture.answer(1, "bob").is_none());
-    assert!(fixture.part.end(RequestId::new(1), Resolution::Withdrawn).is_none());
+    assert!(
+        fixture
+            .part
+            .end(RequestId::new(1), Resolution::Withdrawn)
+            .is_none()
+    );
     assert_eq!(fixture.error(1).unwrap(), r#"r1 Answered Some("alice")"#);
     assert!(fixture.part.is_empty());
 }
@@ -67,15 +97,31 @@ fn a_late_answer_gets_the_resolution_of_the_request() {
     let end: Input = |fixture| fixture.part.end(RequestId::new(1), Resolution::Withdrawn);
     // (first input, error for a late answer)
     let rows: [(Input, &str); 6] = [
-        (|fixture| fixture.answer(1, "alice"), r#"r1 Answered Some("alice")"#),
         (
-            |fixture| fixture.part.resolve(RequestId::new(1), Resolution::Policy, None, Ok(raw("1"))),
+            |fixture| fixture.answer(1, "alice"),
+            r#"r1 Answered Some("alice")"#,
+        ),
+        (
+            |fixture| {
+                fixture
+                    .part
+                    .resolve(RequestId::new(1), Resolution::Policy, None, Ok(raw("1")))
+            },
             "r1 Policy None",
         ),
         (end, "r1 Withdrawn None"),
-        (|fixture| fixture.part.end_next(EndedBy::Cancel(None)), "r1 Cancelled None"),
-        (|fixture| fixture.part.end_next(EndedBy::Release), "r1 Withdrawn None"),
-        (|fixture| fixture.part.expire_next(fixture.at(10), false, seconds(1)), "r1 Expired None"),
+        (
+            |fixture| fixture.part.end_next(EndedBy::Cancel(None)),
+            "r1 Cancelled None",
+        ),
+        (
+            |fixture| fixture.part.end_next(EndedBy::Release),
+            "r1 Withdrawn None",
+        ),
+        (
+            |fixture| fixture.part.expire_next(fixture.at(10), false, seconds(1)),
+            "r1 Expired None",
+        ),
     ];
     for (input, expected) in rows {
         let mut fixture = Fixture::new();
@@ -103,7 +149,11 @@ fn the_resolved_requests_in_memory_are_limited() {
         fixture.offer(PERMISSION, None, Wait::Turn);
         assert!(fixture.answer(id, "alice").is_some());
     }
-    assert_eq!(fixture.error(1).unwrap(), "no request", "the store has the oldest one");
+    assert_eq!(
+        fixture.error(1).unwrap(),
+        "no request",
+        "the store has the oldest one"
+    );
     assert_eq!(fixture.error(2).unwrap(), r#"r2 Answered Some("alice")"#);
     assert_eq!(fixture.error(65).unwrap(), r#"r65 Answered Some("alice")"#);
 }
@@ -120,7 +170,10 @@ fn only_an_end_without_a_decision_is_sent_before_its_commit() {
     ] {
         let mut fixture = Fixture::new();
         fixture.offer(PERMISSION, None, Wait::Turn);
-        let resolving = fixture.part.resolve(RequestId::new(1), resolution, None, Ok(raw("1"))).unwrap();
+        let resolving = fixture
+            .part
+            .resolve(RequestId::new(1), resolution, None, Ok(raw("1")))
+            .unwrap();
         assert_eq!(resolving.at_once, at_once, "{resolution:?}");
     }
 }
@@ -131,7 +184,9 @@ fn answers_are_sent_in_order_after_their_commit() {
     assert!(!fixture.part.waits_for_commit());
     let ids = [5, 6, 9].map(|seq| {
         let incoming = fixture.incoming();
-        fixture.part.answer_after(seq, incoming, Ok(raw(&seq.to_string())));
+        fixture
+            .part
+            .answer_after(seq, incoming, Ok(raw(&seq.to_string())));
         incoming
     });
     // (committed sequence number, sent answer)
@@ -143,10 +198,17 @@ fn answers_are_sent_in_order_after_their_commit() {
         (8, None),
         (9, Some((ids[2], "9"))),
     ] {
-        assert_eq!(fixture.part.waits_for_commit(), committed < 9 || expected.is_some());
+        assert_eq!(
+            fixture.part.waits_for_commit(),
+            committed < 9 || expected.is_some()
+        );
         let sent = fixture.part.durable_answer(committed);
         let sent = sent.map(|(incoming, outcome)| (incoming, response(&outcome)));
-        assert_eq!(sent, expected.map(|(incoming, text)| (incoming, text.to_owned())), "{committed}");
+        assert_eq!(
+            sent,
+            expected.map(|(incoming, text)| (incoming, text.to_owned())),
+            "{committed}"
+        );
     }
     assert!(!fixture.part.waits_for_commit());
 }

@@ -6,7 +6,11 @@ use crate::types::{OnTimeout, Permissions};
 
 fn spec(on_timeout: OnTimeout, timeout: u64, allow: &[&str]) -> AgentSpec {
     let mut spec = AgentSpec::removed("a".parse().unwrap());
-    spec.settings.permissions = Permissions { on_timeout, timeout: seconds(timeout), allow: owned(allow) };
+    spec.settings.permissions = Permissions {
+        on_timeout,
+        timeout: seconds(timeout),
+        allow: owned(allow),
+    };
     spec
 }
 
@@ -15,7 +19,10 @@ fn owned(kinds: &[&str]) -> Vec<String> {
 }
 
 fn narrowed(permissions: PermissionPolicy) -> SessionPolicy {
-    SessionPolicy { permissions: Some(permissions), ..SessionPolicy::default() }
+    SessionPolicy {
+        permissions: Some(permissions),
+        ..SessionPolicy::default()
+    }
 }
 
 #[test]
@@ -37,12 +44,22 @@ fn the_policy_of_the_session_only_shortens_the_wait() {
         // A timeout without a rejection does not limit the wait.
         (wait, None, Some(20), Wait::Turn),
     ] {
-        let policy = narrowed(PermissionPolicy { on_timeout, timeout_seconds, allow: None });
+        let policy = narrowed(PermissionPolicy {
+            on_timeout,
+            timeout_seconds,
+            allow: None,
+        });
         let found = answer_wait(&spec(agent, 60, &[]), &policy);
-        assert_eq!(found, expected, "{agent:?} {on_timeout:?} {timeout_seconds:?}");
+        assert_eq!(
+            found, expected,
+            "{agent:?} {on_timeout:?} {timeout_seconds:?}"
+        );
     }
     let none = SessionPolicy::default();
-    assert_eq!(answer_wait(&spec(reject, 60, &[]), &none), Wait::AtMost(seconds(60)));
+    assert_eq!(
+        answer_wait(&spec(reject, 60, &[]), &none),
+        Wait::AtMost(seconds(60))
+    );
     assert_eq!(answer_wait(&spec(wait, 60, &[]), &none), Wait::Turn);
 }
 
@@ -61,7 +78,10 @@ fn a_tool_needs_no_question_only_if_both_policies_allow_it() {
         (&["read"], Some(&[]), Some("read"), false),
     ];
     for (agent, session, kind, expected) in rows {
-        let policy = narrowed(PermissionPolicy { allow: session.map(owned), ..PermissionPolicy::default() });
+        let policy = narrowed(PermissionPolicy {
+            allow: session.map(owned),
+            ..PermissionPolicy::default()
+        });
         let allowed = allows(&spec(OnTimeout::Reject, 60, agent), &policy, kind);
         assert_eq!(allowed, expected, "{agent:?} {session:?} {kind:?}");
     }

@@ -6,11 +6,17 @@ const TIMEOUT: Option<Duration> = Some(Duration::from_secs(30));
 fn named(overdue: Option<Overdue>) -> String {
     match overdue {
         None => "none".to_owned(),
-        Some(Overdue::Queue { restore_error: None }) => "queue".to_owned(),
-        Some(Overdue::Queue { restore_error: Some(error) }) => format!("queue {}", error.code),
+        Some(Overdue::Queue {
+            restore_error: None,
+        }) => "queue".to_owned(),
+        Some(Overdue::Queue {
+            restore_error: Some(error),
+        }) => format!("queue {}", error.code),
         Some(Overdue::Retry) => "retry".to_owned(),
         Some(Overdue::Call(_, CallPurpose::SetUp(setup))) => format!("setup {:?}", setup.method),
-        Some(Overdue::Call(_, CallPurpose::SignIn { load_error })) => format!("sign in {}", load_error.code),
+        Some(Overdue::Call(_, CallPurpose::SignIn { load_error })) => {
+            format!("sign in {}", load_error.code)
+        }
         Some(Overdue::Call(_, CallPurpose::Release { .. })) => "release".to_owned(),
         Some(Overdue::Idle) => "idle".to_owned(),
     }
@@ -56,7 +62,10 @@ fn the_overdue_call_is_that_of_the_state() {
             panic!("{phase:?} is overdue")
         };
         assert_eq!(call, fixture.call, "{phase:?}");
-        assert!(fixture.part.answered(call).is_none(), "{phase:?}: a late response has no call");
+        assert!(
+            fixture.part.answered(call).is_none(),
+            "{phase:?}: a late response has no call"
+        );
     }
 }
 
@@ -65,9 +74,17 @@ fn an_idle_process_is_kept_since_it_was_last_needed() {
     let mut fixture = Fixture::new(Phase::Attached);
     fixture.part.touch(fixture.at(10));
     assert_eq!(fixture.part.idle_since(), fixture.at(10));
-    assert_eq!(fixture.seconds(fixture.part.deadline(&limits(), TIMEOUT)), Some(40));
-    fixture.part.attached(AttachMethod::New, false, false, &limits(), fixture.at(50));
-    assert_eq!(fixture.seconds(fixture.part.deadline(&limits(), TIMEOUT)), Some(80));
+    assert_eq!(
+        fixture.seconds(fixture.part.deadline(&limits(), TIMEOUT)),
+        Some(40)
+    );
+    fixture
+        .part
+        .attached(AttachMethod::New, false, false, &limits(), fixture.at(50));
+    assert_eq!(
+        fixture.seconds(fixture.part.deadline(&limits(), TIMEOUT)),
+        Some(80)
+    );
 }
 
 #[test]
@@ -76,10 +93,15 @@ fn failed_attempts_limit_the_wait_in_the_queue() {
     for (timeout, deadline) in [(20, 20), (1000, 100)] {
         let mut fixture = Fixture::new(Phase::Detached);
         let timeout = Duration::from_secs(timeout);
-        fixture.part.retry_restore(other_error(), false, timeout, fixture.base);
+        fixture
+            .part
+            .retry_restore(other_error(), false, timeout, fixture.base);
         fixture.part.detach();
         fixture.part.enqueue(fixture.base);
-        assert_eq!(fixture.seconds(fixture.part.deadline(&limits(), None)), Some(deadline));
+        assert_eq!(
+            fixture.seconds(fixture.part.deadline(&limits(), None)),
+            Some(deadline)
+        );
         let now = fixture.at(deadline);
         let overdue = fixture.part.overdue(&limits(), None, now);
         assert_eq!(named(overdue), "queue -32603");
@@ -111,11 +133,17 @@ fn the_end_of_the_attempts_ends_their_limit() {
     ];
     for (name, input, deadline) in inputs {
         let mut fixture = Fixture::new(Phase::Detached);
-        fixture.part.retry_restore(other_error(), true, Duration::from_secs(20), fixture.base);
+        fixture
+            .part
+            .retry_restore(other_error(), true, Duration::from_secs(20), fixture.base);
         assert!(fixture.part.is_in_use(), "{name}");
         input(&mut fixture);
         fixture.part.enqueue(fixture.base);
-        assert_eq!(fixture.seconds(fixture.part.deadline(&limits(), None)), Some(deadline), "{name}");
+        assert_eq!(
+            fixture.seconds(fixture.part.deadline(&limits(), None)),
+            Some(deadline),
+            "{name}"
+        );
         assert_eq!(fixture.part.is_in_use(), deadline == 20, "{name}");
     }
 }

@@ -7,7 +7,11 @@ fn check(verb: Verb, expected: impl Fn(Phase) -> Option<Phase>) {
     for phase in PHASES {
         let mut fixture = Fixture::new(phase);
         verb(&mut fixture);
-        assert_eq!(fixture.phase(), expected(phase).unwrap_or(phase), "after {phase:?}");
+        assert_eq!(
+            fixture.phase(),
+            expected(phase).unwrap_or(phase),
+            "after {phase:?}"
+        );
     }
 }
 
@@ -23,16 +27,28 @@ fn only_a_detached_session_enters_the_queue() {
 fn a_second_place_in_the_queue_does_not_extend_the_wait() {
     let mut fixture = Fixture::new(Phase::Queued);
     fixture.part.enqueue(fixture.at(50));
-    assert_eq!(fixture.seconds(fixture.part.deadline(&limits(), None)), Some(100));
+    assert_eq!(
+        fixture.seconds(fixture.part.deadline(&limits(), None)),
+        Some(100)
+    );
 }
 
 #[test]
 fn the_order_of_the_actor_replaces_every_state() {
-    check(|fixture| fixture.part.wait_until(fixture.at(1)), |_| Some(Phase::Retrying));
+    check(
+        |fixture| fixture.part.wait_until(fixture.at(1)),
+        |_| Some(Phase::Retrying),
+    );
     check(|fixture| fixture.part.detach(), |_| Some(Phase::Detached));
     check(|fixture| fixture.part.abandon(), |_| Some(Phase::Detached));
-    check(|fixture| fixture.attach(AttachMethod::Load), |_| Some(Phase::Attached));
-    check(|fixture| fixture.set_up(SetUp::new(AttachMethod::Fresh)), |_| Some(FRESH));
+    check(
+        |fixture| fixture.attach(AttachMethod::Load),
+        |_| Some(Phase::Attached),
+    );
+    check(
+        |fixture| fixture.set_up(SetUp::new(AttachMethod::Fresh)),
+        |_| Some(FRESH),
+    );
     check(Fixture::sign_in, |_| Some(Phase::SigningIn));
     check(|fixture| fixture.release(false), |_| Some(Phase::Releasing));
 }
@@ -42,11 +58,17 @@ fn a_response_ends_the_call_of_the_state() {
     check(
         |fixture| drop(fixture.part.answered(fixture.call)),
         |before| {
-            let calls = matches!(before, Phase::SettingUp(_) | Phase::SigningIn | Phase::Releasing);
+            let calls = matches!(
+                before,
+                Phase::SettingUp(_) | Phase::SigningIn | Phase::Releasing
+            );
             calls.then_some(Phase::Attached)
         },
     );
-    check(|fixture| drop(fixture.part.answered(fixture.other_call)), |_| None);
+    check(
+        |fixture| drop(fixture.part.answered(fixture.other_call)),
+        |_| None,
+    );
     for phase in PHASES {
         let mut fixture = Fixture::new(phase);
         let found = match fixture.part.answered(fixture.call) {
@@ -55,9 +77,15 @@ fn a_response_ends_the_call_of_the_state() {
             Some(CallPurpose::Release { closes: true }) => Some(Phase::Releasing),
             Some(CallPurpose::Release { closes: false }) | None => None,
         };
-        let calls = matches!(phase, Phase::SettingUp(_) | Phase::SigningIn | Phase::Releasing);
+        let calls = matches!(
+            phase,
+            Phase::SettingUp(_) | Phase::SigningIn | Phase::Releasing
+        );
         assert_eq!(found, calls.then_some(phase));
-        assert!(fixture.part.answered(fixture.call).is_none(), "{phase:?}: a call has one response");
+        assert!(
+            fixture.part.answered(fixture.call).is_none(),
+            "{phase:?}: a call has one response"
+        );
     }
 }
 
@@ -82,7 +110,11 @@ fn a_withdrawn_request_ends_only_the_wait_for_a_process() {
 fn a_load_signs_in_after_the_key_was_checked() {
     let mut fixture = Fixture::new(Phase::SigningIn);
     assert_eq!(fixture.part.load_sign_in(), LoadSignIn::NotTried);
-    for progress in [LoadSignIn::KeyChecked, LoadSignIn::SignedIn, LoadSignIn::SignedIn] {
+    for progress in [
+        LoadSignIn::KeyChecked,
+        LoadSignIn::SignedIn,
+        LoadSignIn::SignedIn,
+    ] {
         fixture.sign_in();
         let Some(CallPurpose::SignIn { load_error }) = fixture.part.answered(fixture.call) else {
             panic!("the response to the sign-in")
@@ -92,7 +124,11 @@ fn a_load_signs_in_after_the_key_was_checked() {
         assert_eq!(fixture.part.load_sign_in(), progress);
     }
     fixture.part.process_released();
-    assert_eq!(fixture.part.load_sign_in(), LoadSignIn::NotTried, "the next process is not signed in");
+    assert_eq!(
+        fixture.part.load_sign_in(),
+        LoadSignIn::NotTried,
+        "the next process is not signed in"
+    );
 }
 
 #[test]
@@ -105,7 +141,11 @@ fn each_state_has_its_properties() {
         assert_eq!(part.is_attached(), attached, "{phase:?}");
         assert_eq!(part.is_ready(), attached, "{phase:?}");
         assert_eq!(part.is_releasing(), phase == Phase::Releasing, "{phase:?}");
-        assert_eq!(part.needs_no_request(), setup || attached || phase == Phase::Retrying, "{phase:?}");
+        assert_eq!(
+            part.needs_no_request(),
+            setup || attached || phase == Phase::Retrying,
+            "{phase:?}"
+        );
         assert_eq!(part.waits_for_process(), !setup && !attached, "{phase:?}");
     }
 }
@@ -115,7 +155,11 @@ fn a_close_of_the_session_cancels_an_open_setup() {
     for phase in PHASES {
         let fixture = Fixture::new(phase);
         let open = matches!(phase, Phase::SettingUp(_) | Phase::SigningIn);
-        assert_eq!(fixture.part.open_call(), open.then_some(fixture.call), "{phase:?}");
+        assert_eq!(
+            fixture.part.open_call(),
+            open.then_some(fixture.call),
+            "{phase:?}"
+        );
     }
 }
 
@@ -166,9 +210,15 @@ fn an_update_during_the_setup_uses_the_process() {
         let mut fixture = Fixture::new(phase);
         if fixture.part.buffer_update(raw("{}"), &limits()).is_some() {
             let kind = update::USER_MESSAGE_CHUNK;
-            fixture.part.classify_update(kind, imports, &limits(), fixture.base);
+            fixture
+                .part
+                .classify_update(kind, imports, &limits(), fixture.base);
         }
-        assert_eq!(fixture.part.is_process_unused(true), unused, "{phase:?} {imports}");
+        assert_eq!(
+            fixture.part.is_process_unused(true),
+            unused,
+            "{phase:?} {imports}"
+        );
     }
 }
 
@@ -181,7 +231,9 @@ fn a_session_replaces_a_limited_number_of_dead_processes() {
     assert_eq!(replace(&mut fixture), [true, true, false]);
     // (a turn waits for the process, replaced after the attach)
     for (has_turn, expected) in [(true, [false; 3]), (false, [true, true, false])] {
-        fixture.part.attached(AttachMethod::New, false, has_turn, &limits(), fixture.base);
+        fixture
+            .part
+            .attached(AttachMethod::New, false, has_turn, &limits(), fixture.base);
         assert_eq!(replace(&mut fixture), expected, "{has_turn}");
     }
 }
@@ -190,10 +242,17 @@ fn a_session_replaces_a_limited_number_of_dead_processes() {
 fn a_release_ends_the_state_of_the_process() {
     let mut fixture = Fixture::new(Phase::Detached);
     fixture.attach(AttachMethod::Load);
-    assert!(fixture.part.announce_subagent(&raw(r#"{"sessionId":"child"}"#)));
+    assert!(
+        fixture
+            .part
+            .announce_subagent(&raw(r#"{"sessionId":"child"}"#))
+    );
     fixture.part.process_released();
     assert!(fixture.part.is_ready(), "no replay is left");
     assert_eq!(fixture.part.replay_deadline(), None);
     assert_eq!(fixture.part.owner_of("child", None), SessionOwner::Unknown);
-    assert!(!fixture.part.prompt_answered(true), "no restore is unproven");
+    assert!(
+        !fixture.part.prompt_answered(true),
+        "no restore is unproven"
+    );
 }

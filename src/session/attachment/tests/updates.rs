@@ -31,10 +31,19 @@ fn buffered_updates_are_limited_by_number_and_bytes() {
     ] {
         let mut fixture = Fixture::new(NEW);
         for size in &sizes {
-            assert!(fixture.part.buffer_update(raw(&text(*size)), &limits()).is_none());
+            assert!(
+                fixture
+                    .part
+                    .buffer_update(raw(&text(*size)), &limits())
+                    .is_none()
+            );
         }
         let response = fixture.set_up_answered().unwrap();
-        let found: Vec<usize> = response.updates.iter().map(|update| update.get().len()).collect();
+        let found: Vec<usize> = response
+            .updates
+            .iter()
+            .map(|update| update.get().len())
+            .collect();
         assert_eq!(found, kept, "{sizes:?}");
     }
 }
@@ -44,30 +53,62 @@ fn an_update_is_history_during_a_load_and_its_replay() {
     type Row = (&'static str, fn() -> Fixture, [History; 2]);
     let replay = |imports| {
         let mut fixture = Fixture::new(LOAD);
-        fixture.part.attached(AttachMethod::Load, imports, false, &limits(), fixture.base);
+        fixture
+            .part
+            .attached(AttachMethod::Load, imports, false, &limits(), fixture.base);
         fixture
     };
     // (state, treatment if the history is new to the log, and if it is known)
     let rows: [Row; 5] = [
-        ("load", || Fixture::new(LOAD), [History::New, History::Known]),
-        ("resume", || Fixture::new(RESUME), [History::Live, History::Live]),
+        (
+            "load",
+            || Fixture::new(LOAD),
+            [History::New, History::Known],
+        ),
+        (
+            "resume",
+            || Fixture::new(RESUME),
+            [History::Live, History::Live],
+        ),
         ("new", || Fixture::new(NEW), [History::Live, History::Live]),
-        ("attached", || Fixture::new(Phase::Attached), [History::Live, History::Live]),
-        ("detached", || Fixture::new(Phase::Detached), [History::Live, History::Live]),
+        (
+            "attached",
+            || Fixture::new(Phase::Attached),
+            [History::Live, History::Live],
+        ),
+        (
+            "detached",
+            || Fixture::new(Phase::Detached),
+            [History::Live, History::Live],
+        ),
     ];
     for (name, fixture, expected) in rows {
         let classify = |imports| {
             let mut fixture = fixture();
-            fixture.part.classify_update(CHUNK, imports, &limits(), fixture.base)
+            fixture
+                .part
+                .classify_update(CHUNK, imports, &limits(), fixture.base)
         };
         assert_eq!([true, false].map(classify), expected, "{name}");
     }
     for (imports, expected) in [(true, History::New), (false, History::Known)] {
         let mut fixture = replay(imports);
         // The client that imported the session has its answer, so the replay remembers the import.
-        assert_eq!(fixture.part.classify_update(CHUNK, false, &limits(), fixture.base), expected);
-        let state = fixture.part.classify_update(update::CURRENT_MODE, imports, &limits(), fixture.base);
-        assert_eq!(state, History::Live, "the state of the session is no history");
+        assert_eq!(
+            fixture
+                .part
+                .classify_update(CHUNK, false, &limits(), fixture.base),
+            expected
+        );
+        let state =
+            fixture
+                .part
+                .classify_update(update::CURRENT_MODE, imports, &limits(), fixture.base);
+        assert_eq!(
+            state,
+            History::Live,
+            "the state of the session is no history"
+        );
     }
 }
 
@@ -76,9 +117,15 @@ fn the_history_of_a_load_is_counted() {
     for imports in [true, false] {
         let mut fixture = Fixture::new(LOAD);
         for kind in [CHUNK, update::CURRENT_MODE, update::TOOL_CALL] {
-            fixture.part.classify_update(kind, imports, &limits(), fixture.base);
+            fixture
+                .part
+                .classify_update(kind, imports, &limits(), fixture.base);
         }
-        assert_eq!(fixture.set_up_answered().unwrap().replayed_updates, 2, "{imports}");
+        assert_eq!(
+            fixture.set_up_answered().unwrap().replayed_updates,
+            2,
+            "{imports}"
+        );
     }
 }
 
@@ -99,7 +146,11 @@ fn only_a_load_has_a_replay() {
     ] {
         let mut fixture = Fixture::new(Phase::Detached);
         fixture.attach(method);
-        assert_eq!(fixture.seconds(fixture.part.replay_deadline()), deadline, "{method:?}");
+        assert_eq!(
+            fixture.seconds(fixture.part.replay_deadline()),
+            deadline,
+            "{method:?}"
+        );
         assert_eq!(fixture.part.is_ready(), deadline.is_none(), "{method:?}");
     }
 }
@@ -133,14 +184,21 @@ fn a_replay_ends_when_it_is_quiet_or_too_long() {
         for input in &inputs {
             match *input {
                 Update(at) => {
-                    let treatment = fixture.part.classify_update(CHUNK, false, &limits(), fixture.at(at));
+                    let treatment =
+                        fixture
+                            .part
+                            .classify_update(CHUNK, false, &limits(), fixture.at(at));
                     assert_eq!(treatment, History::Known, "{inputs:?}");
                 }
                 Check(at) => fixture.part.check_replay(false, &limits(), fixture.at(at)),
                 CheckUnread(at) => fixture.part.check_replay(true, &limits(), fixture.at(at)),
             }
         }
-        assert_eq!(fixture.seconds(fixture.part.replay_deadline()), expected, "{inputs:?}");
+        assert_eq!(
+            fixture.seconds(fixture.part.replay_deadline()),
+            expected,
+            "{inputs:?}"
+        );
         assert_eq!(fixture.part.is_ready(), expected.is_none(), "{inputs:?}");
     }
 }
@@ -149,14 +207,26 @@ fn a_replay_ends_when_it_is_quiet_or_too_long() {
 fn updates_after_the_replay_are_live() {
     let mut fixture = replaying();
     fixture.part.check_replay(false, &limits(), fixture.at(2));
-    assert_eq!(fixture.part.classify_update(CHUNK, false, &limits(), fixture.at(2)), History::Live);
+    assert_eq!(
+        fixture
+            .part
+            .classify_update(CHUNK, false, &limits(), fixture.at(2)),
+        History::Live
+    );
 }
 
 #[test]
 fn the_owner_of_an_id_is_the_session_or_an_announced_subagent() {
     let mut fixture = Fixture::new(Phase::Attached);
-    assert!(fixture.part.announce_subagent(&raw(r#"{"sessionId":"child"}"#)));
-    assert!(fixture.part.announce_subagent(&raw("{}")), "an update without an id announces nothing");
+    assert!(
+        fixture
+            .part
+            .announce_subagent(&raw(r#"{"sessionId":"child"}"#))
+    );
+    assert!(
+        fixture.part.announce_subagent(&raw("{}")),
+        "an update without an id announces nothing"
+    );
     // (id, id of the session at the agent, owner)
     for (id, own, owner) in [
         ("own", Some("own"), SessionOwner::ThisSession),
@@ -175,13 +245,36 @@ fn the_owner_of_an_id_is_the_session_or_an_announced_subagent() {
 fn each_method_has_its_name_at_the_agent_and_in_the_log() {
     // (method, name in ACP v1, name in ACP v2, name in the log)
     for (method, v1, v2, by) in [
-        (AttachMethod::New, "session/new", "session/new", AttachedBy::New),
-        (AttachMethod::Fresh, "session/new", "session/new", AttachedBy::Fresh),
-        (AttachMethod::Resume, "session/resume", "session/resume", AttachedBy::Resume),
-        (AttachMethod::Load, "session/load", "session/resume", AttachedBy::Load),
+        (
+            AttachMethod::New,
+            "session/new",
+            "session/new",
+            AttachedBy::New,
+        ),
+        (
+            AttachMethod::Fresh,
+            "session/new",
+            "session/new",
+            AttachedBy::Fresh,
+        ),
+        (
+            AttachMethod::Resume,
+            "session/resume",
+            "session/resume",
+            AttachedBy::Resume,
+        ),
+        (
+            AttachMethod::Load,
+            "session/load",
+            "session/resume",
+            AttachedBy::Load,
+        ),
     ] {
         assert_eq!(
-            (method.method(&Acp(AcpVersion::V1)), method.method(&Acp(AcpVersion::V2))),
+            (
+                method.method(&Acp(AcpVersion::V1)),
+                method.method(&Acp(AcpVersion::V2))
+            ),
             (v1, v2),
             "{method:?}"
         );
@@ -196,20 +289,25 @@ fn each_method_has_its_name_at_the_agent_and_in_the_log() {
 #[test]
 fn the_number_and_the_ids_of_subagents_are_limited() {
     let mut part = Fixture::new(Phase::Attached).part;
-    let announce =
-        |part: &mut Attachment, id: &str| part.announce_subagent(&raw(&format!(r#"{{"sessionId":"{id}"}}"#)));
+    let announce = |part: &mut Attachment, id: &str| {
+        part.announce_subagent(&raw(&format!(r#"{{"sessionId":"{id}"}}"#)))
+    };
     for id in 0..KNOWN_SUBAGENTS {
         assert!(announce(&mut part, &id.to_string()));
     }
     assert!(announce(&mut part, "0") && !announce(&mut part, "one more"));
     part.process_released();
-    assert!(announce(&mut part, "one more") && !announce(&mut part, &"x".repeat(SUBAGENT_ID_BYTES + 1)));
+    assert!(
+        announce(&mut part, "one more") && !announce(&mut part, &"x".repeat(SUBAGENT_ID_BYTES + 1))
+    );
 }
 
 #[test]
 fn discarded_input_is_logged_at_powers_of_two() {
     let mut discarded = DiscardCounter::default();
-    let logged: Vec<u64> = (0..1_000_000).filter_map(|_| discarded.increment()).collect();
+    let logged: Vec<u64> = (0..1_000_000)
+        .filter_map(|_| discarded.increment())
+        .collect();
     assert_eq!(logged[..4], [1, 2, 4, 8]);
     assert_eq!(logged.len(), 20);
 }

@@ -6,11 +6,15 @@ use crate::session::origin::can_fork;
 use crate::types::PromptId;
 
 const ID: &str = "agent-1";
-const OPTIONS: &str = r#"[{"configId":"model","category":"model"},{"configId":"how","category":"mode"}]"#;
+const OPTIONS: &str =
+    r#"[{"configId":"model","category":"model"},{"configId":"how","category":"mode"}]"#;
 
 /// An agent that supports everything.
 fn capable() -> AgentCapabilities {
-    let mut capabilities = AgentCapabilities { load_session: true, ..AgentCapabilities::default() };
+    let mut capabilities = AgentCapabilities {
+        load_session: true,
+        ..AgentCapabilities::default()
+    };
     capabilities.session.fork = true;
     capabilities
 }
@@ -23,7 +27,12 @@ fn encoded(
     trace: Option<&TraceContext>,
 ) -> String {
     let (capabilities, options) = (capable(), options.map(raw));
-    let setup = SessionSetup { cwd: "/w", mcp_servers: &[], additional_directories: &[], meta: None };
+    let setup = SessionSetup {
+        cwd: "/w",
+        mcp_servers: &[],
+        additional_directories: &[],
+        meta: None,
+    };
     let target = CallTarget {
         id: ID,
         dialect,
@@ -82,25 +91,41 @@ fn a_mode_of_acp_v2_is_an_option() {
     for (options, expected) in [
         (Some(OPTIONS), set.as_str()),
         (Some("[]"), "unsupported session/set_mode"),
-        (Some(r#"[{"configId":"model","category":"model"}]"#), "unsupported session/set_mode"),
+        (
+            Some(r#"[{"configId":"model","category":"model"}]"#),
+            "unsupported session/set_mode",
+        ),
         (None, "unsupported session/set_mode"),
     ] {
-        assert_eq!(encoded(&Acp(AcpVersion::V2), options, &mode, None), expected, "{options:?}");
+        assert_eq!(
+            encoded(&Acp(AcpVersion::V2), options, &mode, None),
+            expected,
+            "{options:?}"
+        );
         assert!(
             encoded(&Acp(AcpVersion::V1), options, &mode, None).starts_with("session/set_mode "),
             "{options:?}"
         );
     }
     let web = &calls()[1];
-    assert_eq!(encoded(&Acp(AcpVersion::V2), None, web, None), option(&ConfigValue::Boolean(true), "web"));
+    assert_eq!(
+        encoded(&Acp(AcpVersion::V2), None, web, None),
+        option(&ConfigValue::Boolean(true), "web")
+    );
 }
 
 #[test]
 fn every_call_has_the_trace_context_of_its_client() {
     let trace = TraceContext::parse(PARENT, None);
     for call in calls() {
-        assert!(encoded(&Acp(AcpVersion::V1), None, &call, trace.as_ref()).contains(PARENT), "{call:?}");
-        assert!(!encoded(&Acp(AcpVersion::V1), None, &call, None).contains("_meta"), "{call:?}");
+        assert!(
+            encoded(&Acp(AcpVersion::V1), None, &call, trace.as_ref()).contains(PARENT),
+            "{call:?}"
+        );
+        assert!(
+            !encoded(&Acp(AcpVersion::V1), None, &call, None).contains("_meta"),
+            "{call:?}"
+        );
     }
 }
 
@@ -114,8 +139,15 @@ fn a_call_by_name_gets_the_id_of_the_agent_and_keeps_its_bytes() {
             r#"{"a":1, "sessionId":"agent-1"}"#,
         ),
     ] {
-        let call = ClientCall::Rpc { method: "_vendor/a".to_owned(), params: raw(params), notify: true };
-        assert_eq!(encoded(&Acp(AcpVersion::V1), None, &call, None), format!("_vendor/a {expected}"));
+        let call = ClientCall::Rpc {
+            method: "_vendor/a".to_owned(),
+            params: raw(params),
+            notify: true,
+        };
+        assert_eq!(
+            encoded(&Acp(AcpVersion::V1), None, &call, None),
+            format!("_vendor/a {expected}")
+        );
     }
 }
 
@@ -123,7 +155,12 @@ fn a_call_by_name_gets_the_id_of_the_agent_and_keeps_its_bytes() {
 fn a_result_without_a_session_is_no_fork() {
     for result in ["{}", "null", r#"{"sessionId":1}"#] {
         assert_eq!(
-            encoded(&Acp(AcpVersion::V1), None, &ClientCall::Forked(raw(result)), None),
+            encoded(
+                &Acp(AcpVersion::V1),
+                None,
+                &ClientCall::Forked(raw(result)),
+                None
+            ),
             "internal",
             "{result}"
         );
@@ -137,14 +174,28 @@ fn a_fork_needs_an_agent_that_restores_it_in_another_process() {
         (true, true, false, None),
         (true, false, true, None),
         (true, true, true, None),
-        (true, false, false, Some("unsupported session/load or session/resume")),
+        (
+            true,
+            false,
+            false,
+            Some("unsupported session/load or session/resume"),
+        ),
         (false, true, true, Some("unsupported session/fork")),
         (false, false, false, Some("unsupported session/fork")),
     ] {
-        let mut capabilities = AgentCapabilities { load_session: load, ..AgentCapabilities::default() };
+        let mut capabilities = AgentCapabilities {
+            load_session: load,
+            ..AgentCapabilities::default()
+        };
         (capabilities.session.fork, capabilities.session.resume) = (fork, resume);
-        let error = can_fork(&capabilities).err().map(|error| named(&error.into()));
-        assert_eq!(error.is_some(), expected.is_some(), "{fork} {load} {resume}");
+        let error = can_fork(&capabilities)
+            .err()
+            .map(|error| named(&error.into()));
+        assert_eq!(
+            error.is_some(),
+            expected.is_some(),
+            "{fork} {load} {resume}"
+        );
         if let (Some(error), Some(expected)) = (error, expected) {
             assert!(error.starts_with(expected), "{error}");
         }
@@ -156,8 +207,18 @@ fn checked(accepts_models: bool, running: Option<PromptId>, call: &ClientCall) -
     let mut spec = AgentSpec::removed("a".parse().unwrap());
     spec.settings.allowed_rpc_methods = vec!["_vendor/*".to_owned()];
     spec.settings.allowed_meta_keys = vec!["vendor.example/x".to_owned()];
-    let modes = ModePolicy { denied: &spec.settings.denied_modes, modes: None, config_options: None };
-    let rules = CallRules { session: session(), spec: &spec, modes, accepts_models, running };
+    let modes = ModePolicy {
+        denied: &spec.settings.denied_modes,
+        modes: None,
+        config_options: None,
+    };
+    let rules = CallRules {
+        session: session(),
+        spec: &spec,
+        modes,
+        accepts_models,
+        running,
+    };
     rules.check(call).err().map(|error| named(&error))
 }
 
@@ -167,7 +228,11 @@ fn only_a_fork_waits_for_the_end_of_the_turn() {
     for call in calls() {
         assert_eq!(checked(false, None, &call), None, "{call:?}");
         let expected = matches!(call, ClientCall::Fork).then_some("p3 runs");
-        assert_eq!(checked(false, running, &call).as_deref(), expected, "{call:?}");
+        assert_eq!(
+            checked(false, running, &call).as_deref(),
+            expected,
+            "{call:?}"
+        );
     }
 }
 
@@ -182,7 +247,10 @@ fn the_value_of_an_option_is_an_id_or_a_boolean() {
         ("[]", Some("invalid /value")),
         ("{}", Some("invalid /value")),
     ] {
-        let call = ClientCall::Config { option: "web".to_owned(), value: raw(value) };
+        let call = ClientCall::Config {
+            option: "web".to_owned(),
+            value: raw(value),
+        };
         assert_eq!(checked(false, None, &call).as_deref(), expected, "{value}");
     }
 }
@@ -198,8 +266,16 @@ fn a_call_by_name_needs_the_permission_of_the_operator() {
         ("session/set_model", true, None),
         ("_other/a", true, Some("forbidden")),
     ] {
-        let call = ClientCall::Rpc { method: method.to_owned(), params: raw("{}"), notify: false };
-        assert_eq!(checked(models, None, &call).as_deref(), expected, "{method} {models}");
+        let call = ClientCall::Rpc {
+            method: method.to_owned(),
+            params: raw("{}"),
+            notify: false,
+        };
+        assert_eq!(
+            checked(models, None, &call).as_deref(),
+            expected,
+            "{method} {models}"
+        );
     }
 }
 
@@ -209,17 +285,34 @@ fn the_params_of_a_call_by_name_are_checked() {
     for (params, expected) in [
         ("{}", None),
         (r#"{"sessionId":null}"#, None),
-        (r#"{"sessionId":"01938c5e-7a3b-7c4d-8e5f-0123456789ab"}"#, None),
-        (r#"{"sessionId":"agent-1"}"#, Some("invalid /params/sessionId")),
+        (
+            r#"{"sessionId":"01938c5e-7a3b-7c4d-8e5f-0123456789ab"}"#,
+            None,
+        ),
+        (
+            r#"{"sessionId":"agent-1"}"#,
+            Some("invalid /params/sessionId"),
+        ),
         (r#"{"sessionId":1}"#, Some("invalid /params/sessionId")),
-        (r#"{"_meta":{"vendor.example/x":1,"traceparent":"a"}}"#, None),
+        (
+            r#"{"_meta":{"vendor.example/x":1,"traceparent":"a"}}"#,
+            None,
+        ),
         (r#"{"_meta":{"a/b":1}}"#, Some("invalid /params/_meta/a~1b")),
         (r#"{"mcpServers":[{}]}"#, Some("forbidden")),
         ("[]", Some("invalid /params")),
     ] {
         for (method, models) in [("_vendor/a", false), ("session/set_model", true)] {
-            let call = ClientCall::Rpc { method: method.to_owned(), params: raw(params), notify: false };
-            assert_eq!(checked(models, None, &call).as_deref(), expected, "{method} {params}");
+            let call = ClientCall::Rpc {
+                method: method.to_owned(),
+                params: raw(params),
+                notify: false,
+            };
+            assert_eq!(
+                checked(models, None, &call).as_deref(),
+                expected,
+                "{method} {params}"
+            );
         }
     }
 }

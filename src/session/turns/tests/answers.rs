@@ -18,9 +18,21 @@ fn the_response_to_the_prompt_has_one_effect() {
     for (version, is_cancelled, unproven, answer, expected) in [
         (V1, false, false, end, "completed end_turn"),
         (V1, false, true, end, "completed end_turn"),
-        (V1, true, false, Ok(r#"{"stopReason":"cancelled"}"#), "completed cancelled"),
+        (
+            V1,
+            true,
+            false,
+            Ok(r#"{"stopReason":"cancelled"}"#),
+            "completed cancelled",
+        ),
         (V1, true, false, end, "completed end_turn"),
-        (V1, false, false, Ok(r#"{"stopReason":"_vendor"}"#), "completed _vendor"),
+        (
+            V1,
+            false,
+            false,
+            Ok(r#"{"stopReason":"_vendor"}"#),
+            "completed _vendor",
+        ),
         (V1, false, false, Ok("{}"), "invalid -32603"),
         (V1, false, false, Ok("null"), "invalid -32603"),
         (V1, true, false, Ok(r#"{"stopReason":1}"#), "invalid -32603"),
@@ -40,10 +52,22 @@ fn the_response_to_the_prompt_has_one_effect() {
         // A cancelled turn does not run again in a new session.
         (V1, true, true, Err(-32002), "failed -32002"),
     ] {
-        let mut fixture = if is_cancelled { Fixture::cancelled_at(0) } else { Fixture::sent() };
+        let mut fixture = if is_cancelled {
+            Fixture::cancelled_at(0)
+        } else {
+            Fixture::sent()
+        };
         let answered = fixture.turns.answered(outcome(answer), unproven, version);
-        assert_eq!(named(answered), expected, "{version} {is_cancelled} {unproven} {answer:?}");
-        assert_eq!(fixture.turns.running(), Some(prompt(1)), "only `take` ends a turn");
+        assert_eq!(
+            named(answered),
+            expected,
+            "{version} {is_cancelled} {unproven} {answer:?}"
+        );
+        assert_eq!(
+            fixture.turns.running(),
+            Some(prompt(1)),
+            "only `take` ends a turn"
+        );
     }
 }
 
@@ -60,7 +84,9 @@ fn a_response_without_a_turn_has_no_effect() {
 fn a_completion_has_the_raw_result_and_its_usage() {
     let result = r#"{"stopReason":"max_tokens","usage":{"totalTokens":1.10}, "x":1}"#;
     let answered = Fixture::sent().turns.answered(Ok(raw(result)), false, V1);
-    let Some(Answered::Completed(completion)) = answered else { panic!("the turn completes") };
+    let Some(Answered::Completed(completion)) = answered else {
+        panic!("the turn completes")
+    };
     assert_eq!(completion.stop_reason, "max_tokens");
     assert_eq!(completion.result.get(), result);
     assert_eq!(completion.usage.unwrap().get(), r#"{"totalTokens":1.10}"#);
@@ -68,8 +94,15 @@ fn a_completion_has_the_raw_result_and_its_usage() {
 
 #[test]
 fn the_completion_of_a_cancel_is_a_result_of_acp() {
-    let Completion { stop_reason, result, usage } = Completion::cancelled();
-    assert_eq!((stop_reason.as_str(), result.get()), ("cancelled", r#"{"stopReason":"cancelled"}"#));
+    let Completion {
+        stop_reason,
+        result,
+        usage,
+    } = Completion::cancelled();
+    assert_eq!(
+        (stop_reason.as_str(), result.get()),
+        ("cancelled", r#"{"stopReason":"cancelled"}"#)
+    );
     assert!(usage.is_none());
 }
 
@@ -81,9 +114,18 @@ fn a_rejected_session_withdraws_the_prompt_for_a_second_send() {
     let answered = fixture.turns.answered(Err(error(-32002)), true, V2);
     assert_eq!(named(answered), "session rejected -32002");
     fixture.turns.prompt_withdrawn();
-    assert!(!fixture.turns.is_prompt(call), "a late response belongs to no turn");
-    assert_eq!(fixture.turns.ready(1).unwrap().0.get(), r#"[{"type":"text","text":"1"}]"#);
-    assert_eq!((fixture.turns.running(), fixture.turns.sent()), (Some(prompt(1)), None));
+    assert!(
+        !fixture.turns.is_prompt(call),
+        "a late response belongs to no turn"
+    );
+    assert_eq!(
+        fixture.turns.ready(1).unwrap().0.get(),
+        r#"[{"type":"text","text":"1"}]"#
+    );
+    assert_eq!(
+        (fixture.turns.running(), fixture.turns.sent()),
+        (Some(prompt(1)), None)
+    );
 }
 
 #[test]
@@ -108,18 +150,42 @@ fn an_end_of_the_work_has_one_effect() {
         (END_TURN, true, "completed end_turn"),
         (IDLE, false, "completed end_turn"),
         (IDLE, true, "completed cancelled"),
-        (r#"{"state":"idle","stopReason":"cancelled"}"#, true, "completed cancelled"),
-        (r#"{"state":"idle","stopReason":"_vendor"}"#, false, "completed _vendor"),
+        (
+            r#"{"state":"idle","stopReason":"cancelled"}"#,
+            true,
+            "completed cancelled",
+        ),
+        (
+            r#"{"state":"idle","stopReason":"_vendor"}"#,
+            false,
+            "completed _vendor",
+        ),
         (error, false, "failed -32001"),
         (error, true, "failed -32001"),
-        (r#"{"state":"idle","stopReason":"error"}"#, false, "failed -32603"),
+        (
+            r#"{"state":"idle","stopReason":"error"}"#,
+            false,
+            "failed -32603",
+        ),
     ] {
-        let mut fixture = if is_cancelled { Fixture::cancelled_at(0) } else { Fixture::sent() };
+        let mut fixture = if is_cancelled {
+            Fixture::cancelled_at(0)
+        } else {
+            Fixture::sent()
+        };
         fixture.acknowledge();
         fixture.state(BUSY, 1);
         fixture.state(state, 2);
-        assert_eq!(named(fixture.turns.work_end()), expected, "{state} {is_cancelled}");
-        assert_eq!(named(fixture.turns.work_end()), "none", "an end has one effect");
+        assert_eq!(
+            named(fixture.turns.work_end()),
+            expected,
+            "{state} {is_cancelled}"
+        );
+        assert_eq!(
+            named(fixture.turns.work_end()),
+            "none",
+            "an end has one effect"
+        );
     }
 }
 

@@ -5,9 +5,17 @@ fn a_cancel_depends_on_the_phase_of_the_turn() {
     for (name, mut fixture, expected) in [
         ("no turn", Fixture::new(), [None, None]),
         ("cancelled", Fixture::cancelled_at(0), [None, None]),
-        ("sent", Fixture::sent(), [Some(CancelStep::Send(prompt(1))), None]),
+        (
+            "sent",
+            Fixture::sent(),
+            [Some(CancelStep::Send(prompt(1))), None],
+        ),
         // The actor ends the turn after the first effect. Until then the effect stays the same.
-        ("unsent", Fixture::unsent(), [Some(CancelStep::Complete), Some(CancelStep::Complete)]),
+        (
+            "unsent",
+            Fixture::unsent(),
+            [Some(CancelStep::Complete), Some(CancelStep::Complete)],
+        ),
     ] {
         let effects = [1, 2].map(|seconds| fixture.turns.cancel(fixture.at(seconds)));
         assert_eq!(effects, expected, "{name}");
@@ -17,7 +25,10 @@ fn a_cancel_depends_on_the_phase_of_the_turn() {
 #[test]
 fn a_cancel_before_the_send_completes_the_turn_at_once() {
     let mut fixture = Fixture::unsent();
-    assert_eq!(fixture.turns.cancel(fixture.base), Some(CancelStep::Complete));
+    assert_eq!(
+        fixture.turns.cancel(fixture.base),
+        Some(CancelStep::Complete)
+    );
     assert!(!fixture.turns.is_cancelling(), "the agent was not asked");
     assert!(!fixture.turns.is_stopping_process());
     assert_eq!(fixture.turns.take().unwrap().prompt_id, prompt(1));
@@ -27,7 +38,10 @@ fn a_cancel_before_the_send_completes_the_turn_at_once() {
 fn a_cancel_after_a_failed_send_completes_the_turn_at_once() {
     let mut fixture = Fixture::unsent();
     fixture.turns.prompt_sent(None, fixture.base);
-    assert_eq!(fixture.turns.cancel(fixture.base), Some(CancelStep::Complete));
+    assert_eq!(
+        fixture.turns.cancel(fixture.base),
+        Some(CancelStep::Complete)
+    );
 }
 
 #[test]
@@ -44,7 +58,9 @@ fn a_second_cancel_does_not_extend_the_first() {
 fn the_end_of_a_turn_shows_whether_its_process_is_being_stopped() {
     let mut fixture = Fixture::cancelled_at(0);
     assert!(!fixture.turns.is_stopping_process());
-    let overdue = fixture.turns.overdue(&limits(), deadlines::clock(), fixture.at(15));
+    let overdue = fixture
+        .turns
+        .overdue(&limits(), deadlines::clock(), fixture.at(15));
     assert_eq!(overdue, Some(CancelStep::StopProcess));
     assert!(fixture.turns.is_stopping_process() && fixture.turns.is_cancelling());
     assert_eq!(fixture.turns.cancel(fixture.at(16)), None);

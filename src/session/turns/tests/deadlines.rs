@@ -2,7 +2,11 @@ use super::*;
 
 /// The circumstances of a turn without a drain: the agent may be silent for 100 s.
 pub(super) fn clock() -> TurnClock {
-    TurnClock { idle_timeout: Duration::from_secs(100), agent_waits: false, drain_at: None }
+    TurnClock {
+        idle_timeout: Duration::from_secs(100),
+        agent_waits: false,
+        drain_at: None,
+    }
 }
 
 /// A turn whose process is being stopped since second 25, after a cancel at second 10.
@@ -22,7 +26,13 @@ fn active() -> Fixture {
 
 #[test]
 fn each_phase_of_a_turn_has_its_deadline() {
-    type Row = (&'static str, fn() -> Fixture, bool, Option<u64>, Option<u64>);
+    type Row = (
+        &'static str,
+        fn() -> Fixture,
+        bool,
+        Option<u64>,
+        Option<u64>,
+    );
     // (phase, fixture, the agent waits, begin of the end by a drain, deadline)
     let rows: [Row; 19] = [
         ("no turn", Fixture::new, false, Some(5), None),
@@ -35,22 +45,66 @@ fn each_phase_of_a_turn_has_its_deadline() {
         ("sent", Fixture::sent, false, Some(200), Some(100)),
         ("active", active, false, None, Some(120)),
         ("active", active, false, Some(110), Some(110)),
-        ("cancelled", || Fixture::cancelled_at(10), false, None, Some(25)),
-        ("cancelled", || Fixture::cancelled_at(10), true, None, Some(25)),
+        (
+            "cancelled",
+            || Fixture::cancelled_at(10),
+            false,
+            None,
+            Some(25),
+        ),
+        (
+            "cancelled",
+            || Fixture::cancelled_at(10),
+            true,
+            None,
+            Some(25),
+        ),
         // A drain leaves a cancelled turn one second, from the later of both times.
-        ("cancelled", || Fixture::cancelled_at(10), false, Some(5), Some(11)),
-        ("cancelled", || Fixture::cancelled_at(10), false, Some(12), Some(13)),
-        ("cancelled", || Fixture::cancelled_at(10), true, Some(12), Some(13)),
-        ("cancelled", || Fixture::cancelled_at(10), false, Some(60), Some(25)),
+        (
+            "cancelled",
+            || Fixture::cancelled_at(10),
+            false,
+            Some(5),
+            Some(11),
+        ),
+        (
+            "cancelled",
+            || Fixture::cancelled_at(10),
+            false,
+            Some(12),
+            Some(13),
+        ),
+        (
+            "cancelled",
+            || Fixture::cancelled_at(10),
+            true,
+            Some(12),
+            Some(13),
+        ),
+        (
+            "cancelled",
+            || Fixture::cancelled_at(10),
+            false,
+            Some(60),
+            Some(25),
+        ),
         ("stopping", stopping, false, None, Some(40)),
         ("stopping", stopping, true, None, Some(40)),
         ("stopping", stopping, false, Some(12), Some(40)),
     ];
     for (phase, fixture, agent_waits, drain, expected) in rows {
         let fixture = fixture();
-        let clock = TurnClock { agent_waits, drain_at: drain.map(|at| fixture.at(at)), ..clock() };
+        let clock = TurnClock {
+            agent_waits,
+            drain_at: drain.map(|at| fixture.at(at)),
+            ..clock()
+        };
         let deadline = fixture.turns.deadline(&limits(), clock);
-        assert_eq!(fixture.seconds(deadline), expected, "{phase} {agent_waits} {drain:?}");
+        assert_eq!(
+            fixture.seconds(deadline),
+            expected,
+            "{phase} {agent_waits} {drain:?}"
+        );
     }
 }
 
@@ -70,14 +124,21 @@ fn an_agent_that_ignores_the_cancel_loses_its_process() {
         (200, Some(CancelStep::AbandonProcess)),
     ] {
         let now = fixture.at(second);
-        assert_eq!(fixture.turns.overdue(&limits(), clock(), now), expected, "{second}");
+        assert_eq!(
+            fixture.turns.overdue(&limits(), clock(), now),
+            expected,
+            "{second}"
+        );
     }
 }
 
 #[test]
 fn a_drain_cancels_the_turn_and_then_stops_the_process() {
     let mut fixture = Fixture::sent();
-    let clock = TurnClock { drain_at: Some(fixture.at(5)), ..clock() };
+    let clock = TurnClock {
+        drain_at: Some(fixture.at(5)),
+        ..clock()
+    };
     for (second, expected) in [
         (4, None),
         (5, Some(CancelStep::Send(prompt(1)))),
@@ -86,16 +147,26 @@ fn a_drain_cancels_the_turn_and_then_stops_the_process() {
         (35, Some(CancelStep::AbandonProcess)),
     ] {
         let now = fixture.at(second);
-        assert_eq!(fixture.turns.overdue(&limits(), clock, now), expected, "{second}");
+        assert_eq!(
+            fixture.turns.overdue(&limits(), clock, now),
+            expected,
+            "{second}"
+        );
     }
 }
 
 #[test]
 fn a_drain_cancels_an_unsent_turn_that_began_with_it() {
     let mut fixture = Fixture::unsent();
-    let clock = TurnClock { drain_at: Some(fixture.at(5)), ..clock() };
+    let clock = TurnClock {
+        drain_at: Some(fixture.at(5)),
+        ..clock()
+    };
     assert_eq!(fixture.turns.overdue(&limits(), clock, fixture.at(4)), None);
-    assert_eq!(fixture.turns.overdue(&limits(), clock, fixture.at(5)), Some(CancelStep::Complete));
+    assert_eq!(
+        fixture.turns.overdue(&limits(), clock, fixture.at(5)),
+        Some(CancelStep::Complete)
+    );
 }
 
 #[test]
@@ -126,8 +197,15 @@ fn the_wait_for_the_response_after_the_work_is_limited() {
     fixture.state(BUSY, 3);
     assert_eq!(fixture.turns.work_deadline(&limits()), None);
     fixture.state(END_TURN, 5);
-    assert_eq!(fixture.seconds(fixture.turns.work_deadline(&limits())), Some(20));
-    assert_eq!(named(fixture.turns.work_end()), "none", "the agent has not responded");
+    assert_eq!(
+        fixture.seconds(fixture.turns.work_deadline(&limits())),
+        Some(20)
+    );
+    assert_eq!(
+        named(fixture.turns.work_end()),
+        "none",
+        "the agent has not responded"
+    );
     fixture.turns.acknowledge();
     assert_eq!(named(fixture.turns.work_end()), "completed end_turn");
     assert_eq!(fixture.turns.work_deadline(&limits()), None);
@@ -148,9 +226,15 @@ fn background_work_keeps_the_process_until_the_agent_is_silent() {
     assert_eq!(fixture.turns.background_deadline(timeout), None);
     fixture.turns.note_update(fixture.at(7));
     fixture.state(BUSY, 7);
-    assert_eq!(fixture.seconds(fixture.turns.background_deadline(timeout)), Some(107));
+    assert_eq!(
+        fixture.seconds(fixture.turns.background_deadline(timeout)),
+        Some(107)
+    );
     fixture.turns.note_update(fixture.at(50));
-    assert_eq!(fixture.seconds(fixture.turns.background_deadline(timeout)), Some(150));
+    assert_eq!(
+        fixture.seconds(fixture.turns.background_deadline(timeout)),
+        Some(150)
+    );
     fixture.turns.end_background_work();
     assert_eq!(fixture.turns.background_deadline(timeout), None);
     assert!(!fixture.turns.works_in_background());

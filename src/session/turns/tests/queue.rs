@@ -21,12 +21,23 @@ fn a_prompt_runs_waits_or_is_rejected() {
         (false, 1, true, 2, at(2)),
         (false, 2, true, 2, full(2)),
     ] {
-        let mut fixture = if runs { Fixture::unsent() } else { Fixture::new() };
+        let mut fixture = if runs {
+            Fixture::unsent()
+        } else {
+            Fixture::new()
+        };
         fixture.enqueue(2..2 + waiting);
         let row = (runs, waiting, queue, max);
-        let admitted = fixture.turns.admit(queue, max).map_err(|error| error.to_string());
+        let admitted = fixture
+            .turns
+            .admit(queue, max)
+            .map_err(|error| error.to_string());
         assert_eq!(admitted, expected, "{row:?}");
-        assert_eq!(fixture.turns.unfinished(), waiting as usize + usize::from(runs), "{row:?}");
+        assert_eq!(
+            fixture.turns.unfinished(),
+            waiting as usize + usize::from(runs),
+            "{row:?}"
+        );
     }
 }
 
@@ -54,9 +65,16 @@ fn a_cancel_removes_queued_prompts_in_order() {
         let mut fixture = Fixture::sent();
         fixture.enqueue(2..=4);
         let removed = fixture.turns.remove_queued(cancelled.map(prompt));
-        let removed: Vec<u32> = removed.iter().map(|queued| queued.record.prompt_id.number()).collect();
+        let removed: Vec<u32> = removed
+            .iter()
+            .map(|queued| queued.record.prompt_id.number())
+            .collect();
         assert_eq!(removed, expected, "{cancelled:?}");
-        assert_eq!(fixture.turns.running(), Some(prompt(1)), "the running turn is not queued");
+        assert_eq!(
+            fixture.turns.running(),
+            Some(prompt(1)),
+            "the running turn is not queued"
+        );
         assert_eq!(fixture.drain_queue(), remaining, "{cancelled:?}");
     }
 }
@@ -85,15 +103,29 @@ fn a_retry_of_the_queue_has_a_deadline_until_it_is_reset() {
 #[test]
 fn a_prompt_is_ready_only_after_its_event_is_durable() {
     // (sequence number of the event, committed sequence number, ready)
-    for (started, committed, ready) in
-        [(5, 0, false), (5, 4, false), (5, 5, true), (5, 9, true), (u64::MAX, 9, false)]
-    {
+    for (started, committed, ready) in [
+        (5, 0, false),
+        (5, 4, false),
+        (5, 5, true),
+        (5, 9, true),
+        (u64::MAX, 9, false),
+    ] {
         let mut fixture = Fixture::new();
         fixture.turns.begin(queued(1), started, fixture.base);
-        assert_eq!(fixture.turns.ready(committed).is_some(), ready, "{started} {committed}");
+        assert_eq!(
+            fixture.turns.ready(committed).is_some(),
+            ready,
+            "{started} {committed}"
+        );
     }
-    assert!(Fixture::new().turns.ready(u64::MAX).is_none(), "no turn runs");
-    assert!(Fixture::sent().turns.ready(u64::MAX).is_none(), "the prompt was sent");
+    assert!(
+        Fixture::new().turns.ready(u64::MAX).is_none(),
+        "no turn runs"
+    );
+    assert!(
+        Fixture::sent().turns.ready(u64::MAX).is_none(),
+        "the prompt was sent"
+    );
 }
 
 #[test]
@@ -111,12 +143,29 @@ fn the_send_changes_the_phase_of_the_turn() {
     // (fixture, running, sent, unsent, produces output)
     for (name, fixture, expected) in [
         ("no turn", Fixture::new(), (None, None, false, false)),
-        ("unsent", Fixture::unsent(), (Some(prompt(1)), None, true, false)),
-        ("sent", Fixture::sent(), (Some(prompt(1)), Some(prompt(1)), false, true)),
-        ("cancelled", Fixture::cancelled_at(0), (Some(prompt(1)), Some(prompt(1)), false, false)),
+        (
+            "unsent",
+            Fixture::unsent(),
+            (Some(prompt(1)), None, true, false),
+        ),
+        (
+            "sent",
+            Fixture::sent(),
+            (Some(prompt(1)), Some(prompt(1)), false, true),
+        ),
+        (
+            "cancelled",
+            Fixture::cancelled_at(0),
+            (Some(prompt(1)), Some(prompt(1)), false, false),
+        ),
     ] {
         let turns = &fixture.turns;
-        let phase = (turns.running(), turns.sent(), turns.is_unsent(), turns.produces_output());
+        let phase = (
+            turns.running(),
+            turns.sent(),
+            turns.is_unsent(),
+            turns.produces_output(),
+        );
         assert_eq!(phase, expected, "{name}");
     }
 }
@@ -126,7 +175,10 @@ fn a_prompt_stays_unsent_if_the_stdin_of_the_agent_is_closed() {
     let mut fixture = Fixture::unsent();
     fixture.turns.prompt_sent(None, fixture.base);
     assert!(fixture.turns.is_unsent());
-    assert!(fixture.turns.ready(1).is_some(), "the next process gets the prompt");
+    assert!(
+        fixture.turns.ready(1).is_some(),
+        "the next process gets the prompt"
+    );
 }
 
 #[test]
@@ -151,7 +203,11 @@ fn a_drain_returns_only_an_unsent_prompt_to_the_head_of_the_queue() {
         fixture.enqueue([2, 3]);
         let runs = fixture.turns.running().is_some();
         assert_eq!(fixture.turns.return_unsent(), returned, "{name}");
-        assert_eq!(fixture.turns.running().is_some(), runs && !returned, "{name}");
+        assert_eq!(
+            fixture.turns.running().is_some(),
+            runs && !returned,
+            "{name}"
+        );
         let head = fixture.turns.unsent_head().map(|record| record.prompt_id);
         assert_eq!(head, returned.then(|| prompt(1)), "{name}");
         assert_eq!(fixture.drain_queue(), queue, "{name}");
@@ -169,7 +225,10 @@ fn a_returned_prompt_is_sent_only_after_the_event_that_removes_its_mark() {
     assert!(fixture.turns.ready(7).is_none());
     let record = fixture.turns.mark_sent(7).unwrap();
     assert!(!record.unsent && record.prompt_id == prompt(1));
-    assert!(fixture.turns.mark_sent(8).is_none(), "the mark is removed once");
+    assert!(
+        fixture.turns.mark_sent(8).is_none(),
+        "the mark is removed once"
+    );
     assert!(fixture.turns.ready(6).is_none());
     assert!(fixture.turns.ready(7).is_some());
 }
@@ -202,19 +261,39 @@ fn a_move_keeps_the_order_of_the_others() {
         (5, None, [3, 2, 4, 5]),
         (3, Some(5), [2, 4, 3, 5]),
     ] {
-        let moved = fixture.turns.moved(prompt(number), before.map(prompt)).unwrap();
+        let moved = fixture
+            .turns
+            .moved(prompt(number), before.map(prompt))
+            .unwrap();
         fixture.turns.reorder(&moved);
         assert_eq!(ids(fixture.turns.order()), order);
-        assert_eq!(fixture.turns.moved(prompt(number), before.map(prompt)), None, "the same move again");
-        assert_eq!(fixture.turns.moved(prompt(number), Some(prompt(number))), None);
+        assert_eq!(
+            fixture.turns.moved(prompt(number), before.map(prompt)),
+            None,
+            "the same move again"
+        );
+        assert_eq!(
+            fixture.turns.moved(prompt(number), Some(prompt(number))),
+            None
+        );
     }
 }
 
 #[test]
 fn a_returned_prompt_is_not_one_of_the_queue() {
     let mut fixture = Fixture::new();
-    let started = PromptRecord { status: PromptStatus::Running, ..queued(1).record };
-    fixture.turns.begin(Queued { record: started, ..queued(1) }, 1, fixture.at(0));
+    let started = PromptRecord {
+        status: PromptStatus::Running,
+        ..queued(1).record
+    };
+    fixture.turns.begin(
+        Queued {
+            record: started,
+            ..queued(1)
+        },
+        1,
+        fixture.at(0),
+    );
     fixture.turns.enqueue(queued(2));
     assert!(fixture.turns.return_unsent());
     assert_eq!(fixture.turns.order().len(), 2);

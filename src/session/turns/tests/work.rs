@@ -50,7 +50,9 @@ fn ends_at(background: bool, inputs: &[Input]) -> Vec<usize> {
     }
     fixture.begin(1);
     fixture.send();
-    (0..inputs.len()).filter(|at| pass(&mut fixture, inputs[*at])).collect()
+    (0..inputs.len())
+        .filter(|at| pass(&mut fixture, inputs[*at]))
+        .collect()
 }
 
 #[test]
@@ -175,7 +177,10 @@ fn work_moves_between_the_turn_and_the_background() {
     fixture.send();
     assert!(!fixture.turns.works_in_background() && fixture.turns.is_agent_busy());
     fixture.end();
-    assert!(fixture.turns.works_in_background(), "the work continues after the end of the turn");
+    assert!(
+        fixture.turns.works_in_background(),
+        "the work continues after the end of the turn"
+    );
     fixture.turns.process_released(fixture.base);
     assert!(!fixture.turns.works_in_background() && !fixture.turns.is_agent_busy());
 }
@@ -204,19 +209,46 @@ fn late_update_belongs_to_the_last_turn_until_the_next_one_starts() {
     let rows: [(&str, &[Inputs], _, _); 10] = [
         ("sent", &[], (Some(1), false), (Some(1), false)),
         ("ended", &[ended], (Some(1), true), (None, false)),
-        ("ended without a process", &[detached], (None, false), (None, false)),
+        (
+            "ended without a process",
+            &[detached],
+            (None, false),
+            (None, false),
+        ),
         ("busy", &[ended, busy], (None, false), (None, false)),
         ("idle", &[ended, idle], (Some(1), true), (None, false)),
         (
             "released",
-            &[ended, |fixture| fixture.turns.process_released(fixture.base)],
+            &[ended, |fixture| {
+                fixture.turns.process_released(fixture.base)
+            }],
             (None, false),
             (None, false),
         ),
-        ("closed", &[ended, |fixture| fixture.turns.ended(None)], (None, false), (None, false)),
-        ("next begins", &[ended, |fixture| fixture.begin(2)], (None, false), (None, false)),
-        ("next is sent", &[ended, sent], (Some(2), false), (Some(2), false)),
-        ("next ended", &[ended, sent, ended], (Some(2), true), (None, false)),
+        (
+            "closed",
+            &[ended, |fixture| fixture.turns.ended(None)],
+            (None, false),
+            (None, false),
+        ),
+        (
+            "next begins",
+            &[ended, |fixture| fixture.begin(2)],
+            (None, false),
+            (None, false),
+        ),
+        (
+            "next is sent",
+            &[ended, sent],
+            (Some(2), false),
+            (Some(2), false),
+        ),
+        (
+            "next ended",
+            &[ended, sent, ended],
+            (Some(2), true),
+            (None, false),
+        ),
     ];
     for (name, inputs, conversation, state) in rows {
         let mut fixture = Fixture::sent();
@@ -224,14 +256,24 @@ fn late_update_belongs_to_the_last_turn_until_the_next_one_starts() {
             input(&mut fixture);
         }
         let owner = |(number, late): (Option<u32>, bool)| (number.map(prompt), late);
-        assert_eq!(fixture.turns.of_update(false), owner(conversation), "{name}");
+        assert_eq!(
+            fixture.turns.of_update(false),
+            owner(conversation),
+            "{name}"
+        );
         assert_eq!(fixture.turns.of_update(true), owner(state), "{name}");
     }
-    assert_eq!(Fixture::unsent().turns.of_update(false), (None, false), "an unsent turn has no updates");
+    assert_eq!(
+        Fixture::unsent().turns.of_update(false),
+        (None, false),
+        "an unsent turn has no updates"
+    );
 }
 
 fn tool_call(id: usize, capabilities: &str) -> Box<RawValue> {
-    raw(&format!(r#"{{"toolCallId":"{id}","capabilities":{capabilities}}}"#))
+    raw(&format!(
+        r#"{{"toolCallId":"{id}","capabilities":{capabilities}}}"#
+    ))
 }
 
 fn part(id: usize) -> CancelTarget {
@@ -242,21 +284,43 @@ fn part(id: usize) -> CancelTarget {
 fn a_part_can_be_cancelled_while_the_agent_reports_it() {
     let mut fixture = Fixture::sent();
     let track = |fixture: &mut Fixture, capabilities: &str| {
-        fixture.turns.track_work(update::TOOL_CALL_UPDATE, &tool_call(1, capabilities), fixture.base);
+        fixture.turns.track_work(
+            update::TOOL_CALL_UPDATE,
+            &tool_call(1, capabilities),
+            fixture.base,
+        );
         fixture.turns.can_cancel(&part(1))
     };
     assert!(!fixture.turns.can_cancel(&part(1)));
     // (reported capabilities, the part can be cancelled)
-    for (capabilities, expected) in
-        [(r#"{"cancel":{}}"#, true), (r#"{"cancel":{}}"#, true), ("{}", false), (r#"{"cancel":{}}"#, true)]
-    {
-        assert_eq!(track(&mut fixture, capabilities), expected, "{capabilities}");
+    for (capabilities, expected) in [
+        (r#"{"cancel":{}}"#, true),
+        (r#"{"cancel":{}}"#, true),
+        ("{}", false),
+        (r#"{"cancel":{}}"#, true),
+    ] {
+        assert_eq!(
+            track(&mut fixture, capabilities),
+            expected,
+            "{capabilities}"
+        );
     }
-    assert!(!fixture.turns.can_cancel(&CancelTarget::Terminal("1".to_owned())), "a terminal is another part");
+    assert!(
+        !fixture
+            .turns
+            .can_cancel(&CancelTarget::Terminal("1".to_owned())),
+        "a terminal is another part"
+    );
     fixture.end();
-    assert!(fixture.turns.can_cancel(&part(1)), "the part may outlive its turn");
+    assert!(
+        fixture.turns.can_cancel(&part(1)),
+        "the part may outlive its turn"
+    );
     fixture.turns.process_released(fixture.base);
-    assert!(!fixture.turns.can_cancel(&part(1)), "the part ends with its process");
+    assert!(
+        !fixture.turns.can_cancel(&part(1)),
+        "the part ends with its process"
+    );
 }
 
 #[test]
@@ -264,10 +328,23 @@ fn the_parts_that_can_be_cancelled_are_limited() {
     let mut fixture = Fixture::sent();
     let cancel = |id| tool_call(id, r#"{"cancel":{}}"#);
     for id in 0..CANCEL_TARGETS {
-        fixture.turns.track_cancellable(update::TOOL_CALL_UPDATE, &cancel(id));
+        fixture
+            .turns
+            .track_cancellable(update::TOOL_CALL_UPDATE, &cancel(id));
     }
-    fixture.turns.track_cancellable(update::TOOL_CALL_UPDATE, &cancel(0));
-    fixture.turns.track_cancellable(update::TOOL_CALL_UPDATE, &cancel(CANCEL_TARGETS));
-    assert!(!fixture.turns.can_cancel(&part(1)), "the least recently updated part is evicted");
-    assert!([0, 2, CANCEL_TARGETS].iter().all(|id| fixture.turns.can_cancel(&part(*id))));
+    fixture
+        .turns
+        .track_cancellable(update::TOOL_CALL_UPDATE, &cancel(0));
+    fixture
+        .turns
+        .track_cancellable(update::TOOL_CALL_UPDATE, &cancel(CANCEL_TARGETS));
+    assert!(
+        !fixture.turns.can_cancel(&part(1)),
+        "the least recently updated part is evicted"
+    );
+    assert!(
+        [0, 2, CANCEL_TARGETS]
+            .iter()
+            .all(|id| fixture.turns.can_cancel(&part(*id)))
+    );
 }

@@ -21,8 +21,11 @@ fn update_without_index(database: &Database, sql: &str) {
 fn two_logs() -> Database {
     let database = Database::new();
     let store = database.store();
-    for runs in [vec![run(1, 1..=3), run(2, 1..=4)], vec![run(1, 4..=6), run(2, 5..=6)], vec![run(1, 7..=9)]]
-    {
+    for runs in [
+        vec![run(1, 1..=3), run(2, 1..=4)],
+        vec![run(1, 4..=6), run(2, 5..=6)],
+        vec![run(1, 7..=9)],
+    ] {
         append(&store, runs);
     }
     drop(store);
@@ -54,26 +57,60 @@ fn no_seq_is_reused_after_damage_to_last_run() {
         ("pos = 1 << 60", 15),
     ] {
         let database = two_logs();
-        update_without_index(&database, &format!("UPDATE run SET {columns} WHERE pos = 15"));
+        update_without_index(
+            &database,
+            &format!("UPDATE run SET {columns} WHERE pos = 15"),
+        );
         let store = database.store();
         let ends = store.bounds(session(1)).unwrap().unwrap();
         assert_eq!(ends.last_seq, last_seq, "{columns}");
         assert_eq!(store.usage(session(1)), Some(ends.clone()), "{columns}");
-        assert_eq!(store.bounds(session(1)).unwrap(), Some(ends), "{columns}: a corrected bound is stable");
+        assert_eq!(
+            store.bounds(session(1)).unwrap(),
+            Some(ends),
+            "{columns}: a corrected bound is stable"
+        );
         let other = store.bounds(session(2)).unwrap().unwrap().last_seq;
-        assert_eq!(other, if columns.contains("SELECT") { 9 } else { 6 }, "{columns}");
-        let places = append(&store, vec![run(1, last_seq + 1..=last_seq + 2), run(2, other + 1..=other + 1)]);
-        assert!(places[0] >= 17, "no position is reused: {columns} {places:?}");
-        assert_eq!(seqs(&store.read(session(1), last_seq, 1000).unwrap()), [last_seq + 1, last_seq + 2]);
-        assert_eq!(seqs(&store.read(session(2), other, 1000).unwrap()), [other + 1]);
+        assert_eq!(
+            other,
+            if columns.contains("SELECT") { 9 } else { 6 },
+            "{columns}"
+        );
+        let places = append(
+            &store,
+            vec![
+                run(1, last_seq + 1..=last_seq + 2),
+                run(2, other + 1..=other + 1),
+            ],
+        );
+        assert!(
+            places[0] >= 17,
+            "no position is reused: {columns} {places:?}"
+        );
+        assert_eq!(
+            seqs(&store.read(session(1), last_seq, 1000).unwrap()),
+            [last_seq + 1, last_seq + 2]
+        );
+        assert_eq!(
+            seqs(&store.read(session(2), other, 1000).unwrap()),
+            [other + 1]
+        );
     }
 }
 
 #[test]
 fn damaged_first_run_keeps_log_start() {
-    for columns in ["first_seq = -1", "first_seq = 1 << 60", "first_seq = 3", "last_seq = 1 << 60"] {
+    for columns in [
+        "first_seq = -1",
+        "first_seq = 1 << 60",
+        "first_seq = 3",
+        "last_seq = 1 << 60",
+    ] {
         let database = two_logs();
-        update_without_index(&database, &format!("UPDATE run SET {columns} WHERE pos = 3"));
+        update_without_index(
+            &database,
+            &format!("UPDATE run SET {columns} WHERE pos = 3"),
+        );
         let store = database.store();
         let ends = store.bounds(session(1)).unwrap().unwrap();
         assert_eq!((ends.first_seq, ends.last_seq), (1, 9), "{columns}");
@@ -88,12 +125,18 @@ fn lost_first_index_entry_keeps_log_start() {
     let mut bytes = fs::read(database.path()).unwrap();
     let entry = [&[1; 16][..], &[3]].concat();
     let found = bytes.chunks(PAGE).enumerate().find_map(|(at, page)| {
-        memchr::memmem::find(page, &entry).filter(|_| page[0] == 10).map(|found| at * PAGE + found)
+        memchr::memmem::find(page, &entry)
+            .filter(|_| page[0] == 10)
+            .map(|found| at * PAGE + found)
     });
     bytes[found.unwrap()] ^= 1;
     fs::write(database.path(), bytes).unwrap();
     let store = database.store();
-    assert_eq!(store.read(session(1), 0, 1000).unwrap()[0].first_seq, 4, "the index entry is lost");
+    assert_eq!(
+        store.read(session(1), 0, 1000).unwrap()[0].first_seq,
+        4,
+        "the index entry is lost"
+    );
     let ends = store.bounds(session(1)).unwrap().unwrap();
     assert_eq!((ends.first_seq, ends.last_seq), (1, 9));
     assert_eq!(store.usage(session(1)), Some(ends));
@@ -105,8 +148,9 @@ fn wrong_index_entry_does_not_block_appends() {
     let database = two_logs();
     let mut bytes = fs::read(database.path()).unwrap();
     let entry = [1, 1, 1, 7, 15];
-    let page =
-        bytes.chunks(PAGE).position(|page| page[0] == 10 && memchr::memmem::find(page, &entry).is_some());
+    let page = bytes
+        .chunks(PAGE)
+        .position(|page| page[0] == 10 && memchr::memmem::find(page, &entry).is_some());
     let page = page.unwrap() * PAGE;
     let at = page + memchr::memmem::find(&bytes[page..], &entry).unwrap();
     bytes[at + 3] = 10;
@@ -122,11 +166,15 @@ fn session_continues_after_any_flipped_bit_in_last_run() {
     let bytes = fs::read(database.path()).unwrap();
     let text = b"id: e-7\nevent: test";
     let frames = bytes.chunks(PAGE).enumerate().find_map(|(at, page)| {
-        memchr::memmem::find(page, text).filter(|_| page[0] == 13).map(|found| at * PAGE + found)
+        memchr::memmem::find(page, text)
+            .filter(|_| page[0] == 13)
+            .map(|found| at * PAGE + found)
     });
     let frames = frames.unwrap();
     let entry = bytes.chunks(PAGE).enumerate().find_map(|(at, page)| {
-        memchr::memmem::find(page, &[1; 16]).filter(|_| page[0] == 10).map(|found| at * PAGE + found)
+        memchr::memmem::find(page, &[1; 16])
+            .filter(|_| page[0] == 10)
+            .map(|found| at * PAGE + found)
     });
     let entry = entry.unwrap();
     // The bytes of the row before its frames, including its size and position, and the index entry of the
@@ -141,7 +189,8 @@ fn session_continues_after_any_flipped_bit_in_last_run() {
             fs::write(copy.path(), bytes).unwrap();
             match copy.open() {
                 Ok(store) => {
-                    went_on += usize::from(accepts_append(&store, &format!("byte {at}, bit {bit}")));
+                    went_on +=
+                        usize::from(accepts_append(&store, &format!("byte {at}, bit {bit}")));
                 }
                 Err(OpenError::Damaged(_)) => refused += 1,
                 Err(error) => panic!("byte {at}, bit {bit}: {error:?}"),
@@ -151,7 +200,10 @@ fn session_continues_after_any_flipped_bit_in_last_run() {
             }
         }
     }
-    assert!(went_on > refused * 2, "{went_on} went on, {refused} were refused");
+    assert!(
+        went_on > refused * 2,
+        "{went_on} went on, {refused} were refused"
+    );
 }
 
 /// Appends to both sessions. Returns false if SQLite itself rejects the file.
@@ -161,7 +213,10 @@ fn accepts_append(store: &SqliteStore, what: &str) -> bool {
         Err(error) => panic!("{what}: {error:?}"),
     };
     assert!(last >= 9, "{what}: a seq after {last} would be reused");
-    let batch = Batch { runs: vec![run(1, last + 1..=last + 1), run(3, 1..=1)], ..Batch::default() };
+    let batch = Batch {
+        runs: vec![run(1, last + 1..=last + 1), run(3, 1..=1)],
+        ..Batch::default()
+    };
     match store.commit(&batch) {
         Ok(committed) => {
             assert!(committed[0].last_pos > 15, "{what}: {committed:?}");
@@ -184,8 +239,13 @@ fn overflow_page(bytes: &[u8], number: u8) -> usize {
     // The ends of the noise may be part of an LZ4 match.
     let text = &noise_of(number, 1500, NOISE)[4..NOISE - 4];
     let mut pages = bytes.chunks(PAGE).enumerate();
-    let holds = |page: &[u8]| page[0] != 13 && memchr::memmem::find(page, text.as_bytes()).is_some();
-    pages.find(|(_, page)| holds(page)).expect("the run has overflow pages").0 * PAGE
+    let holds =
+        |page: &[u8]| page[0] != 13 && memchr::memmem::find(page, text.as_bytes()).is_some();
+    pages
+        .find(|(_, page)| holds(page))
+        .expect("the run has overflow pages")
+        .0
+        * PAGE
 }
 
 /// A log of three sessions with long runs. `spoil` changes an overflow page of the first session.
@@ -193,7 +253,14 @@ fn long_runs(spoil: Corruption) -> Database {
     let database = Database::new();
     let store = database.store();
     for number in 1..=3 {
-        append(&store, vec![long(number, 1..=1000), long(number, 1001..=2000), long(number, 2001..=2002)]);
+        append(
+            &store,
+            vec![
+                long(number, 1..=1000),
+                long(number, 1001..=2000),
+                long(number, 2001..=2002),
+            ],
+        );
     }
     let heads = store.run_headers(Some(session(1)), 0, 3).unwrap();
     let frames = long(1, 1001..=2000).frames.len() as u64;
@@ -212,7 +279,9 @@ fn long_runs(spoil: Corruption) -> Database {
 fn all_of(store: &SqliteStore, number: u8) -> Vec<u64> {
     let mut found = Vec::new();
     loop {
-        let runs = store.read(session(number), found.last().copied().unwrap_or(0), 1 << 20).unwrap();
+        let runs = store
+            .read(session(number), found.last().copied().unwrap_or(0), 1 << 20)
+            .unwrap();
         if runs.is_empty() {
             return found;
         }
@@ -225,13 +294,19 @@ type Corruption = fn(&mut [u8], usize);
 
 /// Ways to damage an overflow page. The first four bytes of a page are the number of the next page.
 const CORRUPTIONS: [(&str, Corruption); 5] = [
-    ("next page does not exist", |bytes, page| bytes[page..page + 4].fill(0xff)),
-    ("chain ends early", |bytes, page| bytes[page..page + 4].fill(0)),
+    ("next page does not exist", |bytes, page| {
+        bytes[page..page + 4].fill(0xff)
+    }),
+    ("chain ends early", |bytes, page| {
+        bytes[page..page + 4].fill(0)
+    }),
     ("chain joins another chain", |bytes, page| {
         let other = overflow_page(bytes, 3) / PAGE + 1;
         bytes[page..page + 4].copy_from_slice(&u32::try_from(other).unwrap().to_be_bytes());
     }),
-    ("page has other content", |bytes, page| bytes.copy_within(0..PAGE, page)),
+    ("page has other content", |bytes, page| {
+        bytes.copy_within(0..PAGE, page)
+    }),
     ("one bit is flipped", |bytes, page| bytes[page + 700] ^= 1),
 ];
 
@@ -240,20 +315,40 @@ fn damaged_pages_do_not_block_erase() {
     for (what, spoil) in CORRUPTIONS {
         let database = long_runs(spoil);
         let store = database.store();
-        let erase = Batch { erase: vec![session(1), session(2)], ..Batch::default() };
-        store.commit(&erase).unwrap_or_else(|error| panic!("{what}: {error:?}"));
-        assert_eq!((store.usage(session(1)), store.usage(session(2))), (None, None), "{what}");
+        let erase = Batch {
+            erase: vec![session(1), session(2)],
+            ..Batch::default()
+        };
+        store
+            .commit(&erase)
+            .unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        assert_eq!(
+            (store.usage(session(1)), store.usage(session(2))),
+            (None, None),
+            "{what}"
+        );
         for n in 0..20 {
             append(&store, vec![run(4, n * 500 + 1..=n * 500 + 500)]);
         }
-        assert!(!store.compact().unwrap(), "{what}: compaction is disabled after damage");
+        assert!(
+            !store.compact().unwrap(),
+            "{what}: compaction is disabled after damage"
+        );
         assert_eq!(all_of(&store, 3), (1..=2002).collect::<Vec<_>>(), "{what}");
-        assert_eq!(all_of(&store, 4), (1..=10_000).collect::<Vec<_>>(), "{what}");
+        assert_eq!(
+            all_of(&store, 4),
+            (1..=10_000).collect::<Vec<_>>(),
+            "{what}"
+        );
         drop(store);
         leave_unclean(&database);
         let store = database.store();
         let checked = check(&store).unwrap_or_else(|error| panic!("{what}: {error:?}"));
-        assert_eq!((checked.damaged, store.unclean_shutdown()), (1, false), "{what}");
+        assert_eq!(
+            (checked.damaged, store.unclean_shutdown()),
+            (1, false),
+            "{what}"
+        );
         assert_eq!(
             store.usage(session(1)).map(|log| log.runs),
             Some(1),
@@ -261,7 +356,11 @@ fn damaged_pages_do_not_block_erase() {
         );
         store.commit(&erase).unwrap();
         assert_eq!(store.usage(session(1)), None, "{what}");
-        assert_eq!(all_of(&store, 4), (1..=10_000).collect::<Vec<_>>(), "{what}");
+        assert_eq!(
+            all_of(&store, 4),
+            (1..=10_000).collect::<Vec<_>>(),
+            "{what}"
+        );
     }
 }
 
@@ -273,21 +372,49 @@ fn damaged_pages_do_not_block_prune() {
         let bytes = store.total_bytes();
         // The stored bytes of the deleted runs: of the first session, which is damaged, and of the second.
         let of = |number| -> u64 {
-            store.run_headers(Some(session(number)), 0, 2).unwrap().iter().map(|head| head.bytes).sum()
+            store
+                .run_headers(Some(session(number)), 0, 2)
+                .unwrap()
+                .iter()
+                .map(|head| head.bytes)
+                .sum()
         };
         let gone = of(1) + of(2);
-        let cut = |number| Cut { session: session(number), through: 2000 };
+        let cut = |number| Cut {
+            session: session(number),
+            through: 2000,
+        };
         let pruned = store.prune(&[cut(1), cut(2)], 1).unwrap();
         assert_eq!(pruned.runs, 2, "{what}");
         let pruned = store.prune(&[cut(1), cut(2)], 10).unwrap();
-        assert_eq!((pruned.runs, store.prune(&[cut(1)], 10).unwrap().runs), (2, 0), "{what}");
+        assert_eq!(
+            (pruned.runs, store.prune(&[cut(1)], 10).unwrap().runs),
+            (2, 0),
+            "{what}"
+        );
         let usage = store.usage(session(1)).unwrap();
-        assert_eq!((usage.first_seq, usage.first_pos, usage.runs), (2001, 2001, 1), "{what}");
+        assert_eq!(
+            (usage.first_seq, usage.first_pos, usage.runs),
+            (2001, 2001, 1),
+            "{what}"
+        );
         assert_eq!(store.total_bytes(), bytes - gone, "{what}");
-        assert_eq!(store.run_headers(Some(session(1)), 0, 10).unwrap().len(), 1, "{what}");
+        assert_eq!(
+            store.run_headers(Some(session(1)), 0, 10).unwrap().len(),
+            1,
+            "{what}"
+        );
         assert_eq!(store.bounds(session(1)).unwrap(), Some(usage), "{what}");
-        assert_eq!(corrupt_range(store.read(session(1), 0, 1000)), (1, 2000), "{what}");
-        assert_eq!(seqs(&store.read(session(1), 2000, 1000).unwrap()), [2001, 2002], "{what}");
+        assert_eq!(
+            corrupt_range(store.read(session(1), 0, 1000)),
+            (1, 2000),
+            "{what}"
+        );
+        assert_eq!(
+            seqs(&store.read(session(1), 2000, 1000).unwrap()),
+            [2001, 2002],
+            "{what}"
+        );
         assert_eq!(all_of(&store, 3), (1..=2002).collect::<Vec<_>>(), "{what}");
     }
 }

@@ -31,12 +31,20 @@ pub(in crate::surface::openai) struct ConversationBody {
 }
 
 fn unknown_conversation() -> ApiError {
-    ApiError::new(ProblemCode::NotFound, "this conversation does not exist, or this key has no access to it")
+    ApiError::new(
+        ProblemCode::NotFound,
+        "this conversation does not exist, or this key has no access to it",
+    )
 }
 
 async fn open(gateway: &Gateway, by: &Principal, id: &str) -> Result<SessionHandle, ApiError> {
-    let id = id.strip_prefix("conv_").and_then(|id| id.parse::<SessionId>().ok());
-    Ok(gateway.sessions.open(by, id.ok_or_else(unknown_conversation)?).await?)
+    let id = id
+        .strip_prefix("conv_")
+        .and_then(|id| id.parse::<SessionId>().ok());
+    Ok(gateway
+        .sessions
+        .open(by, id.ok_or_else(unknown_conversation)?)
+        .await?)
 }
 
 async fn conversation(session: &SessionHandle) -> Result<Json<Value>, ApiError> {
@@ -55,17 +63,27 @@ pub(in crate::surface::openai) async fn create(
 ) -> Result<Json<Value>, ApiError> {
     let (parts, body) = request.into_parts();
     let by = Authorized::<CanPrompt>::from_parts(&parts)?;
-    let (headers, body) = read_json::<ConversationBody>(&gateway, Request::from_parts(parts, body)).await?;
+    let (headers, body) =
+        read_json::<ConversationBody>(&gateway, Request::from_parts(parts, body)).await?;
     if body.items.is_some_and(|items| !items.is_empty()) {
         let detail = "a conversation begins without items; send them as the input of a response";
         return Err(ApiError::invalid("/items", detail));
     }
     let agent = agent_of(&gateway, body.metadata.as_ref())?;
-    let session = create_session(&gateway, &by, (agent, body.metadata), trace_context(&headers)).await?;
+    let session = create_session(
+        &gateway,
+        &by,
+        (agent, body.metadata),
+        trace_context(&headers),
+    )
+    .await?;
     conversation(&session).await
 }
 
-fn agent_of(gateway: &Gateway, metadata: Option<&Map<String, Value>>) -> Result<AgentName, ApiError> {
+fn agent_of(
+    gateway: &Gateway,
+    metadata: Option<&Map<String, Value>>,
+) -> Result<AgentName, ApiError> {
     if let Some(model) = metadata.and_then(|metadata| metadata.get(MODEL)) {
         let (agent, _) = models::select(gateway, model.as_str().unwrap_or_default())?;
         return Ok(agent);
@@ -74,9 +92,10 @@ fn agent_of(gateway: &Gateway, metadata: Option<&Map<String, Value>>) -> Result<
     let mut names = agents.agents().map(|agent| agent.name.clone());
     match (names.next(), names.next()) {
         (Some(only), None) => Ok(only),
-        _ => {
-            Err(ApiError::invalid("/metadata/model", "expected the name of an agent, see /openai/v1/models"))
-        }
+        _ => Err(ApiError::invalid(
+            "/metadata/model",
+            "expected the name of an agent, see /openai/v1/models",
+        )),
     }
 }
 
@@ -97,8 +116,13 @@ pub(in crate::surface::openai) async fn delete(
 ) -> Result<Json<Value>, ApiError> {
     let (parts, _) = request.into_parts();
     let by = Authorized::<CanPrompt>::from_parts(&parts)?;
-    open(&gateway, &by, &id).await?.delete(&by, trace_context(&parts.headers)).await?;
-    Ok(Json(json!({ "id": id, "object": "conversation.deleted", "deleted": true })))
+    open(&gateway, &by, &id)
+        .await?
+        .delete(&by, trace_context(&parts.headers))
+        .await?;
+    Ok(Json(
+        json!({ "id": id, "object": "conversation.deleted", "deleted": true }),
+    ))
 }
 
 /// A page of the items: `?order=asc|desc&after=ITEM&limit=N`, newest first by default.
@@ -113,7 +137,11 @@ impl ItemQuery {
     fn parse(uri: &Uri) -> Result<Self, ApiError> {
         let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
         let Query(pairs) = pairs.map_err(|error| ApiError::invalid("", error.body_text()))?;
-        let mut parsed = Self { ascending: false, after: None, limit: DEFAULT_ITEMS };
+        let mut parsed = Self {
+            ascending: false,
+            after: None,
+            limit: DEFAULT_ITEMS,
+        };
         for (name, value) in pairs {
             match (&*name, &*value) {
                 ("order", "asc") => parsed.ascending = true,
@@ -121,8 +149,12 @@ impl ItemQuery {
                 ("order", _) => return Err(ApiError::invalid("", "order must be asc or desc")),
                 ("after", id) => parsed.after = Some(id.to_owned()),
                 ("limit", number) => {
-                    let limit = number.parse().ok().filter(|limit| (1..=MAX_ITEMS).contains(limit));
-                    parsed.limit = limit.ok_or_else(|| ApiError::invalid("", "limit must be 1 to 100"))?;
+                    let limit = number
+                        .parse()
+                        .ok()
+                        .filter(|limit| (1..=MAX_ITEMS).contains(limit));
+                    parsed.limit =
+                        limit.ok_or_else(|| ApiError::invalid("", "limit must be 1 to 100"))?;
                 }
                 _ => {}
             }
@@ -141,13 +173,26 @@ pub(in crate::surface::openai) async fn items(
     let query = ItemQuery::parse(&parts.uri)?;
     let session = open(&gateway, &by, &id).await?;
     let agent = session.snapshot().await?.agent.to_string();
-    let newest =
-        session.query().prompts(None, 1).await?.prompts.first().map_or(0, |turn| turn.prompt_id.number());
+    let newest = session
+        .query()
+        .prompts(None, 1)
+        .await?
+        .prompts
+        .first()
+        .map_or(0, |turn| turn.prompt_id.number());
     let (mut found, mut passed) = (Vec::new(), query.after.is_none());
     for step in 1..=newest {
-        let prompt = PromptId::new(if query.ascending { step } else { newest + 1 - step });
-        let Some(range) = session.query().prompt_range(prompt).await? else { continue };
-        let mut items = TurnItems::read(&session, (prompt, range), &agent).await?.all();
+        let prompt = PromptId::new(if query.ascending {
+            step
+        } else {
+            newest + 1 - step
+        });
+        let Some(range) = session.query().prompt_range(prompt).await? else {
+            continue;
+        };
+        let mut items = TurnItems::read(&session, (prompt, range), &agent)
+            .await?
+            .all();
         if !query.ascending {
             items.reverse();
         }
@@ -163,7 +208,10 @@ pub(in crate::surface::openai) async fn items(
         }
     }
     if !passed {
-        return Err(ApiError::invalid("", "after must be the id of an item of this conversation"));
+        return Err(ApiError::invalid(
+            "",
+            "after must be the id of an item of this conversation",
+        ));
     }
     let has_more = found.len() > query.limit;
     found.truncate(query.limit);
@@ -183,9 +231,13 @@ mod tests {
 
     #[test]
     fn query_of_items_has_limits() {
-        let parse = |query: &str| ItemQuery::parse(&format!("/items?{query}").parse().expect("a path"));
+        let parse =
+            |query: &str| ItemQuery::parse(&format!("/items?{query}").parse().expect("a path"));
         let query = parse("order=asc&after=msg_1%202&limit=3&include=x").expect("a query");
-        assert_eq!((query.ascending, query.after.as_deref(), query.limit), (true, Some("msg_1 2"), 3));
+        assert_eq!(
+            (query.ascending, query.after.as_deref(), query.limit),
+            (true, Some("msg_1 2"), 3)
+        );
         for wrong in ["limit=0", "limit=101", "order=up"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

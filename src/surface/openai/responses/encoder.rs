@@ -11,7 +11,8 @@ use super::object::{Head, Status, TextDelta, message, reasoning, response, text_
 use crate::acp::{RawObject, stop_reason};
 use crate::event::write_json;
 use crate::projection::{
-    Asked, Block, CallStatus, End, Request, Role, Step, ToolCall, failure_text, input_text, output_text,
+    Asked, Block, CallStatus, End, Request, Role, Step, ToolCall, failure_text, input_text,
+    output_text,
 };
 use crate::surface::chat::{Interrupted, TurnWriter};
 use crate::transcript::decode;
@@ -61,11 +62,19 @@ struct OpenBlock {
 
 impl TurnWriter for ResponseWriter {
     fn media_type(&self) -> &'static str {
-        if matches!(self.form, Form::Stream { .. }) { "text/event-stream" } else { "application/json" }
+        if matches!(self.form, Form::Stream { .. }) {
+            "text/event-stream"
+        } else {
+            "application/json"
+        }
     }
 
     fn keep_alive(&self) -> &'static [u8] {
-        if matches!(self.form, Form::Stream { .. }) { b":\n" } else { b" " }
+        if matches!(self.form, Form::Stream { .. }) {
+            b":\n"
+        } else {
+            b" "
+        }
     }
 
     fn step(&mut self, out: &mut BytesMut, step: &Step<'_>) {
@@ -112,7 +121,10 @@ impl ResponseWriter {
     /// Begins after this number of permission requests, whose steps the writer does not receive.
     #[must_use]
     pub(super) fn after_requests(self, number: u32) -> Self {
-        Self { current: number + 1, ..self }
+        Self {
+            current: number + 1,
+            ..self
+        }
     }
 
     pub(super) fn into_output(self) -> Vec<Value> {
@@ -179,18 +191,29 @@ impl ResponseWriter {
             Role::Message => "msg",
             Role::Thought => "rs",
         };
-        format!("{kind}_{}_{}_{}", self.head.id.session, self.head.id.prompt, block.number)
+        format!(
+            "{kind}_{}_{}_{}",
+            self.head.id.session, self.head.id.prompt, block.number
+        )
     }
 
     fn add(&mut self, out: &mut BytesMut, item: Value) -> usize {
         let index = self.output.len();
-        self.frame(out, "response.output_item.added", json!({ "output_index": index, "item": item }));
+        self.frame(
+            out,
+            "response.output_item.added",
+            json!({ "output_index": index, "item": item }),
+        );
         self.output.push(item);
         index
     }
 
     fn done(&mut self, out: &mut BytesMut, index: usize, item: Value) {
-        self.frame(out, "response.output_item.done", json!({ "output_index": index, "item": item }));
+        self.frame(
+            out,
+            "response.output_item.done",
+            json!({ "output_index": index, "item": item }),
+        );
         self.output_bytes += item.to_string().len();
         if self.output_bytes <= MAX_OUTPUT_BYTES {
             self.output[index] = item;
@@ -213,7 +236,11 @@ impl ResponseWriter {
         };
         let index = self.add(out, item);
         self.part(out, kind, &id, index, part);
-        self.open = Some(OpenBlock { id, index, text: String::new() });
+        self.open = Some(OpenBlock {
+            id,
+            index,
+            text: String::new(),
+        });
     }
 
     /// A frame about a part of an item.
@@ -224,8 +251,13 @@ impl ResponseWriter {
     }
 
     fn text(&mut self, out: &mut BytesMut, role: Role, text: &RawValue) {
-        let Some(mut open) = self.open.take() else { return };
-        self.numbered(out, &TextDelta::new(role, text, (&open.id, open.index), self.sequence));
+        let Some(mut open) = self.open.take() else {
+            return;
+        };
+        self.numbered(
+            out,
+            &TextDelta::new(role, text, (&open.id, open.index), self.sequence),
+        );
         let room = MAX_OUTPUT_BYTES.saturating_sub(self.output_bytes + open.text.len());
         if text.get().len() <= room {
             open.text.push_str(&text.get()[1..text.get().len() - 1]);
@@ -234,7 +266,9 @@ impl ResponseWriter {
     }
 
     fn end_block(&mut self, out: &mut BytesMut, role: Role) {
-        let Some(OpenBlock { id, index, text }) = self.open.take() else { return };
+        let Some(OpenBlock { id, index, text }) = self.open.take() else {
+            return;
+        };
         let text = decode(&format!("\"{text}\"")).unwrap_or_default();
         match role {
             Role::Message => {
@@ -246,15 +280,34 @@ impl ResponseWriter {
             }
             Role::Thought => {
                 let done = json!({ "summary_index": 0, "text": text });
-                self.part(out, "response.reasoning_summary_text.done", &id, index, done);
-                let part = json!({ "summary_index": 0, "part": { "type": "summary_text", "text": text } });
-                self.part(out, "response.reasoning_summary_part.done", &id, index, part);
+                self.part(
+                    out,
+                    "response.reasoning_summary_text.done",
+                    &id,
+                    index,
+                    done,
+                );
+                let part =
+                    json!({ "summary_index": 0, "part": { "type": "summary_text", "text": text } });
+                self.part(
+                    out,
+                    "response.reasoning_summary_part.done",
+                    &id,
+                    index,
+                    part,
+                );
                 self.done(out, index, reasoning(&id, &text, "completed"));
             }
         }
     }
 
-    fn call(&self, call: &ToolCall, status: &str, output: Option<&str>, error: Option<&str>) -> Value {
+    fn call(
+        &self,
+        call: &ToolCall,
+        status: &str,
+        output: Option<&str>,
+        error: Option<&str>,
+    ) -> Value {
         let error = error.map(|text| {
             json!({ "type": "mcp_tool_execution_error", "content": [{ "type": "text", "text": text }] })
         });
@@ -277,7 +330,9 @@ impl ResponseWriter {
         if !self.calls.contains_key(&call.id) {
             self.begin_call(out, call);
         }
-        let Some(index) = self.calls.remove(&call.id) else { return };
+        let Some(index) = self.calls.remove(&call.id) else {
+            return;
+        };
         let item = if call.status == CallStatus::Completed {
             self.call(call, "completed", Some(&output_text(call)), None)
         } else {
@@ -291,15 +346,20 @@ impl ResponseWriter {
             index,
             json!({ "arguments": input_text(call) }),
         );
-        let kind =
-            if item["error"].is_null() { "response.mcp_call.completed" } else { "response.mcp_call.failed" };
+        let kind = if item["error"].is_null() {
+            "response.mcp_call.completed"
+        } else {
+            "response.mcp_call.failed"
+        };
         self.part(out, kind, &id, index, json!({}));
         self.done(out, index, item);
     }
 
     /// A permission request completes the response. The call that asks is a part of the next one.
     fn requested(&mut self, out: &mut BytesMut, request: &Request<'_>) {
-        let (Asked::Permission, Some(call)) = (request.asked, request.call) else { return };
+        let (Asked::Permission, Some(call)) = (request.asked, request.call) else {
+            return;
+        };
         let item = json!({
             "id": format!("mcpr_{}", request.id), "type": "mcp_approval_request", "server_label": self.head.agent,
             "name": call.kind, "arguments": input_text(call),
@@ -325,7 +385,10 @@ impl ResponseWriter {
     }
 
     fn fail(&mut self, out: &mut BytesMut, code: &str, message: &str) {
-        let status = Status::Failed { code: code.to_owned(), message: message.to_owned() };
+        let status = Status::Failed {
+            code: code.to_owned(),
+            message: message.to_owned(),
+        };
         self.finish(out, &status, None);
     }
 

@@ -17,7 +17,11 @@ pub(super) struct ResponseId {
 impl fmt::Display for ResponseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "resp_{}_{}", self.session, self.prompt)?;
-        if self.number > 1 { write!(f, "_{}", self.number) } else { Ok(()) }
+        if self.number > 1 {
+            write!(f, "_{}", self.number)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -30,9 +34,21 @@ impl FromStr for ResponseId {
         let prompt = parts.next().ok_or(IdError)?.parse()?;
         let number = match parts.next() {
             None => 1,
-            Some(number) => number.parse().ok().filter(|number| *number > 1).ok_or(IdError)?,
+            Some(number) => number
+                .parse()
+                .ok()
+                .filter(|number| *number > 1)
+                .ok_or(IdError)?,
         };
-        if parts.next().is_some() { Err(IdError) } else { Ok(Self { session, prompt, number }) }
+        if parts.next().is_some() {
+            Err(IdError)
+        } else {
+            Ok(Self {
+                session,
+                prompt,
+                number,
+            })
+        }
     }
 }
 
@@ -43,14 +59,22 @@ mod tests {
     #[test]
     fn id_has_one_text() {
         let session = "01990000-0000-7000-8000-000000000000";
-        for text in [format!("resp_{session}_p1"), format!("resp_{session}_p12_3")] {
+        for text in [
+            format!("resp_{session}_p1"),
+            format!("resp_{session}_p12_3"),
+        ] {
             assert_eq!(text.parse::<ResponseId>().expect("an id").to_string(), text);
         }
         for wrong in ["", "resp_", "resp_x_p1", "msg_1"] {
             assert!(wrong.parse::<ResponseId>().is_err(), "{wrong}");
         }
         for wrong in ["", "_p0", "_p1_1", "_p1_x", "_p1_2_3"] {
-            assert!(format!("resp_{session}{wrong}").parse::<ResponseId>().is_err(), "{wrong}");
+            assert!(
+                format!("resp_{session}{wrong}")
+                    .parse::<ResponseId>()
+                    .is_err(),
+                "{wrong}"
+            );
         }
     }
 }

@@ -33,10 +33,17 @@ impl TurnItems {
         agent: &str,
     ) -> Result<Self, ApiError> {
         let blocks = session.query().prompt_blocks(prompt).await?;
-        let mut all = Self { items: Vec::new(), input_of: Vec::new() };
+        let mut all = Self {
+            items: Vec::new(),
+            input_of: Vec::new(),
+        };
         all.push(message(session, prompt, blocks.as_deref()), Some(1));
         let head = |number| Head {
-            id: ResponseId { session: session.id(), prompt, number },
+            id: ResponseId {
+                session: session.id(),
+                prompt,
+                number,
+            },
             agent: agent.to_owned(),
             created: 0,
         };
@@ -49,9 +56,17 @@ impl TurnItems {
                 Step::Requested(request) if request.asked == Asked::Permission => {
                     number += 1;
                     let next = ResponseWriter::new(head(number), Form::Items);
-                    all.extend(std::mem::replace(&mut writer, next.after_requests(number - 1)));
+                    all.extend(std::mem::replace(
+                        &mut writer,
+                        next.after_requests(number - 1),
+                    ));
                 }
-                Step::Resolved { id, asked: Asked::Permission, allowed, .. } => {
+                Step::Resolved {
+                    id,
+                    asked: Asked::Permission,
+                    allowed,
+                    ..
+                } => {
                     let answer = json!({
                         "id": format!("mcpa_{id}"), "type": "mcp_approval_response",
                         "approval_request_id": format!("mcpr_{id}"), "approve": allowed,
@@ -80,7 +95,10 @@ impl TurnItems {
     /// The input of a response.
     pub(super) fn input(self, number: u32) -> Vec<Value> {
         let items = self.items.into_iter().zip(self.input_of);
-        items.filter(|(_, input_of)| *input_of == Some(number)).map(|(item, _)| item).collect()
+        items
+            .filter(|(_, input_of)| *input_of == Some(number))
+            .map(|(item, _)| item)
+            .collect()
     }
 
     /// All items. A call that two responses have is at its first place, with its last state.

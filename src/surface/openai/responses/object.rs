@@ -54,7 +54,12 @@ pub(super) struct Head {
 }
 
 /// The response with these items.
-pub(super) fn response(head: &Head, status: &Status, output: &[Value], usage: Option<&Value>) -> Value {
+pub(super) fn response(
+    head: &Head,
+    status: &Status,
+    output: &[Value],
+    usage: Option<&Value>,
+) -> Value {
     let error = match status {
         Status::Failed { code, message } => json!({ "code": code, "message": message }),
         _ => Value::Null,
@@ -63,8 +68,13 @@ pub(super) fn response(head: &Head, status: &Status, output: &[Value], usage: Op
         Status::Incomplete(reason) => json!({ "reason": reason }),
         _ => Value::Null,
     };
-    let previous =
-        (head.id.number > 1).then(|| ResponseId { number: head.id.number - 1, ..head.id }.to_string());
+    let previous = (head.id.number > 1).then(|| {
+        ResponseId {
+            number: head.id.number - 1,
+            ..head.id
+        }
+        .to_string()
+    });
     json!({
         "id": head.id.to_string(),
         "object": "response",
@@ -126,6 +136,15 @@ impl<'a> TextDelta<'a> {
             Role::Message => ("response.output_text.delta", Some(0), None, Some([])),
             Role::Thought => ("response.reasoning_summary_text.delta", None, Some(0), None),
         };
-        Self { content_index, summary_index, delta, logprobs, item_id, output_index, kind, sequence_number }
+        Self {
+            content_index,
+            summary_index,
+            delta,
+            logprobs,
+            item_id,
+            output_index,
+            kind,
+            sequence_number,
+        }
     }
 }

@@ -54,34 +54,52 @@ impl ResponseBody {
     }
 
     pub(super) fn system(&self) -> Option<String> {
-        let spoken =
-            || self.messages().into_iter().find(|message| matches!(&*message.role, "system" | "developer"));
-        self.instructions.clone().or_else(|| spoken().map(|message| message.text))
+        let spoken = || {
+            self.messages()
+                .into_iter()
+                .find(|message| matches!(&*message.role, "system" | "developer"))
+        };
+        self.instructions
+            .clone()
+            .or_else(|| spoken().map(|message| message.text))
     }
 
     /// The answers to permission requests.
     pub(super) fn approvals(&self) -> Result<Vec<Approval>, ApiError> {
-        let Input::Items(items) = &self.input else { return Ok(Vec::new()) };
-        let answers = items.iter().filter(|item| item["type"] == "mcp_approval_response");
+        let Input::Items(items) = &self.input else {
+            return Ok(Vec::new());
+        };
+        let answers = items
+            .iter()
+            .filter(|item| item["type"] == "mcp_approval_response");
         answers
             .map(|item| {
                 let request: Option<RequestId> = item["approval_request_id"]
                     .as_str()
                     .and_then(|id| id.strip_prefix("mcpr_")?.parse().ok());
                 let (Some(request), Some(approved)) = (request, item["approve"].as_bool()) else {
-                    let detail = "expected approval_request_id of an mcp_approval_request, and approve";
+                    let detail =
+                        "expected approval_request_id of an mcp_approval_request, and approve";
                     return Err(ApiError::invalid("/input", detail));
                 };
                 let reason = item["reason"].as_str().map(ToOwned::to_owned);
-                Ok(Approval { request, approved, reason })
+                Ok(Approval {
+                    request,
+                    approved,
+                    reason,
+                })
             })
             .collect()
     }
 
     /// The session of `conversation`: `conv_<session>`, as a text or as an object.
     pub(super) fn conversation(&self) -> Result<Option<SessionId>, ApiError> {
-        let Some(conversation) = &self.conversation else { return Ok(None) };
-        let id = conversation.as_str().or_else(|| conversation["id"].as_str());
+        let Some(conversation) = &self.conversation else {
+            return Ok(None);
+        };
+        let id = conversation
+            .as_str()
+            .or_else(|| conversation["id"].as_str());
         let session = id.and_then(|id| id.strip_prefix("conv_")?.parse().ok());
         session.map(Some).ok_or_else(ApiError::not_found)
     }
@@ -91,13 +109,18 @@ fn message(item: &Value) -> Option<Message> {
     if item["type"].as_str().is_some_and(|kind| kind != "message") {
         return None;
     }
-    Some(Message::new(item["role"].as_str()?, content_blocks(item.get("content"), block)))
+    Some(Message::new(
+        item["role"].as_str()?,
+        content_blocks(item.get("content"), block),
+    ))
 }
 
 fn block(part: &Value) -> Option<Value> {
     let text = |key: &str| part[key].as_str();
     match text("type")? {
-        "input_text" | "output_text" | "text" => text("text").filter(|text| !text.is_empty()).map(text_block),
+        "input_text" | "output_text" | "text" => {
+            text("text").filter(|text| !text.is_empty()).map(text_block)
+        }
         "input_image" => file_block(text("image_url")?, None, None),
         "input_file" => match (text("file_data"), text("file_url")) {
             (Some(data), _) => media_block(data, None, text("filename")),
@@ -129,21 +152,41 @@ mod tests {
         assert_eq!(items.messages().len(), 2);
         assert_eq!(items.messages()[1].blocks.len(), 2);
         let approvals = items.approvals().expect("answers");
-        assert_eq!((approvals[0].request, approvals[0].approved), (RequestId::new(2), false));
-        let wrong =
-            body(r#"{"model":"a","input":[{"type":"mcp_approval_response","approval_request_id":"r2"}]}"#);
+        assert_eq!(
+            (approvals[0].request, approvals[0].approved),
+            (RequestId::new(2), false)
+        );
+        let wrong = body(
+            r#"{"model":"a","input":[{"type":"mcp_approval_response","approval_request_id":"r2"}]}"#,
+        );
         assert!(wrong.approvals().is_err());
     }
 
     #[test]
     fn conversation_is_a_session() {
         let session = "01990000-0000-7000-8000-000000000000";
-        for conversation in [format!(r#""conv_{session}""#), format!(r#"{{"id":"conv_{session}"}}"#)] {
-            let body = body(&format!(r#"{{"model":"a","input":"x","conversation":{conversation}}}"#));
-            assert_eq!(body.conversation().expect("an id").expect("a session").to_string(), session);
+        for conversation in [
+            format!(r#""conv_{session}""#),
+            format!(r#"{{"id":"conv_{session}"}}"#),
+        ] {
+            let body = body(&format!(
+                r#"{{"model":"a","input":"x","conversation":{conversation}}}"#
+            ));
+            assert_eq!(
+                body.conversation()
+                    .expect("an id")
+                    .expect("a session")
+                    .to_string(),
+                session
+            );
         }
-        assert!(body(r#"{"model":"a","input":"x","conversation":"conv_1"}"#).conversation().is_err());
-        let both = body(r#"{"model":"a","input":"x","conversation":"c","previous_response_id":"r"}"#);
+        assert!(
+            body(r#"{"model":"a","input":"x","conversation":"conv_1"}"#)
+                .conversation()
+                .is_err()
+        );
+        let both =
+            body(r#"{"model":"a","input":"x","conversation":"c","previous_response_id":"r"}"#);
         assert!(both.check().is_err());
     }
 }

@@ -32,10 +32,15 @@ pub(in crate::surface::openai) async fn create(
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let by = Authorized::<CanPrompt>::from_parts(&parts)?;
-    let (headers, body) = read_json::<ResponseBody>(&gateway, Request::from_parts(parts, body)).await?;
+    let (headers, body) =
+        read_json::<ResponseBody>(&gateway, Request::from_parts(parts, body)).await?;
     body.check()?;
     let (agent, model) = models::select(&gateway, &body.model)?;
-    let previous = body.previous_response_id.as_deref().map(str::parse::<ResponseId>).transpose();
+    let previous = body
+        .previous_response_id
+        .as_deref()
+        .map(str::parse::<ResponseId>)
+        .transpose();
     let previous = previous.map_err(|_| unknown_response())?;
     let approvals = body.approvals()?;
     if let Some(previous) = previous.filter(|_| !approvals.is_empty()) {
@@ -43,7 +48,10 @@ pub(in crate::surface::openai) async fn create(
         for approval in &approvals {
             answer(&by, &turn.session, approval).await?;
         }
-        let id = ResponseId { number: previous.number + 1, ..previous };
+        let id = ResponseId {
+            number: previous.number + 1,
+            ..previous
+        };
         return respond_to(&gateway, &by, turn, id, &body).await;
     }
     if let Some(previous) = previous {
@@ -52,13 +60,19 @@ pub(in crate::surface::openai) async fn create(
     }
     let chat = ChatRequest {
         model,
-        session: previous.map(|previous| previous.session).or(body.conversation()?),
+        session: previous
+            .map(|previous| previous.session)
+            .or(body.conversation()?),
         system: body.system(),
         is_retry: is_retry(&headers),
         ..ChatRequest::new(agent, "openai-responses", body.messages(), &headers)?
     };
     let turn = chat.begin(&gateway, &by).await?;
-    let id = ResponseId { session: turn.session.id(), prompt: turn.prompt, number: 1 };
+    let id = ResponseId {
+        session: turn.session.id(),
+        prompt: turn.prompt,
+        number: 1,
+    };
     respond_to(&gateway, &by, turn, id, &body).await
 }
 
@@ -72,11 +86,22 @@ pub(in crate::surface::openai) async fn get(
     let by = Authorized::<CanRead>::from_parts(&parts)?;
     let id: ResponseId = id.parse().map_err(|_| unknown_response())?;
     let query = parts.uri.query().unwrap_or_default();
-    let parameter = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
-    let after = parameter("starting_after").map(str::parse::<u64>).transpose();
-    let after = after.map_err(|_| ApiError::invalid("", "starting_after must be a sequence number"))?;
+    let parameter = |name: &str| {
+        query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+    };
+    let after = parameter("starting_after")
+        .map(str::parse::<u64>)
+        .transpose();
+    let after =
+        after.map_err(|_| ApiError::invalid("", "starting_after must be a sequence number"))?;
     let streamed = parameter("stream") == Some("true");
-    let form = if streamed { Form::Stream { after } } else { Form::Now };
+    let form = if streamed {
+        Form::Stream { after }
+    } else {
+        Form::Now
+    };
     let turn = open(&gateway, &by, id).await?;
     stream(&gateway, &by, turn, (id, form), None).await
 }
@@ -90,9 +115,15 @@ pub(in crate::surface::openai) async fn input_items(
     let by = Authorized::<CanRead>::from_parts(&request.into_parts().0)?;
     let id: ResponseId = id.parse().map_err(|_| unknown_response())?;
     let session = gateway.sessions.open(&by, id.session).await?;
-    let range = session.query().prompt_range(id.prompt).await?.ok_or_else(unknown_response)?;
+    let range = session
+        .query()
+        .prompt_range(id.prompt)
+        .await?
+        .ok_or_else(unknown_response)?;
     let agent = session.snapshot().await?.agent.to_string();
-    let input = TurnItems::read(&session, (id.prompt, range), &agent).await?.input(id.number);
+    let input = TurnItems::read(&session, (id.prompt, range), &agent)
+        .await?
+        .input(id.number);
     if input.is_empty() {
         return Err(unknown_response());
     }
@@ -115,10 +146,17 @@ pub(in crate::surface::openai) async fn cancel(
 }
 
 fn unknown_response() -> ApiError {
-    ApiError::new(ProblemCode::NotFound, "this response does not exist, or this key has no access to it")
+    ApiError::new(
+        ProblemCode::NotFound,
+        "this response does not exist, or this key has no access to it",
+    )
 }
 
-async fn open<S>(gateway: &Gateway, by: &Authorized<S>, id: ResponseId) -> Result<ChatTurn, ApiError> {
+async fn open<S>(
+    gateway: &Gateway,
+    by: &Authorized<S>,
+    id: ResponseId,
+) -> Result<ChatTurn, ApiError> {
     let session = gateway.sessions.open(by, id.session).await?;
     ChatTurn::existing(gateway, by, session, id.prompt, None).await
 }
@@ -148,7 +186,12 @@ async fn stream<S>(
     connected: Option<CancelOnDisconnect>,
 ) -> Result<Response, ApiError> {
     // The frames depend on the turn alone, so the model is that of the session and not that of the request.
-    let head = Head { id, agent: turn.session.snapshot().await?.agent.to_string(), created: 0 };
-    let encoder = TurnEncoder::new(ResponseWriter::new(head, form)).cancels_on_disconnect(connected);
+    let head = Head {
+        id,
+        agent: turn.session.snapshot().await?.agent.to_string(),
+        created: 0,
+    };
+    let encoder =
+        TurnEncoder::new(ResponseWriter::new(head, form)).cancels_on_disconnect(connected);
     Ok(respond(gateway, by, turn, encoder, form != Form::Now))
 }

@@ -35,7 +35,11 @@ impl<G: Send + Sync> FromRequestParts<G> for PreferWait {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, Infallible> {
-        let preferences = parts.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+        let preferences = parts
+            .headers
+            .get_all("prefer")
+            .iter()
+            .filter_map(|value| value.to_str().ok());
         let wait = preferences
             .flat_map(|value| value.split([',', ';']))
             .filter_map(|preference| preference.split_once('='))
@@ -48,9 +52,11 @@ impl<G: Send + Sync> FromRequestParts<G> for PreferWait {
 /// Reports the wait that applies to a request.
 pub(crate) fn set_preference_applied(response: &mut Response, wait: Option<Duration>) {
     if let Some(wait) = wait {
-        let applied =
-            HeaderValue::try_from(format!("wait={}", wait.as_secs())).expect("digits are plain ASCII");
-        response.headers_mut().insert(HeaderName::from_static("preference-applied"), applied);
+        let applied = HeaderValue::try_from(format!("wait={}", wait.as_secs()))
+            .expect("digits are plain ASCII");
+        response
+            .headers_mut()
+            .insert(HeaderName::from_static("preference-applied"), applied);
     }
 }
 
@@ -65,7 +71,11 @@ impl IdempotencyHeader {
     /// Binds the key to its route and to this body.
     pub fn bind(self, body: &[u8]) -> Option<IdempotencyKey> {
         let key = self.key?;
-        Some(IdempotencyKey { key, route: self.route, body_hash: Sha256::digest(body).into() })
+        Some(IdempotencyKey {
+            key,
+            route: self.route,
+            body_hash: Sha256::digest(body).into(),
+        })
     }
 }
 
@@ -87,7 +97,10 @@ impl<G: Send + Sync> FromRequestParts<G> for IdempotencyHeader {
         };
         // A prompt and its `/stream` variant are the same request, so they share the key.
         let path = parts.uri.path().trim_end_matches("/stream");
-        Ok(Self { key, route: format!("{} {path}", parts.method) })
+        Ok(Self {
+            key,
+            route: format!("{} {path}", parts.method),
+        })
     }
 }
 
@@ -122,7 +135,10 @@ impl<G: Send + Sync> FromRequestParts<G> for Conditions {
     async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
         let if_match = entity_tags(&parts.headers, &IF_MATCH, "If-Match", parse_strong_tags)?;
         let IfNoneMatch(if_none_match) = IfNoneMatch::read(&parts.headers)?;
-        Ok(Self(Precondition { if_match, if_none_match }))
+        Ok(Self(Precondition {
+            if_match,
+            if_none_match,
+        }))
     }
 }
 
@@ -133,15 +149,25 @@ pub(crate) struct IfNoneMatch(Option<EntityTags>);
 
 impl IfNoneMatch {
     fn read(headers: &HeaderMap) -> Result<Self, ApiError> {
-        entity_tags(headers, &IF_NONE_MATCH, "If-None-Match", |list| parse_tags(list, true)).map(Self)
+        entity_tags(headers, &IF_NONE_MATCH, "If-None-Match", |list| {
+            parse_tags(list, true)
+        })
+        .map(Self)
     }
 
     /// Returns 304 if the client has cached the representation with this tag. Otherwise returns the response,
     /// with the tag.
     pub(crate) fn respond(&self, etag: &str, answer: impl FnOnce() -> Response) -> Response {
         let opaque = etag.trim_start_matches("W/");
-        let unchanged = self.0.as_ref().is_some_and(|tags| tags.matches(Some(opaque)));
-        let mut response = if unchanged { StatusCode::NOT_MODIFIED.into_response() } else { answer() };
+        let unchanged = self
+            .0
+            .as_ref()
+            .is_some_and(|tags| tags.matches(Some(opaque)));
+        let mut response = if unchanged {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else {
+            answer()
+        };
         let etag = HeaderValue::try_from(etag).expect("cursors are plain ASCII");
         response.headers_mut().insert(ETAG, etag);
         response
@@ -223,7 +249,11 @@ impl<G: Send + Sync> FromRequestParts<G> for LastEventId {
 /// The trace context of `traceparent` and `tracestate`. The W3C specification requires that servers
 /// ignore a malformed one.
 pub(crate) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let text = |name| {
+        headers
+            .get(name)
+            .and_then(|value: &HeaderValue| value.to_str().ok())
+    };
     TraceContext::parse(text("traceparent")?, text("tracestate"))
 }
 
@@ -231,7 +261,10 @@ pub(crate) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
 #[derive(Debug)]
 struct MalformedHeader;
 
-fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, MalformedHeader> {
+fn single_header<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a str>, MalformedHeader> {
     let mut values = headers.get_all(name).iter();
     match (values.next().map(HeaderValue::to_str), values.next()) {
         (None, _) => Ok(None),
@@ -265,7 +298,8 @@ mod tests {
             ("wait", None),
             ("return=minimal", None),
         ] {
-            let Ok(got) = PreferWait::from_request_parts(&mut parts(&[("prefer", prefer)]), &()).await;
+            let Ok(got) =
+                PreferWait::from_request_parts(&mut parts(&[("prefer", prefer)]), &()).await;
             assert_eq!(got.seconds(300), wait, "{prefer}");
         }
     }
@@ -276,17 +310,30 @@ mod tests {
             (vec![], Some(None)),
             (vec!["*"], Some(None)),
             (vec![r#""a""#], Some(Some(vec![r#""a""#]))),
-            (vec![r#""a", W/"b" ,"c,d""#], Some(Some(vec![r#""a""#, r#""c,d""#]))),
-            (vec![r#""a""#, r#""b""#], Some(Some(vec![r#""a""#, r#""b""#]))),
+            (
+                vec![r#""a", W/"b" ,"c,d""#],
+                Some(Some(vec![r#""a""#, r#""c,d""#])),
+            ),
+            (
+                vec![r#""a""#, r#""b""#],
+                Some(Some(vec![r#""a""#, r#""b""#])),
+            ),
             (vec![r#"W/"a""#], Some(Some(vec![]))),
             (vec!["a"], None),
             (vec![r#""a"#], None),
             (vec![r#""a" "b""#], None),
             (vec![""], None),
         ] {
-            let headers: Vec<_> = headers.into_iter().map(|value| ("if-match", value)).collect();
-            let got = IfMatch::from_request_parts(&mut parts(&headers), &()).await.ok().map(|got| got.0);
-            let tags = tags.map(|tags| tags.map(|tags| tags.into_iter().map(str::to_owned).collect()));
+            let headers: Vec<_> = headers
+                .into_iter()
+                .map(|value| ("if-match", value))
+                .collect();
+            let got = IfMatch::from_request_parts(&mut parts(&headers), &())
+                .await
+                .ok()
+                .map(|got| got.0);
+            let tags =
+                tags.map(|tags| tags.map(|tags| tags.into_iter().map(str::to_owned).collect()));
             assert_eq!(got, tags, "{headers:?}");
         }
     }
@@ -300,15 +347,22 @@ mod tests {
             (vec![("idempotency-key", &long[..255])], true),
             (vec![("idempotency-key", &long[..])], false),
             (vec![("idempotency-key", "")], false),
-            (vec![("idempotency-key", "a"), ("idempotency-key", "b")], false),
+            (
+                vec![("idempotency-key", "a"), ("idempotency-key", "b")],
+                false,
+            ),
             (vec![("idempotency-key", "\u{e9}")], false),
         ] {
             let got = IdempotencyHeader::from_request_parts(&mut parts(&headers), &()).await;
             assert_eq!(got.is_ok(), holds, "{headers:?}");
         }
         let header =
-            IdempotencyHeader::from_request_parts(&mut parts(&[("idempotency-key", "k")]), &()).await;
+            IdempotencyHeader::from_request_parts(&mut parts(&[("idempotency-key", "k")]), &())
+                .await;
         let key = header.unwrap().bind(b"{}").unwrap();
-        assert_eq!((key.key.as_str(), key.route.as_str()), ("k", "POST /v1/sessions"));
+        assert_eq!(
+            (key.key.as_str(), key.route.as_str()),
+            ("k", "POST /v1/sessions")
+        );
     }
 }

@@ -52,7 +52,9 @@ impl<T: DeserializeOwned> FromRequest<Gateway> for LargeJsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, gateway: &Gateway) -> Result<Self, ApiError> {
-        JsonBody::read(request, &gateway.limits, gateway.limits.max_prompt_bytes).await.map(Self)
+        JsonBody::read(request, &gateway.limits, gateway.limits.max_prompt_bytes)
+            .await
+            .map(Self)
     }
 }
 
@@ -63,13 +65,16 @@ fn is_json(headers: &HeaderMap, method: &Method) -> bool {
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8], max_depth: usize) -> Result<T, ApiError> {
-    jsonrpc::check_depth(bytes, max_depth).map_err(|deep| ApiError::invalid("", deep.to_string()))?;
+    jsonrpc::check_depth(bytes, max_depth)
+        .map_err(|deep| ApiError::invalid("", deep.to_string()))?;
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let pointer = pointer(error.path());
         parse_error(error.inner(), pointer)
     })?;
-    deserializer.end().map_err(|error| parse_error(&error, String::new()))?;
+    deserializer
+        .end()
+        .map_err(|error| parse_error(&error, String::new()))?;
     Ok(value)
 }
 
@@ -78,21 +83,32 @@ fn parse_error(error: &serde_json::Error, pointer: String) -> ApiError {
     match error.classify() {
         Category::Data => {
             let position = format!(" at line {} column {}", error.line(), error.column());
-            ApiError::invalid(pointer, without_value(text.strip_suffix(&position).unwrap_or(&text)))
+            ApiError::invalid(
+                pointer,
+                without_value(text.strip_suffix(&position).unwrap_or(&text)),
+            )
         }
-        Category::Syntax | Category::Eof | Category::Io => {
-            ApiError::new(ProblemCode::Malformed, format!("the body is not JSON: {text}"))
-        }
+        Category::Syntax | Category::Eof | Category::Io => ApiError::new(
+            ProblemCode::Malformed,
+            format!("the body is not JSON: {text}"),
+        ),
     }
 }
 
 /// The message of serde without the value that it quotes: a prompt or a key at a wrong place is in no error.
 fn without_value(text: &str) -> String {
-    for (before, after) in [(" string \"", "\", expected "), (" variant `", "`, expected ")] {
-        let quoted =
-            text.split_once(before).and_then(|(start, rest)| Some((start, rest.rsplit_once(after)?.1)));
+    for (before, after) in [
+        (" string \"", "\", expected "),
+        (" variant `", "`, expected "),
+    ] {
+        let quoted = text
+            .split_once(before)
+            .and_then(|(start, rest)| Some((start, rest.rsplit_once(after)?.1)));
         if let Some((start, expected)) = quoted {
-            return format!("{start}{}, expected {expected}", before.trim_end_matches([' ', '"', '`']));
+            return format!(
+                "{start}{}, expected {expected}",
+                before.trim_end_matches([' ', '"', '`'])
+            );
         }
     }
     text.to_owned()
@@ -100,11 +116,14 @@ fn without_value(text: &str) -> String {
 
 /// The JSON pointer (RFC 6901) of a path.
 fn pointer(path: &Path) -> String {
-    path.iter().fold(String::new(), |pointer, segment| match segment {
-        Segment::Seq { index } => format!("{pointer}/{index}"),
-        Segment::Map { key } => format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")),
-        Segment::Enum { .. } | Segment::Unknown => pointer,
-    })
+    path.iter()
+        .fold(String::new(), |pointer, segment| match segment {
+            Segment::Seq { index } => format!("{pointer}/{index}"),
+            Segment::Map { key } => {
+                format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
+            }
+            Segment::Enum { .. } | Segment::Unknown => pointer,
+        })
 }
 
 #[cfg(test)]
@@ -113,15 +132,35 @@ mod tests {
     use crate::api::{CreateSession, SetConfigOption};
 
     fn problem<T: DeserializeOwned>(json: &str) -> (ProblemCode, Vec<String>) {
-        let Err(error) = parse::<T>(json.as_bytes(), 16) else { panic!("{json} was accepted") };
+        let Err(error) = parse::<T>(json.as_bytes(), 16) else {
+            panic!("{json} was accepted")
+        };
         let problem = error.problem();
-        (problem.code, problem.errors.iter().map(|error| error.pointer.clone()).collect())
+        (
+            problem.code,
+            problem
+                .errors
+                .iter()
+                .map(|error| error.pointer.clone())
+                .collect(),
+        )
     }
 
     #[test]
     fn invalid_json_is_malformed() {
-        for json in ["", "{", "{]", "{\"agent\":\"a\"} x", "{\"agent\":\"a\u{1}\"}", "nul"] {
-            assert_eq!(problem::<CreateSession>(json).0, ProblemCode::Malformed, "{json:?}");
+        for json in [
+            "",
+            "{",
+            "{]",
+            "{\"agent\":\"a\"} x",
+            "{\"agent\":\"a\u{1}\"}",
+            "nul",
+        ] {
+            assert_eq!(
+                problem::<CreateSession>(json).0,
+                ProblemCode::Malformed,
+                "{json:?}"
+            );
         }
         assert!(parse::<CreateSession>(b"{\"agent\":\"\xff\"}", 16).is_err());
     }
@@ -133,15 +172,29 @@ mod tests {
                 r#"invalid type: string "a", expected "b"", expected a map"#,
                 "invalid type: string, expected a map",
             ),
-            ("unknown variant `a`, expected `b` or `c`", "unknown variant, expected `b` or `c`"),
-            ("invalid type: integer `1`, expected a string", "invalid type: integer `1`, expected a string"),
-            ("unknown field `x`, expected `y`", "unknown field `x`, expected `y`"),
+            (
+                "unknown variant `a`, expected `b` or `c`",
+                "unknown variant, expected `b` or `c`",
+            ),
+            (
+                "invalid type: integer `1`, expected a string",
+                "invalid type: integer `1`, expected a string",
+            ),
+            (
+                "unknown field `x`, expected `y`",
+                "unknown field `x`, expected `y`",
+            ),
         ] {
             assert_eq!(without_value(text), detail);
         }
-        let Err(error) = parse::<CreateSession>(br#""a secret""#, 16) else { panic!("it was accepted") };
+        let Err(error) = parse::<CreateSession>(br#""a secret""#, 16) else {
+            panic!("it was accepted")
+        };
         let problem = format!("{:?}", error.problem());
-        assert!(problem.contains("invalid type: string") && !problem.contains("secret"), "{problem}");
+        assert!(
+            problem.contains("invalid type: string") && !problem.contains("secret"),
+            "{problem}"
+        );
     }
 
     #[test]

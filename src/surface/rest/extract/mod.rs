@@ -6,7 +6,9 @@ mod query;
 mod request;
 
 pub use headers::{Conditions, IdempotencyHeader, IfMatch, LastEventId, PreferWait};
-pub(crate) use headers::{IDEMPOTENCY_REPLAYED, IfNoneMatch, set_preference_applied, trace_context};
+pub(crate) use headers::{
+    IDEMPOTENCY_REPLAYED, IfNoneMatch, set_preference_applied, trace_context,
+};
 pub(crate) use json::{JsonBody, LargeJsonBody};
 pub use query::Params;
 pub(crate) use request::ApiRequest;

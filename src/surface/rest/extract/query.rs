@@ -14,24 +14,34 @@ pub struct Params(Vec<(String, String)>);
 impl Params {
     /// All values of a repeatable parameter.
     pub fn all(&mut self, name: &str) -> Vec<String> {
-        self.0.extract_if(.., |(key, _)| key == name).map(|(_, value)| value).collect()
+        self.0
+            .extract_if(.., |(key, _)| key == name)
+            .map(|(_, value)| value)
+            .collect()
     }
 
     /// The members of an object parameter, written as `name.key=value` or `name[key]=value`.
     pub fn members(&mut self, name: &str) -> Vec<(String, String)> {
         let key = |given: &str| {
             let rest = given.strip_prefix(name)?;
-            let key = rest.strip_prefix('.').or_else(|| rest.strip_prefix('[')?.strip_suffix(']'));
+            let key = rest
+                .strip_prefix('.')
+                .or_else(|| rest.strip_prefix('[')?.strip_suffix(']'));
             key.map(str::to_owned)
         };
         let found = self.0.extract_if(.., |(given, _)| key(given).is_some());
-        found.filter_map(|(given, value)| Some((key(&given)?, value))).collect()
+        found
+            .filter_map(|(given, value)| Some((key(&given)?, value)))
+            .collect()
     }
 
     pub fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
         let mut values = self.all(name);
         if values.len() > 1 {
-            return Err(ApiError::invalid(name, "this parameter must not be repeated"));
+            return Err(ApiError::invalid(
+                name,
+                "this parameter must not be repeated",
+            ));
         }
         Ok(values.pop())
     }
@@ -39,16 +49,26 @@ impl Params {
     pub fn short(&mut self, name: &str, max: usize) -> Result<Option<String>, ApiError> {
         let text = self.text(name)?;
         if text.as_ref().is_some_and(|text| text.chars().count() > max) {
-            return Err(ApiError::invalid(name, format!("expected at most {max} characters")));
+            return Err(ApiError::invalid(
+                name,
+                format!("expected at most {max} characters"),
+            ));
         }
         Ok(text)
     }
 
     /// `expected` describes a valid value in the error message.
-    pub fn parsed<T: FromStr>(&mut self, name: &str, expected: &str) -> Result<Option<T>, ApiError> {
+    pub fn parsed<T: FromStr>(
+        &mut self,
+        name: &str,
+        expected: &str,
+    ) -> Result<Option<T>, ApiError> {
         let text = self.text(name)?;
-        text.map(|text| text.parse().map_err(|_| ApiError::invalid(name, format!("expected {expected}"))))
-            .transpose()
+        text.map(|text| {
+            text.parse()
+                .map_err(|_| ApiError::invalid(name, format!("expected {expected}")))
+        })
+        .transpose()
     }
 
     pub fn flag(&mut self, name: &str, default: bool) -> Result<bool, ApiError> {
@@ -67,7 +87,9 @@ impl Params {
 
     /// Fails if an unread parameter remains.
     pub fn finish(&self) -> Result<(), ApiError> {
-        self.0.first().map_or(Ok(()), |(name, _)| Err(ApiError::invalid(name, "unknown parameter")))
+        self.0.first().map_or(Ok(()), |(name, _)| {
+            Err(ApiError::invalid(name, "unknown parameter"))
+        })
     }
 }
 
@@ -92,6 +114,9 @@ impl<G: Send + Sync> FromRequestParts<G> for NoQuery {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &G) -> Result<Self, ApiError> {
-        Params::from_request_parts(parts, state).await?.finish().map(|()| Self)
+        Params::from_request_parts(parts, state)
+            .await?
+            .finish()
+            .map(|()| Self)
     }
 }

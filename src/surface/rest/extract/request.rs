@@ -41,7 +41,13 @@ where
         let Path(ids) = ids.map_err(|_| ApiError::not_found())?;
         let trace = trace_context(&parts.headers);
         let params = Q::from_request_parts(parts, gateway).await?;
-        Ok(Self { gateway: gateway.clone(), by, ids, trace, params })
+        Ok(Self {
+            gateway: gateway.clone(),
+            by,
+            ids,
+            trace,
+            params,
+        })
     }
 }
 
@@ -65,13 +71,20 @@ impl<T> SessionPath for (SessionId, T) {
 impl<S, I: SessionPath, Q> ApiRequest<S, I, Q> {
     /// The session of the path. An id of another tenant is unknown.
     pub(crate) async fn open_session(&self) -> Result<SessionHandle, ApiError> {
-        Ok(self.gateway.sessions.open(&self.by, self.ids.session()).await?)
+        Ok(self
+            .gateway
+            .sessions
+            .open(&self.by, self.ids.session())
+            .await?)
     }
 }
 
 impl<S, Q> ApiRequest<S, AgentName, Q> {
     /// The agent of the path.
     pub(crate) fn agent(&self) -> Result<Arc<AgentSpec>, ApiError> {
-        self.gateway.catalogue.agent(&self.ids).ok_or_else(ApiError::not_found)
+        self.gateway
+            .catalogue
+            .agent(&self.ids)
+            .ok_or_else(ApiError::not_found)
     }
 }

@@ -23,7 +23,9 @@ fn acceptor() -> Acceptor {
 }
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future).await.expect("the future completes in time")
+    tokio::time::timeout(Duration::from_secs(20), future)
+        .await
+        .expect("the future completes in time")
 }
 
 /// The response of one connection, up to a chunk that contains `last` or to the end of the connection.
@@ -45,11 +47,17 @@ async fn a_handler_panic_is_a_500_for_its_request_only() {
     async fn panics() -> &'static str {
         panic!("on purpose")
     }
-    let body =
-        || futures_util::stream::once(async { panic!("on purpose") as Result<bytes::Bytes, std::io::Error> });
+    let body = || {
+        futures_util::stream::once(async {
+            panic!("on purpose") as Result<bytes::Bytes, std::io::Error>
+        })
+    };
     let router = Router::new()
         .route("/panics", get(panics))
-        .route("/panics-later", get(move || async move { Body::from_stream(body()).into_response() }))
+        .route(
+            "/panics-later",
+            get(move || async move { Body::from_stream(body()).into_response() }),
+        )
         .route("/fine", get(|| async { "it is fine" }))
         .layer(CatchPanicLayer::custom(panic_response));
     let acceptor = acceptor();
@@ -59,16 +67,27 @@ async fn a_handler_panic_is_a_500_for_its_request_only() {
     drop(shutdown.spawn_critical(serve(listeners.register().unwrap(), router, acceptor)));
 
     let mut first = TcpStream::connect(address).await.unwrap();
-    assert!(request(&mut first, "/panics", "\r\n\r\n").await.starts_with("HTTP/1.1 500 "));
     assert!(
-        request(&mut first, "/fine", "fine").await.starts_with("HTTP/1.1 200 "),
+        request(&mut first, "/panics", "\r\n\r\n")
+            .await
+            .starts_with("HTTP/1.1 500 ")
+    );
+    assert!(
+        request(&mut first, "/fine", "fine")
+            .await
+            .starts_with("HTTP/1.1 200 "),
         "the connection serves the next request"
     );
     let mut second = TcpStream::connect(address).await.unwrap();
     let cut = request(&mut second, "/panics-later", "0\r\n\r\n").await;
-    assert!(!cut.contains("0\r\n\r\n"), "a truncated response must not look complete: {cut}");
     assert!(
-        request(&mut first, "/fine", "fine").await.starts_with("HTTP/1.1 200 "),
+        !cut.contains("0\r\n\r\n"),
+        "a truncated response must not look complete: {cut}"
+    );
+    assert!(
+        request(&mut first, "/fine", "fine")
+            .await
+            .starts_with("HTTP/1.1 200 "),
         "other connections are not affected"
     );
     shutdown.start_drain();

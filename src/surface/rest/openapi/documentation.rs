@@ -87,7 +87,10 @@ const AGENT_CODES: [ProblemCode; 8] = [
 impl Documentation {
     pub(super) fn load() -> Self {
         let examples = parse(include_str!("examples.json"));
-        Self { examples, ..parse(include_str!("document.json")) }
+        Self {
+            examples,
+            ..parse(include_str!("document.json"))
+        }
     }
 
     /// Sets the members of the document that are not operations or schemas.
@@ -99,7 +102,11 @@ impl Documentation {
         document.external_docs = Some(self.external_docs);
         let tag = |tag: TagDocs| {
             let docs = Some(tag.external_docs);
-            TagBuilder::new().name(tag.name).description(Some(tag.description)).external_docs(docs).build()
+            TagBuilder::new()
+                .name(tag.name)
+                .description(Some(tag.description))
+                .external_docs(docs)
+                .build()
         };
         document.tags = Some(self.tags.into_iter().map(tag).collect());
     }
@@ -107,30 +114,46 @@ impl Documentation {
     /// Adds the tag, the parameters, the security requirement, the response headers, the examples, and every
     /// problem that the operation can return.
     pub(super) fn complete_operation(&self, path: &str, method: &str, operation: &mut Operation) {
-        let id = operation.operation_id.clone().expect("a handler names its operation");
-        let found = self.tags.iter().find_map(|tag| Some((&tag.name, tag.operations.get(&id)?)));
+        let id = operation
+            .operation_id
+            .clone()
+            .expect("a handler names its operation");
+        let found = self
+            .tags
+            .iter()
+            .find_map(|tag| Some((&tag.name, tag.operations.get(&id)?)));
         let (tag, docs) = found.expect("`document.json` has every operation");
         operation.tags = Some(vec![tag.clone()]);
-        let in_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let in_path = path
+            .split('/')
+            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let keys = in_path.chain(docs.parameters.iter().map(String::as_str));
-        let parameters: Vec<_> = keys.map(|key| RefOr::T(self.parameters[key].clone())).collect();
+        let parameters: Vec<_> = keys
+            .map(|key| RefOr::T(self.parameters[key].clone()))
+            .collect();
         operation.parameters = (!parameters.is_empty()).then_some(parameters);
         let public = !path.starts_with("/v1");
-        let credentials = [("key", !public), ("ticket", docs.ticket)].into_iter().filter(|(_, used)| *used);
+        let credentials = [("key", !public), ("ticket", docs.ticket)]
+            .into_iter()
+            .filter(|(_, used)| *used);
         let requirement = |(name, _)| SecurityRequirement::new(name, docs.scope.map(Scope::name));
         operation.security = Some(credentials.map(requirement).collect());
         for (status, headers) in &docs.headers {
             let Some(RefOr::T(response)) = operation.responses.responses.get_mut(status) else {
                 panic!("`document.json` has headers of the unknown response {status} of {id}");
             };
-            let text = |(name, description): (&String, &String)| (name.clone(), text_header(description));
+            let text =
+                |(name, description): (&String, &String)| (name.clone(), text_header(description));
             response.headers.extend(headers.iter().map(text));
         }
         let codes = problem_codes(docs, path, method, operation.request_body.is_some());
         for codes in codes.chunk_by(|a, b| a.status() == b.status()) {
             let status = codes[0].status().to_string();
             let response = self.problem_response(&status, codes);
-            operation.responses.responses.insert(status, response.into());
+            operation
+                .responses
+                .responses
+                .insert(status, response.into());
         }
         if let Some(examples) = self.examples.get(&id) {
             examples.add_to(operation);
@@ -138,11 +161,23 @@ impl Documentation {
     }
 
     fn problem_response(&self, status: &str, codes: &[ProblemCode]) -> Response {
-        let names: Vec<String> = codes.iter().map(|code| format!("`{}`", code.as_str())).collect();
-        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+        let names: Vec<String> = codes
+            .iter()
+            .map(|code| format!("`{}`", code.as_str()))
+            .collect();
+        let content = ContentBuilder::new()
+            .schema(Some(Ref::from_schema_name("Problem")))
+            .build();
         let response = ResponseBuilder::new().description(names.join(", "));
-        let mut response = response.content("application/problem+json", content).build();
-        response.headers.extend(self.problem_headers.get(status).cloned().unwrap_or_default());
+        let mut response = response
+            .content("application/problem+json", content)
+            .build();
+        response.headers.extend(
+            self.problem_headers
+                .get(status)
+                .cloned()
+                .unwrap_or_default(),
+        );
         response
     }
 }
@@ -155,12 +190,18 @@ impl Examples {
                 content.example = Some(example.clone());
             }
         };
-        if let (Some(example), Some(RefOr::T(body))) = (&self.request, &mut operation.request_body) {
-            body.content.values_mut().for_each(|content| set(content, example));
+        if let (Some(example), Some(RefOr::T(body))) = (&self.request, &mut operation.request_body)
+        {
+            body.content
+                .values_mut()
+                .for_each(|content| set(content, example));
         }
         for (status, example) in &self.responses {
             if let Some(RefOr::T(response)) = operation.responses.responses.get_mut(status) {
-                response.content.values_mut().for_each(|content| set(content, example));
+                response
+                    .content
+                    .values_mut()
+                    .for_each(|content| set(content, example));
             }
         }
     }
@@ -171,13 +212,24 @@ impl Examples {
 fn problem_codes(docs: &OperationDocs, path: &str, method: &str, body: bool) -> Vec<ProblemCode> {
     let mut codes = vec![C::MisdirectedRequest, C::Internal];
     let shapes: [(bool, &[ProblemCode]); 5] = [
-        (path.starts_with("/v1"), &[C::Unauthorized, C::Forbidden, C::RateLimited, C::Invalid]),
+        (
+            path.starts_with("/v1"),
+            &[C::Unauthorized, C::Forbidden, C::RateLimited, C::Invalid],
+        ),
         (path.contains('{'), &[C::NotFound]),
         (body, &[C::Malformed, C::TooLarge, C::UnsupportedMediaType]),
-        (path.starts_with("/v1/sessions") && method != "get", &[C::Draining, C::PoolFull, C::StorageFull]),
+        (
+            path.starts_with("/v1/sessions") && method != "get",
+            &[C::Draining, C::PoolFull, C::StorageFull],
+        ),
         (docs.calls_agent, &AGENT_CODES),
     ];
-    codes.extend(shapes.into_iter().filter(|(holds, _)| *holds).flat_map(|(_, codes)| codes));
+    codes.extend(
+        shapes
+            .into_iter()
+            .filter(|(holds, _)| *holds)
+            .flat_map(|(_, codes)| codes),
+    );
     codes.extend(&docs.problems);
     if method == "get" && path.ends_with("/events/stream") {
         // An EventSource does not reconnect after these statuses, so a stream reports them in an event.
@@ -190,7 +242,11 @@ fn problem_codes(docs: &OperationDocs, path: &str, method: &str, body: bool) -> 
 
 fn text_header(description: &str) -> RefOr<Header> {
     let schema = ObjectBuilder::new().schema_type(Type::String).build();
-    HeaderBuilder::new().schema(Some(schema)).description(Some(description)).build().into()
+    HeaderBuilder::new()
+        .schema(Some(schema))
+        .description(Some(description))
+        .build()
+        .into()
 }
 
 fn parse<T: DeserializeOwned>(json: &str) -> T {

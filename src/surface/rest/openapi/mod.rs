@@ -42,16 +42,26 @@ pub(super) fn document_below(public: &PublicPath) -> Document {
     let Document { json, etag } = served_document();
     let docs = format!("\"{}", public.join("/docs/"));
     let server = format!("\"url\": \"{}\"", public.join("/"));
-    let json = json.replace("\"../docs/", &docs).replacen("\"url\": \"/\"", &server, 1);
+    let json = json
+        .replace("\"../docs/", &docs)
+        .replacen("\"url\": \"/\"", &server, 1);
     // The path does not change while the gateway runs, and another document has another hash.
     let path = Sha256::digest(public.join(""));
-    let hash = Sha256::new().chain_update(etag.as_bytes()).chain_update(path).finalize();
-    Document { json, etag: self::etag(&hash.into()) }
+    let hash = Sha256::new()
+        .chain_update(etag.as_bytes())
+        .chain_update(path)
+        .finalize();
+    Document {
+        json,
+        etag: self::etag(&hash.into()),
+    }
 }
 
 /// The document in the form of `openapi/openapi.json`.
 pub fn document_json() -> String {
-    let mut text = document().to_pretty_json().expect("the document has only string keys");
+    let mut text = document()
+        .to_pretty_json()
+        .expect("the document has only string keys");
     text.push('\n');
     text
 }
@@ -76,7 +86,10 @@ fn document() -> OpenApi {
     document.merge(api_router().into_openapi());
     // The router marks a wildcard parameter with `*`, which OpenAPI does not know.
     let paths = std::mem::take(&mut document.paths.paths);
-    document.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
+    document.paths.paths = paths
+        .into_iter()
+        .map(|(path, item)| (path.replace("{*", "{"), item))
+        .collect();
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {
             documentation.complete_operation(path, method, operation);
@@ -84,16 +97,32 @@ fn document() -> OpenApi {
     }
     let components = document.components.get_or_insert_default();
     components.schemas.extend(JSON_SCHEMAS.clone());
-    components.schemas.values_mut().for_each(schemas::open_raw_objects);
+    components
+        .schemas
+        .values_mut()
+        .for_each(schemas::open_raw_objects);
     documentation.complete_document(&mut document);
     document
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
-    let PathItem { get, put, post, delete, patch, .. } = item;
-    [("get", get), ("put", put), ("post", post), ("delete", delete), ("patch", patch)]
-        .into_iter()
-        .filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
+    let PathItem {
+        get,
+        put,
+        post,
+        delete,
+        patch,
+        ..
+    } = item;
+    [
+        ("get", get),
+        ("put", put),
+        ("post", post),
+        ("delete", delete),
+        ("patch", patch),
+    ]
+    .into_iter()
+    .filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
 #[cfg(test)]
@@ -119,17 +148,34 @@ mod tests {
         let paths = document["paths"].as_object().unwrap();
         let ids = |item: &Value| -> Vec<String> {
             let operations = item.as_object().unwrap().values();
-            operations.map(|operation| operation["operationId"].as_str().unwrap().to_owned()).collect()
+            operations
+                .map(|operation| operation["operationId"].as_str().unwrap().to_owned())
+                .collect()
         };
         let operations: BTreeSet<String> = paths.values().flat_map(ids).collect();
         let documented: Vec<&Value> = documentation["tags"].as_array().unwrap().iter().collect();
-        let documented = documented.iter().flat_map(|tag| tag["operations"].as_object().unwrap());
-        assert_eq!(documented.clone().map(|(id, _)| id.clone()).collect::<BTreeSet<_>>(), operations);
+        let documented = documented
+            .iter()
+            .flat_map(|tag| tag["operations"].as_object().unwrap());
+        assert_eq!(
+            documented
+                .clone()
+                .map(|(id, _)| id.clone())
+                .collect::<BTreeSet<_>>(),
+            operations
+        );
         assert!(keys(&parse(include_str!("examples.json"))).is_subset(&operations));
         let in_path = paths.keys().flat_map(|path| path.split('/'));
         let in_path = in_path.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-        let others = documented.filter_map(|(_, docs)| docs["parameters"].as_array()).flatten();
-        let used = in_path.chain(others.map(|key| key.as_str().unwrap())).map(str::to_owned);
-        assert_eq!(used.collect::<BTreeSet<_>>(), keys(&documentation["parameters"]));
+        let others = documented
+            .filter_map(|(_, docs)| docs["parameters"].as_array())
+            .flatten();
+        let used = in_path
+            .chain(others.map(|key| key.as_str().unwrap()))
+            .map(str::to_owned);
+        assert_eq!(
+            used.collect::<BTreeSet<_>>(),
+            keys(&documentation["parameters"])
+        );
     }
 }

@@ -9,7 +9,10 @@ pub(super) fn open_raw_objects(schema: &mut RefOr<Schema>) {
     let RefOr::T(schema) = schema else { return };
     match schema {
         Schema::Object(object) => {
-            if is_object(object) && object.properties.is_empty() && object.additional_properties.is_none() {
+            if is_object(object)
+                && object.properties.is_empty()
+                && object.additional_properties.is_none()
+            {
                 object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(true)));
             }
             object.properties.values_mut().for_each(open_raw_objects);

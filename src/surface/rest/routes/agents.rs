@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use crate::agent::AgentSpec;
 use crate::api::{
-    Agent, AgentAvailability, AgentList, AgentProcess, AgentProcessList, AgentSessionList, AgentStatus,
-    CurrentTask, InstallableAgent, InstallableAgentList, PoolFigures, ProblemCode,
+    Agent, AgentAvailability, AgentList, AgentProcess, AgentProcessList, AgentSessionList,
+    AgentStatus, CurrentTask, InstallableAgent, InstallableAgentList, PoolFigures, ProblemCode,
 };
 use crate::fleet::{MemberState, MemberStatus};
 use crate::pool::{PoolProcess, PoolStats};
@@ -26,8 +26,16 @@ use crate::types::{AgentKind, AgentName, PoolSettings, Principal};
 )]
 pub(super) async fn list_agents(request: ApiRequest<CanRead>) -> Json<AgentList> {
     let ApiRequest { gateway, by, .. } = request;
-    let agents = gateway.catalogue.load().agents().map(|spec| agent_info(&gateway, &by, spec)).collect();
-    Json(AgentList { agents, next_cursor: None })
+    let agents = gateway
+        .catalogue
+        .load()
+        .agents()
+        .map(|spec| agent_info(&gateway, &by, spec))
+        .collect();
+    Json(AgentList {
+        agents,
+        next_cursor: None,
+    })
 }
 
 /// Gets one agent.
@@ -36,7 +44,9 @@ pub(super) async fn list_agents(request: ApiRequest<CanRead>) -> Json<AgentList>
     path = "/v1/agents/{agent}",
     responses((status = 200, body = Agent, description = "The agent, with the capabilities from the latest start of its process."))
 )]
-pub(super) async fn get_agent(request: ApiRequest<CanRead, AgentName>) -> Result<Json<Agent>, ApiError> {
+pub(super) async fn get_agent(
+    request: ApiRequest<CanRead, AgentName>,
+) -> Result<Json<Agent>, ApiError> {
     let spec = request.agent()?;
     Ok(Json(agent_info(&request.gateway, &request.by, &spec)))
 }
@@ -54,9 +64,15 @@ pub(super) async fn list_agent_processes(
     request: ApiRequest<CanRead, AgentName>,
 ) -> Result<Json<AgentProcessList>, ApiError> {
     let spec = request.agent()?;
-    let processes = request.gateway.pool().processes(&request.by.tenant, Some(&spec.name));
+    let processes = request
+        .gateway
+        .pool()
+        .processes(&request.by.tenant, Some(&spec.name));
     let processes = processes.iter().map(agent_process).collect();
-    Ok(Json(AgentProcessList { processes, next_cursor: None }))
+    Ok(Json(AgentProcessList {
+        processes,
+        next_cursor: None,
+    }))
 }
 
 /// Lists the sessions that the agent itself has.
@@ -72,14 +88,25 @@ pub(super) async fn list_agent_sessions(
     mut request: ApiRequest<CanAdmin, AgentName, Params>,
 ) -> Result<Json<AgentSessionList>, ApiError> {
     let spec = request.agent()?;
-    let (cwd, cursor) = (request.params.short("cwd", 4096)?, request.params.short("cursor", 4096)?);
+    let (cwd, cursor) = (
+        request.params.short("cwd", 4096)?,
+        request.params.short("cursor", 4096)?,
+    );
     request.params.finish()?;
     let (query, trace) = ((cwd, cursor.as_deref()), request.trace.as_ref());
-    Ok(Json(request.gateway.sessions.agent_sessions(&request.by, &spec, query, trace).await?))
+    Ok(Json(
+        request
+            .gateway
+            .sessions
+            .agent_sessions(&request.by, &spec, query, trace)
+            .await?,
+    ))
 }
 
 fn agent_process(process: &PoolProcess) -> AgentProcess {
-    let turn = process.holder.and_then(|holder| Some((holder.session, holder.turn?)));
+    let turn = process
+        .holder
+        .and_then(|holder| Some((holder.session, holder.turn?)));
     AgentProcess {
         agent_id: process.id,
         state: process.state,
@@ -97,11 +124,17 @@ fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
     let (figures, initialized) = gateway.pool().agent_stats(&spec.name, &by.tenant).unzip();
     let initialized = initialized.flatten();
     let is_member = spec.endpoint.kind() == AgentKind::Fleet;
-    let member = gateway.fleet.member(&spec.name).filter(|_| is_member).map(|member| member.status());
+    let member = gateway
+        .fleet
+        .member(&spec.name)
+        .filter(|_| is_member)
+        .map(|member| member.status());
     let answer = initialized.as_deref();
     let info = answer.and_then(|answer| answer.agent_info.clone());
-    let names: DisplayNames =
-        info.as_ref().and_then(|info| serde_json::from_str(info.get()).ok()).unwrap_or_default();
+    let names: DisplayNames = info
+        .as_ref()
+        .and_then(|info| serde_json::from_str(info.get()).ok())
+        .unwrap_or_default();
     Agent {
         name: spec.name.clone(),
         kind: spec.endpoint.kind(),
@@ -114,7 +147,9 @@ fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
         capabilities: answer.map(|answer| answer.raw_capabilities.clone()),
         auth_methods: answer.and_then(|answer| answer.auth_methods.clone()),
         isolation: figures.as_ref().and_then(|figures| figures.isolation),
-        pool: figures.map(|figures| pool_figures(&figures, &spec.settings.pool)).unwrap_or_default(),
+        pool: figures
+            .map(|figures| pool_figures(&figures, &spec.settings.pool))
+            .unwrap_or_default(),
     }
 }
 
@@ -127,11 +162,18 @@ fn status(member: Option<&MemberStatus>, figures: Option<&PoolStats>) -> AgentSt
     });
     let error = figures.and_then(|figures| figures.start_error.as_deref());
     match (of_member, error) {
-        (Some(state), _) => AgentStatus { state, detail: None },
-        (None, Some(error)) => {
-            AgentStatus { state: AgentAvailability::Unavailable, detail: Some(error.to_owned()) }
-        }
-        (None, None) => AgentStatus { state: AgentAvailability::Available, detail: None },
+        (Some(state), _) => AgentStatus {
+            state,
+            detail: None,
+        },
+        (None, Some(error)) => AgentStatus {
+            state: AgentAvailability::Unavailable,
+            detail: Some(error.to_owned()),
+        },
+        (None, None) => AgentStatus {
+            state: AgentAvailability::Available,
+            detail: None,
+        },
     }
 }
 
@@ -170,8 +212,12 @@ pub(super) async fn list_installable_agents(
     request: ApiRequest<CanAdmin>,
 ) -> Result<Json<InstallableAgentList>, ApiError> {
     let registry = &request.gateway.registry;
-    let unavailable =
-        |error: ListingError| ApiError::new(ProblemCode::RegistryUnavailable, ErrorChain(&error).to_string());
+    let unavailable = |error: ListingError| {
+        ApiError::new(
+            ProblemCode::RegistryUnavailable,
+            ErrorChain(&error).to_string(),
+        )
+    };
     let entries = registry.entries().await.map_err(unavailable)?;
     let shown = |entry: &Entry| InstallableAgent {
         id: entry.id.clone(),

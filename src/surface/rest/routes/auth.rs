@@ -29,23 +29,50 @@ use crate::types::{AgentName, Principal, PublicPath};
     path = "/v1/agents/{agent}/auth",
     responses((status = 200, body = AgentAuth, description = "The sign-in methods of the agent, and its state."))
 )]
-pub(super) async fn get_auth(request: ApiRequest<CanRead, AgentName>) -> Result<Json<AgentAuth>, ApiError> {
+pub(super) async fn get_auth(
+    request: ApiRequest<CanRead, AgentName>,
+) -> Result<Json<AgentAuth>, ApiError> {
     let spec = request.agent()?;
-    let ApiRequest { gateway, by, ids: name, trace, .. } = request;
-    let initialized = gateway.pool().agent_stats(&name, &by.tenant).and_then(|(_, initialized)| initialized);
-    let status = if initialized.as_deref().is_some_and(|answer| answer.capabilities.auth.status) {
+    let ApiRequest {
+        gateway,
+        by,
+        ids: name,
+        trace,
+        ..
+    } = request;
+    let initialized = gateway
+        .pool()
+        .agent_stats(&name, &by.tenant)
+        .and_then(|(_, initialized)| initialized);
+    let status = if initialized
+        .as_deref()
+        .is_some_and(|answer| answer.capabilities.auth.status)
+    {
         let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
         agent_status(&gateway, &spec, &by, &with_trace(&empty, trace.as_ref())).await
     } else {
         None
     };
-    let reported = status.as_deref().and_then(auth::auth_state).map(std::borrow::Cow::into_owned);
-    let seen = || gateway.pool().auth_state(&name, &by.tenant).as_str().to_owned();
+    let reported = status
+        .as_deref()
+        .and_then(auth::auth_state)
+        .map(std::borrow::Cow::into_owned);
+    let seen = || {
+        gateway
+            .pool()
+            .auth_state(&name, &by.tenant)
+            .as_str()
+            .to_owned()
+    };
     Ok(Json(AgentAuth {
-        auth_methods: initialized.as_deref().and_then(|answer| answer.auth_methods.clone()),
+        auth_methods: initialized
+            .as_deref()
+            .and_then(|answer| answer.auth_methods.clone()),
         state: reported.unwrap_or_else(seen),
         status,
-        can_logout: initialized.as_deref().is_some_and(InitializeResult::can_log_out),
+        can_logout: initialized
+            .as_deref()
+            .is_some_and(InitializeResult::can_log_out),
         terminal_auth: spec.settings.terminal_auth,
     }))
 }
@@ -59,8 +86,13 @@ async fn agent_status(
     params: &RawValue,
 ) -> Option<Box<RawValue>> {
     let asked = async {
-        let mut visit = gateway.pool().short_lease(spec, by, Priority::Reclaim).await?;
-        let status = visit.call(auth::STATUS, params, gateway.limits.call_timeout).await?;
+        let mut visit = gateway
+            .pool()
+            .short_lease(spec, by, Priority::Reclaim)
+            .await?;
+        let status = visit
+            .call(auth::STATUS, params, gateway.limits.call_timeout)
+            .await?;
         visit.release_untouched();
         Ok::<_, ShortLeaseError>(status)
     };
@@ -87,8 +119,18 @@ pub(super) async fn sign_in(
     body: JsonBody<SignIn>,
 ) -> Result<Response, ApiError> {
     let spec = request.agent()?;
-    let ApiRequest { gateway, by, ids: name, trace, .. } = request;
-    let SignIn { method_id, api_key, meta } = body.value;
+    let ApiRequest {
+        gateway,
+        by,
+        ids: name,
+        trace,
+        ..
+    } = request;
+    let SignIn {
+        method_id,
+        api_key,
+        meta,
+    } = body.value;
     if let Some(meta) = &meta {
         check_meta(&spec.settings, meta).map_err(|gated| InputError::from_policy(&gated, ""))?;
     }
@@ -97,26 +139,47 @@ pub(super) async fn sign_in(
         None => meta,
     };
     // The methods from an earlier process are enough to reject an unknown method without starting a process.
-    let known = gateway.pool().agent_stats(&name, &by.tenant).and_then(|(_, initialized)| initialized);
+    let known = gateway
+        .pool()
+        .agent_stats(&name, &by.tenant)
+        .and_then(|(_, initialized)| initialized);
     if let Some(known) = &known
         && let AuthMethod::Terminal(terminal) = find_method(known, &method_id)?
     {
         return offer_terminal_sign_in(&gateway, &spec, &by, terminal, public);
     }
-    let visit = gateway.pool().short_lease(&spec, &by, Priority::Reclaim).await?;
+    let visit = gateway
+        .pool()
+        .short_lease(&spec, &by, Priority::Reclaim)
+        .await?;
     let initialized = visit.initialized();
     if let AuthMethod::Terminal(terminal) = find_method(initialized, &method_id)? {
         return offer_terminal_sign_in(&gateway, &spec, &by, terminal, public);
     }
     let method = (method_id, meta.as_deref());
-    call_sign_in(&gateway, (&by, &by.author()), &spec, visit, method, trace.as_ref()).await?;
+    call_sign_in(
+        &gateway,
+        (&by, &by.author()),
+        &spec,
+        visit,
+        method,
+        trace.as_ref(),
+    )
+    .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// `_meta` with the API key in the member that this method expects.
-fn meta_with_key(method_id: &str, key: &ApiKey, meta: Option<&RawValue>) -> Result<Box<RawValue>, ApiError> {
+fn meta_with_key(
+    method_id: &str,
+    key: &ApiKey,
+    meta: Option<&RawValue>,
+) -> Result<Box<RawValue>, ApiError> {
     if meta.is_some() {
-        return Err(ApiError::invalid("/apiKey", "send apiKey or _meta, not both"));
+        return Err(ApiError::invalid(
+            "/apiKey",
+            "send apiKey or _meta, not both",
+        ));
     }
     let Some(format) = api_key_format(method_id) else {
         let detail = "the gateway does not know how to send an apiKey to this method: send it in _meta, under a key that \
@@ -137,7 +200,8 @@ fn offer_terminal_sign_in(
     public: Option<Extension<PublicPath>>,
 ) -> Result<Response, ApiError> {
     if !spec.settings.terminal_auth {
-        let detail = "sign-in in a terminal is disabled for this agent: set terminal_auth in its entry";
+        let detail =
+            "sign-in in a terminal is disabled for this agent: set terminal_auth in its entry";
         return Err(ApiError::new(ProblemCode::AgentUnsupported, detail));
     }
     let id = gateway.ids.uuid();
@@ -145,7 +209,12 @@ fn offer_terminal_sign_in(
     let path = format!("/v1/agents/{}/auth/terminals/{id}", spec.name);
     let location = HeaderValue::try_from(&path).map_err(ApiError::internal)?;
     let url = public.map_or_else(|| path.clone(), |Extension(public)| public.join(&path));
-    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(SignInTerminal { url })).into_response())
+    Ok((
+        StatusCode::CREATED,
+        [(header::LOCATION, location)],
+        Json(SignInTerminal { url }),
+    )
+        .into_response())
 }
 
 fn find_method(initialized: &InitializeResult, id: &str) -> Result<AuthMethod, ApiError> {
@@ -161,17 +230,34 @@ fn find_method(initialized: &InitializeResult, id: &str) -> Result<AuthMethod, A
     path = "/v1/agents/{agent}/auth",
     responses((status = 204, description = "The agent has signed out. The gateway does not use its signed-in processes again."))
 )]
-pub(super) async fn sign_out(request: ApiRequest<CanAdmin, AgentName>) -> Result<StatusCode, ApiError> {
+pub(super) async fn sign_out(
+    request: ApiRequest<CanAdmin, AgentName>,
+) -> Result<StatusCode, ApiError> {
     let spec = request.agent()?;
-    let ApiRequest { gateway, by, ids: name, trace, .. } = request;
-    let mut visit =
-        gateway.pool().short_lease_for("logout", &spec, &by, InitializeResult::can_log_out).await?;
+    let ApiRequest {
+        gateway,
+        by,
+        ids: name,
+        trace,
+        ..
+    } = request;
+    let mut visit = gateway
+        .pool()
+        .short_lease_for("logout", &spec, &by, InitializeResult::can_log_out)
+        .await?;
     let logout = visit.dialect().logout_method();
     let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
     let params = with_trace(&empty, trace.as_ref());
-    visit.call(logout, &params, gateway.limits.call_timeout).await?;
+    visit
+        .call(logout, &params, gateway.limits.call_timeout)
+        .await?;
     visit.signed_out();
-    gateway.audit.append(&by.author(), SignedOut { agent: name.clone() });
+    gateway.audit.append(
+        &by.author(),
+        SignedOut {
+            agent: name.clone(),
+        },
+    );
     tracing::info!(agent = %name, by = %by.id, "signed out of an agent");
     Ok(StatusCode::NO_CONTENT)
 }

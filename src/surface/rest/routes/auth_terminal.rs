@@ -33,8 +33,17 @@ pub(super) async fn open_terminal(
     held: Option<Extension<ConnectionPermit>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
-    let ApiRequest { gateway, by, ids: (name, id), mut params, .. } = request;
-    let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
+    let ApiRequest {
+        gateway,
+        by,
+        ids: (name, id),
+        mut params,
+        ..
+    } = request;
+    let spec = gateway
+        .catalogue
+        .agent(&name)
+        .ok_or_else(ApiError::not_found)?;
     let mut characters = |name, default| {
         let given: Option<NonZeroU16> = params.parsed(name, "a number from 1 to 65535")?;
         Ok::<_, ApiError>(given.map_or(default, NonZeroU16::get))
@@ -47,23 +56,41 @@ pub(super) async fn open_terminal(
     // An offer is valid for one connection. A request that is no WebSocket must not consume it.
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
-        Err(_) if !gateway.pool().offers_sign_in(&name, &by.tenant, id) => return Err(ApiError::not_found()),
+        Err(_) if !gateway.pool().offers_sign_in(&name, &by.tenant, id) => {
+            return Err(ApiError::not_found());
+        }
         Err(rejection) => {
-            let detail = format!("this path requires a WebSocket upgrade: {}", rejection.body_text());
+            let detail = format!(
+                "this path requires a WebSocket upgrade: {}",
+                rejection.body_text()
+            );
             return Err(ApiError::new(ProblemCode::Malformed, detail));
         }
     };
     let guard = gateway.streams().acquire(&by)?;
-    let opened = gateway.pool().open_sign_in(&spec, &by.tenant, id, size).await?;
+    let opened = gateway
+        .pool()
+        .open_sign_in(&spec, &by.tenant, id, size)
+        .await?;
     let sign_in = opened.ok_or_else(ApiError::not_found)?;
     tracing::info!(agent = %name, by = %by.id, "started a sign-in in a terminal");
     let record = SignInRecord::start(&gateway.audit, &by.author(), name, None);
-    let (bytes, shutdown) = (gateway.limits.max_websocket_message_bytes, gateway.shutdown.clone());
+    let (bytes, shutdown) = (
+        gateway.limits.max_websocket_message_bytes,
+        gateway.shutdown.clone(),
+    );
     let admission = by.admission().clone();
-    let sign_in_socket =
-        SignInSocket { gateway, sign_in, record, admission, stream_guard: guard, connection_permit: held };
+    let sign_in_socket = SignInSocket {
+        gateway,
+        sign_in,
+        record,
+        admission,
+        stream_guard: guard,
+        connection_permit: held,
+    };
     let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes);
     // The upgrade runs in an untracked task. Only the tracked task makes a stop wait for the socket.
-    Ok(upgrade
-        .on_upgrade(move |socket| async move { drop(shutdown.spawn_client(sign_in_socket.run(socket))) }))
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        drop(shutdown.spawn_client(sign_in_socket.run(socket)))
+    }))
 }

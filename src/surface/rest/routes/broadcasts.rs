@@ -8,7 +8,9 @@ use crate::api::{BroadcastForm, BroadcastReport, BroadcastTo, CreateBroadcast};
 use crate::broadcast::{BroadcastError, MAX_CONTENT_BYTES, MAX_TARGETS};
 use crate::surface::authorized::{AccessError, CanPrompt};
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, JsonBody};
+use crate::surface::rest::extract::{
+    ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, JsonBody,
+};
 use crate::types::Scope;
 
 /// Sends a message to all or selected agents, sessions and members of the fleet.
@@ -30,27 +32,42 @@ pub(super) async fn create_broadcast(
     let key = key.bind(&body.bytes);
     let broadcast = body.value;
     check(&broadcast)?;
-    let ApiRequest { gateway, by, trace, .. } = request;
+    let ApiRequest {
+        gateway, by, trace, ..
+    } = request;
     if broadcast.form == BroadcastForm::Prompt && !by.scopes.contains(Scope::Admin) {
         return Err(AccessError::MissingScope(Scope::Admin).into());
     }
-    let sent = gateway.broadcasts().send((&by, by.author()), broadcast, key, trace).await?;
+    let sent = gateway
+        .broadcasts()
+        .send((&by, by.author()), broadcast, key, trace)
+        .await?;
     let mut response = Json(sent.response).into_response();
     if sent.replayed {
-        response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+        response
+            .headers_mut()
+            .insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
     }
     Ok(response)
 }
 
 fn check(broadcast: &CreateBroadcast) -> Result<(), ApiError> {
     if !(1..=MAX_CONTENT_BYTES).contains(&broadcast.content.len()) {
-        return Err(ApiError::invalid("/content", format!("expected 1 to {MAX_CONTENT_BYTES} bytes")));
+        return Err(ApiError::invalid(
+            "/content",
+            format!("expected 1 to {MAX_CONTENT_BYTES} bytes"),
+        ));
     }
-    let BroadcastTo::Selected(selected) = &broadcast.to else { return Ok(()) };
+    let BroadcastTo::Selected(selected) = &broadcast.to else {
+        return Ok(());
+    };
     if (1..=MAX_TARGETS).contains(&selected.count()) {
         return Ok(());
     }
-    Err(ApiError::invalid("/to", format!("expected 1 to {MAX_TARGETS} agents, sessions and members")))
+    Err(ApiError::invalid(
+        "/to",
+        format!("expected 1 to {MAX_TARGETS} agents, sessions and members"),
+    ))
 }
 
 impl From<BroadcastError> for ApiError {

@@ -13,12 +13,19 @@ use crate::surface::rest::extract::{ApiRequest, Params};
 fn parse_batch(mut params: Params) -> Result<ListQuery, ApiError> {
     let query = list_query(&mut params, 100)?;
     params.finish()?;
-    let filters =
-        [query.agent.is_some(), query.state.is_some(), query.cwd.is_some(), !query.metadata.is_empty()];
+    let filters = [
+        query.agent.is_some(),
+        query.state.is_some(),
+        query.cwd.is_some(),
+        !query.metadata.is_empty(),
+    ];
     if filters.contains(&true) {
         return Ok(query);
     }
-    Err(ApiError::invalid("metadata", "expected at least one filter: metadata.<key>, agent, state or cwd"))
+    Err(ApiError::invalid(
+        "metadata",
+        "expected at least one filter: metadata.<key>, agent, state or cwd",
+    ))
 }
 
 /// Closes the sessions that match the filter, one batch for each request.
@@ -34,7 +41,13 @@ pub(super) async fn close_sessions(
     request: ApiRequest<CanPrompt, (), Params>,
 ) -> Result<Json<BulkResults>, ApiError> {
     let query = parse_batch(request.params)?;
-    Ok(Json(request.gateway.sessions.bulk(&request.by, BulkAction::Close, &query, request.trace).await?))
+    Ok(Json(
+        request
+            .gateway
+            .sessions
+            .bulk(&request.by, BulkAction::Close, &query, request.trace)
+            .await?,
+    ))
 }
 
 /// Deletes the sessions that match the filter, one batch for each request.
@@ -50,5 +63,11 @@ pub(super) async fn delete_sessions(
     request: ApiRequest<CanPrompt, (), Params>,
 ) -> Result<Json<BulkResults>, ApiError> {
     let query = parse_batch(request.params)?;
-    Ok(Json(request.gateway.sessions.bulk(&request.by, BulkAction::Delete, &query, request.trace).await?))
+    Ok(Json(
+        request
+            .gateway
+            .sessions
+            .bulk(&request.by, BulkAction::Delete, &query, request.trace)
+            .await?,
+    ))
 }

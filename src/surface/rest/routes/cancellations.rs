@@ -22,7 +22,11 @@ pub(super) async fn cancel_tool_call(
 ) -> Result<StatusCode, ApiError> {
     let session = request.open_session().await?;
     session
-        .call(&request.by, ClientCall::Cancel(CancelTarget::ToolCall(request.ids.1)), request.trace)
+        .call(
+            &request.by,
+            ClientCall::Cancel(CancelTarget::ToolCall(request.ids.1)),
+            request.trace,
+        )
         .await?;
     Ok(StatusCode::ACCEPTED)
 }
@@ -40,7 +44,11 @@ pub(super) async fn cancel_agent_terminal(
 ) -> Result<StatusCode, ApiError> {
     let session = request.open_session().await?;
     session
-        .call(&request.by, ClientCall::Cancel(CancelTarget::Terminal(request.ids.1)), request.trace)
+        .call(
+            &request.by,
+            ClientCall::Cancel(CancelTarget::Terminal(request.ids.1)),
+            request.trace,
+        )
         .await?;
     Ok(StatusCode::ACCEPTED)
 }

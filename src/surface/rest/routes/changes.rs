@@ -67,11 +67,25 @@ pub(super) async fn read_change(
     request: ApiRequest<CanFiles, (SessionId, String)>,
 ) -> Result<Json<FileChangeText>, ApiError> {
     let baseline = request.open_session().await?.baseline().await?;
-    let ApiRequest { gateway, ids: (_, path), .. } = request;
+    let ApiRequest {
+        gateway,
+        ids: (_, path),
+        ..
+    } = request;
     let shown = path.clone();
-    let ChangedText { kind, old, new, etag } =
-        run_blocking(&gateway.shutdown, move || baseline.text(&path)).await?;
-    Ok(Json(FileChangeText { path: shown, kind: change_kind(kind), old_text: old, new_text: new, etag }))
+    let ChangedText {
+        kind,
+        old,
+        new,
+        etag,
+    } = run_blocking(&gateway.shutdown, move || baseline.text(&path)).await?;
+    Ok(Json(FileChangeText {
+        path: shown,
+        kind: change_kind(kind),
+        old_text: old,
+        new_text: new,
+        etag,
+    }))
 }
 
 /// Reverts a changed file to its state at the start of the session.
@@ -94,7 +108,11 @@ pub(super) async fn revert_change(
         ));
     }
     let baseline = request.open_session().await?.baseline().await?;
-    let ApiRequest { gateway, ids: (_, path), .. } = request;
+    let ApiRequest {
+        gateway,
+        ids: (_, path),
+        ..
+    } = request;
     let etag = run_blocking(&gateway.shutdown, move || baseline.revert(&path, &expected)).await?;
     let mut response = StatusCode::NO_CONTENT.into_response();
     if let Some(etag) = etag {

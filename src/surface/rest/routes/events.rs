@@ -25,8 +25,11 @@ pub(super) type ResumeOptions = (LastEventId, PreferWait);
 /// The longest wait of `Prefer: wait=N`, in seconds.
 const MAX_WAIT_SECONDS: u64 = 60;
 /// The formats of the events of a session or a turn.
-pub(super) const FORMATS: [Representation; 3] =
-    [Representation::Json, Representation::EventStream, Representation::Ndjson];
+pub(super) const FORMATS: [Representation; 3] = [
+    Representation::Json,
+    Representation::EventStream,
+    Representation::Ndjson,
+];
 
 /// Responds with a stream or a page, by the negotiated format.
 pub(super) async fn stream_or_page<S, I>(
@@ -39,8 +42,16 @@ pub(super) async fn stream_or_page<S, I>(
 ) -> Result<Response, ApiError> {
     let ApiRequest { gateway, by, .. } = request;
     let encoder = query.encoder(form);
-    let (types, from_tail) = (query.types.unwrap_or(EventTypes::All), query.cursor == Cursor::Tail);
-    let feed = Feed { types, turn, from_tail, ..gateway.feed(source) };
+    let (types, from_tail) = (
+        query.types.unwrap_or(EventTypes::All),
+        query.cursor == Cursor::Tail,
+    );
+    let feed = Feed {
+        types,
+        turn,
+        from_tail,
+        ..gateway.feed(source)
+    };
     if let Some(encoder) = encoder {
         let guard = gateway.streams().acquire(&by)?;
         return Ok(gateway.stream_response(by.admission(), guard, feed, encoder, query.follow));
@@ -49,7 +60,14 @@ pub(super) async fn stream_or_page<S, I>(
     // A held page counts as a stream.
     let _guard = wait.map(|_| gateway.streams().acquire(&by)).transpose()?;
     // Boxed, because the future of a stream would otherwise reserve the space of a page.
-    Box::pin(page_response(&gateway, by.admission(), feed, query.limit, wait)).await
+    Box::pin(page_response(
+        &gateway,
+        by.admission(),
+        feed,
+        query.limit,
+        wait,
+    ))
+    .await
 }
 
 /// Reads the events of a session, page by page.
@@ -87,7 +105,12 @@ pub(super) async fn session_events_stream(
     request: EventsRequest<SessionId>,
     last: LastEventId,
 ) -> Result<Response, ApiError> {
-    respond_session(request, Representation::EventStream, (last, PreferWait::default())).await
+    respond_session(
+        request,
+        Representation::EventStream,
+        (last, PreferWait::default()),
+    )
+    .await
 }
 
 async fn respond_session(
@@ -95,7 +118,8 @@ async fn respond_session(
     form: Representation,
     (last, wait): ResumeOptions,
 ) -> Result<Response, ApiError> {
-    let query = EventsQuery::parse::<EventId>(&mut request.params, &last, &request.gateway.epoch())?;
+    let query =
+        EventsQuery::parse::<EventId>(&mut request.params, &last, &request.gateway.epoch())?;
     request.params.finish()?;
     let session = request.open_session().await?;
     if form != Representation::Json
@@ -105,7 +129,15 @@ async fn respond_session(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let reader = session.log().reader(reader_start(query.cursor));
-    stream_or_page(request, Source::session(reader, session), None, query, form, wait).await
+    stream_or_page(
+        request,
+        Source::session(reader, session),
+        None,
+        query,
+        form,
+        wait,
+    )
+    .await
 }
 
 pub(super) const fn reader_start(cursor: Cursor) -> Start {
@@ -148,7 +180,12 @@ pub(super) async fn prompt_events_stream(
     request: EventsRequest<(SessionId, PromptId)>,
     last: LastEventId,
 ) -> Result<Response, ApiError> {
-    respond_turn(request, Representation::EventStream, (last, PreferWait::default())).await
+    respond_turn(
+        request,
+        Representation::EventStream,
+        (last, PreferWait::default()),
+    )
+    .await
 }
 
 async fn respond_turn(
@@ -156,10 +193,15 @@ async fn respond_turn(
     form: Representation,
     (last, wait): ResumeOptions,
 ) -> Result<Response, ApiError> {
-    let mut query = EventsQuery::parse::<EventId>(&mut request.params, &last, &request.gateway.epoch())?;
+    let mut query =
+        EventsQuery::parse::<EventId>(&mut request.params, &last, &request.gateway.epoch())?;
     request.params.finish()?;
     let (session, prompt) = (request.open_session().await?, request.ids.1);
-    let turn = session.query().prompt_range(prompt).await?.ok_or_else(ApiError::not_found)?;
+    let turn = session
+        .query()
+        .prompt_range(prompt)
+        .await?
+        .ok_or_else(ApiError::not_found)?;
     let committed = session.log().committed();
     let ended = match query.cursor {
         Cursor::After(seq) if seq <= committed => {
@@ -177,7 +219,10 @@ async fn respond_turn(
     };
     let reader = session.log().reader(reader_start(query.cursor));
     let source = Source::session(reader, session);
-    let turn = TurnFilter { prompt, last_seq: turn.last_seq };
+    let turn = TurnFilter {
+        prompt,
+        last_seq: turn.last_seq,
+    };
     stream_or_page(request, source, Some(turn), query, form, wait).await
 }
 
@@ -221,7 +266,12 @@ pub(super) async fn all_events_stream(
     request: EventsRequest<()>,
     last: LastEventId,
 ) -> Result<Response, ApiError> {
-    respond_all(request, Representation::EventStream, (last, PreferWait::default())).await
+    respond_all(
+        request,
+        Representation::EventStream,
+        (last, PreferWait::default()),
+    )
+    .await
 }
 
 async fn respond_all(
@@ -235,7 +285,10 @@ async fn respond_all(
     let summaries = request.params.flag("summaries", false)?;
     request.params.finish()?;
     if summaries && form == Representation::Json {
-        return Err(ApiError::invalid("summaries", "expected a stream: a page has no summaries"));
+        return Err(ApiError::invalid(
+            "summaries",
+            "expected a stream: a page has no summaries",
+        ));
     }
     let sessions = open_selected(&request.gateway, &request.by, &chosen).await?;
     if chosen.is_empty() {
@@ -245,7 +298,10 @@ async fn respond_all(
         }
     }
     let log = request.gateway.log();
-    if form != Representation::Json && !query.follow && query.cursor == Cursor::After(log.position().pos) {
+    if form != Representation::Json
+        && !query.follow
+        && query.cursor == Cursor::After(log.position().pos)
+    {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let starts = selected_starts(&epoch, &chosen);
@@ -259,7 +315,10 @@ async fn respond_all(
     let tenant = request.by.tenant.clone();
     let summaries = summaries.then(|| log.summaries(&tenant));
     let selects = summaries.is_some() || !chosen.is_empty();
-    let scope = GlobalScope { tenant, sessions: selects.then_some(starts) };
+    let scope = GlobalScope {
+        tenant,
+        sessions: selects.then_some(starts),
+    };
     let reader = log.global_reader(scope, start).await?;
     let source = Source::merged(reader, sessions).with_summaries(summaries);
     stream_or_page(request, source, None, query, form, wait).await
@@ -271,18 +330,34 @@ type SelectedSession = (SessionId, Option<EventId>);
 fn parse_selected(texts: &[String]) -> Result<Vec<SelectedSession>, ApiError> {
     const MAX: usize = 256;
     if texts.len() > MAX {
-        return Err(ApiError::invalid("session", format!("expected at most {MAX} sessions")));
+        return Err(ApiError::invalid(
+            "session",
+            format!("expected at most {MAX} sessions"),
+        ));
     }
     let mut seen = HashSet::new();
     let one = |text: &String| {
-        let (session, start) = text.split_once('@').map_or((text.as_str(), None), |(id, at)| (id, Some(at)));
+        let (session, start) = text
+            .split_once('@')
+            .map_or((text.as_str(), None), |(id, at)| (id, Some(at)));
         // As in a path, an invalid id is 404.
         let session = session.parse().map_err(|_| ApiError::not_found())?;
         if !seen.insert(session) {
-            return Err(ApiError::invalid("session", "expected each session at most once"));
+            return Err(ApiError::invalid(
+                "session",
+                "expected each session at most once",
+            ));
         }
-        let expected = |_| ApiError::invalid("session", "expected the id of an event of the session after @");
-        Ok((session, start.map(str::parse).transpose().map_err(expected)?))
+        let expected = |_| {
+            ApiError::invalid(
+                "session",
+                "expected the id of an event of the session after @",
+            )
+        };
+        Ok((
+            session,
+            start.map(str::parse).transpose().map_err(expected)?,
+        ))
     };
     texts.iter().map(one).collect()
 }
@@ -300,7 +375,10 @@ async fn open_selected(
 }
 
 /// The position after which each selected session begins; `None` if one of them is of another epoch.
-fn selected_starts(epoch: &Epoch, chosen: &[SelectedSession]) -> Option<HashMap<SessionId, Option<u64>>> {
+fn selected_starts(
+    epoch: &Epoch,
+    chosen: &[SelectedSession],
+) -> Option<HashMap<SessionId, Option<u64>>> {
     let one = |(id, start): &SelectedSession| match start {
         None => Some((*id, None)),
         Some(start) => (start.epoch == *epoch).then_some((*id, Some(start.seq))),

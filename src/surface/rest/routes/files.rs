@@ -21,8 +21,8 @@ use crate::surface::rest::range::{RequestedRange, requested_range};
 use crate::types::SessionId;
 use crate::types::text::check_name;
 use crate::workspace::{
-    EntryKind, FileError, ListEntry, OpenFile, PageLimits, Pattern, Precondition, Upload, WriteOutcome,
-    media_type,
+    EntryKind, FileError, ListEntry, OpenFile, PageLimits, Pattern, Precondition, Upload,
+    WriteOutcome, media_type,
 };
 
 /// Size of one read from a file, and of the buffer before one write, in bytes.
@@ -40,7 +40,9 @@ impl From<FileError> for ApiError {
             | FileError::NotText => return Self::invalid("path", detail),
             FileError::Io(_) => return Self::internal(error),
             FileError::OutsideRoots | FileError::PermissionDenied => ProblemCode::Forbidden,
-            FileError::Missing | FileError::Unchanged | FileError::NotStored => ProblemCode::NotFound,
+            FileError::Missing | FileError::Unchanged | FileError::NotStored => {
+                ProblemCode::NotFound
+            }
             FileError::TooLarge(_) => ProblemCode::TooLarge,
             FileError::Changed => ProblemCode::PreconditionFailed,
             FileError::DiskFull => ProblemCode::StorageFull,
@@ -54,7 +56,10 @@ pub(super) async fn run_blocking<T: Send + 'static>(
     shutdown: &Shutdown,
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    Ok(shutdown.spawn_blocking(work).await.map_err(ApiError::internal)??)
+    Ok(shutdown
+        .spawn_blocking(work)
+        .await
+        .map_err(ApiError::internal)??)
 }
 
 /// Lists the entries of a folder, or, with `match`, searches all folders below it.
@@ -70,23 +75,35 @@ pub(super) async fn list_files(
     mut request: ApiRequest<CanFiles, SessionId, Params>,
 ) -> Result<Json<FileList>, ApiError> {
     let params = &mut request.params;
-    let path = params.short("path", 4096)?.unwrap_or_else(|| ".".to_owned());
+    let path = params
+        .short("path", 4096)?
+        .unwrap_or_else(|| ".".to_owned());
     let pattern = params.short("match", 256)?.map(|text| Pattern::new(&text));
     let cursor = params.short("cursor", 4096)?;
     let limit = params.limit(50, 200)?;
     params.finish()?;
-    let extent = PageLimits { max_entries: limit, max_names: request.gateway.limits.max_search_names };
+    let extent = PageLimits {
+        max_entries: limit,
+        max_names: request.gateway.limits.max_search_names,
+    };
     let workspace = request.open_session().await?.workspace().await?;
     let page = run_blocking(&request.gateway.shutdown, move || match pattern {
         None => workspace.list(&path, cursor.as_deref(), limit),
         Some(pattern) => workspace.find(&path, &pattern, cursor.as_deref(), extent),
     });
     let page = page.await?;
-    Ok(Json(FileList { files: page.entries.into_iter().map(file_entry).collect(), next_cursor: page.next }))
+    Ok(Json(FileList {
+        files: page.entries.into_iter().map(file_entry).collect(),
+        next_cursor: page.next,
+    }))
 }
 
 fn file_entry(found: ListEntry) -> FileEntry {
-    let ListEntry { path, name, stat: seen } = found;
+    let ListEntry {
+        path,
+        name,
+        stat: seen,
+    } = found;
     let kind = match seen.kind {
         EntryKind::File => FileKind::File,
         EntryKind::Directory => FileKind::Folder,
@@ -96,7 +113,14 @@ fn file_entry(found: ListEntry) -> FileEntry {
     let is_file = kind == FileKind::File;
     let mime_type = media_type(&name).filter(|_| is_file).map(str::to_owned);
     let size = is_file.then_some(seen.size);
-    FileEntry { path, name, kind, size, modified_at: seen.modified_at, mime_type }
+    FileEntry {
+        path,
+        name,
+        kind,
+        size,
+        modified_at: seen.modified_at,
+        mime_type,
+    }
 }
 
 /// Downloads a file.
@@ -117,11 +141,22 @@ pub(super) async fn read_file(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let workspace = request.open_session().await?.workspace().await?;
-    let ApiRequest { gateway, ids: (_, path), .. } = request;
-    let name = path.rsplit('/').find(|name| !name.is_empty()).unwrap_or_default().to_owned();
+    let ApiRequest {
+        gateway,
+        ids: (_, path),
+        ..
+    } = request;
+    let name = path
+        .rsplit('/')
+        .find(|name| !name.is_empty())
+        .unwrap_or_default()
+        .to_owned();
     let file = run_blocking(&gateway.shutdown, move || workspace.open_file(&path)).await?;
     let etag = HeaderValue::try_from(&file.stat.etag).expect("an ETag of a file is plain ASCII");
-    let Precondition { if_match, if_none_match } = expected;
+    let Precondition {
+        if_match,
+        if_none_match,
+    } = expected;
     if if_match.is_some_and(|tags| !tags.matches(Some(&file.stat.etag))) {
         return Err(FileError::Changed.into());
     }
@@ -138,9 +173,15 @@ pub(super) async fn read_file(
     let headers = response.headers_mut();
     if status == StatusCode::PARTIAL_CONTENT {
         let range = format!("bytes {}-{}/{size}", bytes.start, bytes.end - 1);
-        headers.insert(header::CONTENT_RANGE, HeaderValue::try_from(range).expect("digits are plain ASCII"));
+        headers.insert(
+            header::CONTENT_RANGE,
+            HeaderValue::try_from(range).expect("digits are plain ASCII"),
+        );
     }
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.end - bytes.start));
+    headers.insert(
+        header::CONTENT_LENGTH,
+        HeaderValue::from(bytes.end - bytes.start),
+    );
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     set_download_headers(headers, &name);
     *response.body_mut() = file_body(gateway.shutdown.clone(), file, bytes);
@@ -149,7 +190,8 @@ pub(super) async fn read_file(
 
 fn range_not_satisfiable(size: u64) -> Response {
     let detail = format!("the file has {size} bytes");
-    let mut response = ApiError::from(Problem::new(ProblemCode::RangeNotSatisfiable, detail)).into_response();
+    let mut response =
+        ApiError::from(Problem::new(ProblemCode::RangeNotSatisfiable, detail)).into_response();
     let range = HeaderValue::try_from(format!("bytes */{size}")).expect("digits are plain ASCII");
     response.headers_mut().insert(header::CONTENT_RANGE, range);
     response
@@ -157,10 +199,16 @@ fn range_not_satisfiable(size: u64) -> Response {
 
 /// Sets the headers that make a browser save the file and not render it.
 fn set_download_headers(headers: &mut HeaderMap, name: &str) {
-    let disposition = format!("attachment; filename*=UTF-8''{}", acp::percent_encode_path(name));
+    let disposition = format!(
+        "attachment; filename*=UTF-8''{}",
+        acp::percent_encode_path(name)
+    );
     let disposition = HeaderValue::try_from(disposition).expect("an escaped name is plain ASCII");
     headers.insert(header::CONTENT_DISPOSITION, disposition);
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
     let policy = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox");
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
 }
@@ -173,9 +221,13 @@ fn file_body(shutdown: Shutdown, file: OpenFile, bytes: std::ops::Range<u64>) ->
     Body::new(body_from(|mut out| async move {
         let (mut file, mut at) = (file, bytes.start);
         while at < bytes.end {
-            let max = usize::try_from(bytes.end - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+            let max = usize::try_from(bytes.end - at)
+                .unwrap_or(CHUNK_BYTES)
+                .min(CHUNK_BYTES);
             let read = shutdown.spawn_blocking(move || (file.read_at(at, max), file));
-            let Ok((Ok(piece), same)) = read.await else { return };
+            let Ok((Ok(piece), same)) = read.await else {
+                return;
+            };
             if piece.is_empty() {
                 return;
             }
@@ -209,23 +261,40 @@ pub(super) async fn write_file(
     // Agents can create any name. Therefore the other routes accept these characters.
     check_name(&request.ids.1).map_err(|error| ApiError::invalid("path", error.to_string()))?;
     let workspace = request.open_session().await?.workspace().await?;
-    let ApiRequest { gateway, ids: (_, path), .. } = request;
+    let ApiRequest {
+        gateway,
+        ids: (_, path),
+        ..
+    } = request;
     if gateway.log().storage_full() {
         return Err(ApiError::new(
             ProblemCode::StorageFull,
             "the disk is nearly full: the gateway accepts only reads",
         ));
     }
-    let upload = run_blocking(&gateway.shutdown, move || workspace.begin(&path, expected, max)).await?;
-    let saved =
-        tokio::time::timeout(gateway.limits.body_timeout, receive_upload(&gateway.shutdown, upload, body))
-            .await;
+    let upload = run_blocking(&gateway.shutdown, move || {
+        workspace.begin(&path, expected, max)
+    })
+    .await?;
+    let saved = tokio::time::timeout(
+        gateway.limits.body_timeout,
+        receive_upload(&gateway.shutdown, upload, body),
+    )
+    .await;
     // The rest of the body stays unread, so the connection closes after the response.
-    let timed_out =
-        |_| ApiError::new(ProblemCode::Malformed, "the body was not complete within the time limit");
+    let timed_out = |_| {
+        ApiError::new(
+            ProblemCode::Malformed,
+            "the body was not complete within the time limit",
+        )
+    };
     let WriteOutcome { created, etag } = saved.map_err(timed_out)??;
     let etag = HeaderValue::try_from(etag).expect("an ETag of a file is plain ASCII");
-    let status = if created { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
+    let status = if created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::NO_CONTENT
+    };
     let mut response = (status, [(header::ETAG, etag)]).into_response();
     if created && let Ok(location) = HeaderValue::try_from(uri.path()) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -235,7 +304,10 @@ pub(super) async fn write_file(
 
 /// Checks the headers that describe the body.
 fn check_upload_headers(headers: &HeaderMap, max: u64) -> Result<(), ApiError> {
-    if headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+    if headers
+        .get(header::CONTENT_ENCODING)
+        .is_some_and(|coding| coding != "identity")
+    {
         let detail = "the gateway does not decode bodies: send it without Content-Encoding";
         return Err(ApiError::new(ProblemCode::UnsupportedMediaType, detail));
     }
@@ -245,8 +317,9 @@ fn check_upload_headers(headers: &HeaderMap, max: u64) -> Result<(), ApiError> {
             "partial writes are not supported: send the whole file without Content-Range",
         ));
     }
-    let content_length =
-        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let content_length = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if content_length.is_some_and(|length| length > max) {
         Err(FileError::TooLarge(max).into())
     } else {
@@ -263,7 +336,8 @@ async fn receive_upload(
     let mut gathered = BytesMut::new();
     loop {
         let frame = body.frame().await.transpose();
-        let frame = frame.map_err(|_| ApiError::new(ProblemCode::Malformed, "the body is incomplete"))?;
+        let frame =
+            frame.map_err(|_| ApiError::new(ProblemCode::Malformed, "the body is incomplete"))?;
         let is_last = frame.is_none();
         if let Some(data) = frame.and_then(|frame| frame.into_data().ok()) {
             gathered.extend_from_slice(&data);
@@ -290,6 +364,9 @@ pub(super) async fn delete_file(
 ) -> Result<StatusCode, ApiError> {
     let workspace = request.open_session().await?.workspace().await?;
     let (_, path) = request.ids;
-    run_blocking(&request.gateway.shutdown, move || workspace.delete(&path, &expected)).await?;
+    run_blocking(&request.gateway.shutdown, move || {
+        workspace.delete(&path, &expected)
+    })
+    .await?;
     Ok(StatusCode::NO_CONTENT)
 }

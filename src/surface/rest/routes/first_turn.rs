@@ -28,16 +28,30 @@ pub(super) struct FirstTurn {
 
 impl FirstTurn {
     /// Takes the members out of the request. `key`: that of the request.
-    pub(super) fn take(request: &mut CreateSession, key: Option<&IdempotencyKey>) -> Result<Self, ApiError> {
+    pub(super) fn take(
+        request: &mut CreateSession,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Self, ApiError> {
         let attachments = std::mem::take(&mut request.attachments);
         let prompt = request.prompt.take().map(content_blocks).transpose()?;
         if prompt.is_none() && !attachments.is_empty() {
-            return Err(ApiError::invalid("/attachments", "attachments need a prompt"));
+            return Err(ApiError::invalid(
+                "/attachments",
+                "attachments need a prompt",
+            ));
         }
         let options = options(std::mem::take(&mut request.config))?;
-        let route =
-            |key: &IdempotencyKey| IdempotencyKey { route: format!("{} prompt", key.route), ..key.clone() };
-        Ok(Self { mode: request.mode_id.take(), options, prompt, attachments, key: key.map(route) })
+        let route = |key: &IdempotencyKey| IdempotencyKey {
+            route: format!("{} prompt", key.route),
+            ..key.clone()
+        };
+        Ok(Self {
+            mode: request.mode_id.take(),
+            options,
+            prompt,
+            attachments,
+            key: key.map(route),
+        })
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -62,7 +76,10 @@ impl FirstTurn {
         created: &Created,
         trace: Option<TraceContext>,
     ) -> Result<Session, ApiError> {
-        let session = gateway.sessions.open(by, created.session.session_id).await?;
+        let session = gateway
+            .sessions
+            .open(by, created.session.session_id)
+            .await?;
         if let Err(error) = self.run(gateway, by, &session, trace).await {
             if !created.replayed {
                 session.delete(by, None).await?;
@@ -82,18 +99,32 @@ impl FirstTurn {
         // A repeated request does not revert settings that changed after the first turn began.
         if session.query().prompts(None, 1).await?.prompts.is_empty() {
             if let Some(mode) = self.mode {
-                session.call(by, ClientCall::Mode(mode), trace.clone()).await?;
+                session
+                    .call(by, ClientCall::Mode(mode), trace.clone())
+                    .await?;
             }
             for (option, value) in self.options {
-                session.call(by, ClientCall::Config { option, value }, trace.clone()).await?;
+                session
+                    .call(by, ClientCall::Config { option, value }, trace.clone())
+                    .await?;
             }
         }
         // With the key of the request, a repeated prompt gets the turn that it has.
-        let Some(blocks) = self.prompt else { return Ok(()) };
+        let Some(blocks) = self.prompt else {
+            return Ok(());
+        };
         let (attachments, key) = (self.attachments, self.key);
         let (acp_request, broadcast, serving) = (None, None, None);
-        let prompt =
-            PromptRequest { blocks, attachments, queue: true, key, trace, acp_request, broadcast, serving };
+        let prompt = PromptRequest {
+            blocks,
+            attachments,
+            queue: true,
+            key,
+            trace,
+            acp_request,
+            broadcast,
+            serving,
+        };
         NewTurn::begin::<ApiError>(gateway, by, session, prompt, false).await?;
         Ok(())
     }
@@ -102,7 +133,10 @@ impl FirstTurn {
 /// The options with checked values.
 fn options(config: Map<String, Value>) -> Result<Vec<(String, Box<RawValue>)>, ApiError> {
     if config.len() > MAX_OPTIONS {
-        return Err(ApiError::invalid("/config", format!("expected at most {MAX_OPTIONS} options")));
+        return Err(ApiError::invalid(
+            "/config",
+            format!("expected at most {MAX_OPTIONS} options"),
+        ));
     }
     let checked = |(id, value): (String, Value)| {
         let pointer = format!("/config/{}", id.replace('~', "~0").replace('/', "~1"));

@@ -11,7 +11,9 @@ use http::StatusCode;
 use serde_json::value::RawValue;
 
 use crate::acp::{to_one_line, with_trace};
-use crate::api::{FleetMember, FleetMemberList, FleetMemberState, MemberCall, ProblemCode, RpcResult};
+use crate::api::{
+    FleetMember, FleetMemberList, FleetMemberState, MemberCall, ProblemCode, RpcResult,
+};
 use crate::cca::{MAX_MESSAGE_BYTES, OpenError};
 use crate::fleet::{MEMBER_FRAME_BYTES, MemberInfo, MemberState, MemberStatus};
 use crate::pool::Priority;
@@ -38,8 +40,17 @@ const DEFAULT_CAPACITY: usize = 4;
 )]
 pub(super) async fn list_members(request: ApiRequest<CanAdmin>) -> Json<FleetMemberList> {
     let now = request.gateway.ids.now();
-    let members = request.gateway.fleet.status().into_iter().map(|status| member_info(status, now)).collect();
-    Json(FleetMemberList { members, next_cursor: None })
+    let members = request
+        .gateway
+        .fleet
+        .status()
+        .into_iter()
+        .map(|status| member_info(status, now))
+        .collect();
+    Json(FleetMemberList {
+        members,
+        next_cursor: None,
+    })
 }
 
 /// Drains a member.
@@ -51,8 +62,14 @@ pub(super) async fn list_members(request: ApiRequest<CanAdmin>) -> Json<FleetMem
     path = "/v1/fleet/{member}/drain",
     responses((status = 204, description = "The member gets no new processes."))
 )]
-pub(super) async fn drain_member(request: ApiRequest<CanAdmin, AgentName>) -> Result<StatusCode, ApiError> {
-    let member = request.gateway.fleet.member(&request.ids).ok_or_else(ApiError::not_found)?;
+pub(super) async fn drain_member(
+    request: ApiRequest<CanAdmin, AgentName>,
+) -> Result<StatusCode, ApiError> {
+    let member = request
+        .gateway
+        .fleet
+        .member(&request.ids)
+        .ok_or_else(ApiError::not_found)?;
     member.start_drain();
     tracing::info!(member = %member.name(), key = %request.by.id, "a member of the fleet is being drained");
     Ok(StatusCode::NO_CONTENT)
@@ -67,7 +84,9 @@ pub(super) async fn drain_member(request: ApiRequest<CanAdmin, AgentName>) -> Re
     path = "/v1/fleet/{member}",
     responses((status = 204, description = "The member is removed."))
 )]
-pub(super) async fn remove_member(request: ApiRequest<CanAdmin, AgentName>) -> Result<StatusCode, ApiError> {
+pub(super) async fn remove_member(
+    request: ApiRequest<CanAdmin, AgentName>,
+) -> Result<StatusCode, ApiError> {
     if !request.gateway.fleet.remove(&request.ids) {
         return Err(ApiError::not_found());
     }
@@ -87,7 +106,9 @@ fn member_info(status: MemberStatus, now: Timestamp) -> FleetMember {
         },
         since: before(status.since),
         last_heartbeat_at: status.last_heartbeat.map(before),
-        latency_ms: status.latency.map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
+        latency_ms: status
+            .latency
+            .map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
         processes: status.channels,
         capacity: status.info.capacity,
         draining: status.draining,
@@ -116,22 +137,44 @@ pub(super) async fn call_member(
         return Err(ApiError::not_found());
     }
     let spec = request.agent()?;
-    let MemberCall { method, params, timeout_seconds } = body.value;
+    let MemberCall {
+        method,
+        params,
+        timeout_seconds,
+    } = body.value;
     if let Some(route) = route_of(&method) {
-        return Err(ApiError::invalid("/method", format!("this method has its own route: {route}")));
+        return Err(ApiError::invalid(
+            "/method",
+            format!("this method has its own route: {route}"),
+        ));
     }
     if method.is_empty() || method.len() > MAX_METHOD_BYTES {
-        return Err(ApiError::invalid("/method", format!("expected 1 to {MAX_METHOD_BYTES} bytes")));
+        return Err(ApiError::invalid(
+            "/method",
+            format!("expected 1 to {MAX_METHOD_BYTES} bytes"),
+        ));
     }
     if !(1..=MAX_CALL_SECONDS).contains(&timeout_seconds) {
-        return Err(ApiError::invalid("/timeoutSeconds", format!("expected 1 to {MAX_CALL_SECONDS}")));
+        return Err(ApiError::invalid(
+            "/timeoutSeconds",
+            format!("expected 1 to {MAX_CALL_SECONDS}"),
+        ));
     }
-    let params =
-        params.unwrap_or_else(|| RawValue::from_string("{}".to_owned()).expect("an empty object is JSON"));
+    let params = params.unwrap_or_else(|| {
+        RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")
+    });
     let params = with_trace(&to_one_line(params), request.trace.as_ref());
-    let mut lease = request.gateway.pool().short_lease(&spec, &request.by, Priority::Reclaim).await?;
-    let result = lease.call(&method, &params, Duration::from_secs(timeout_seconds)).await?;
-    Ok(Json(RpcResult { result: to_one_line(result) }))
+    let mut lease = request
+        .gateway
+        .pool()
+        .short_lease(&spec, &request.by, Priority::Reclaim)
+        .await?;
+    let result = lease
+        .call(&method, &params, Duration::from_secs(timeout_seconds))
+        .await?;
+    Ok(Json(RpcResult {
+        result: to_one_line(result),
+    }))
 }
 
 /// Connects a member of the fleet as a WebSocket.
@@ -156,7 +199,10 @@ pub(super) async fn connect_member(
         return Err(ApiError::internal("the request has no connection permit"));
     };
     let upgrade = upgrade.map_err(|rejection| {
-        let detail = format!("this path requires a WebSocket upgrade: {}", rejection.body_text());
+        let detail = format!(
+            "this path requires a WebSocket upgrade: {}",
+            rejection.body_text()
+        );
         ApiError::new(ProblemCode::Malformed, detail)
     })?;
     let guard = gateway.streams().acquire(&by)?;
@@ -171,17 +217,33 @@ pub(super) async fn connect_member(
             Some((opened.map_err(rejected)?, info))
         }
     };
-    let max_bytes = if cca.is_some() { MAX_MESSAGE_BYTES } else { MEMBER_FRAME_BYTES };
+    let max_bytes = if cca.is_some() {
+        MAX_MESSAGE_BYTES
+    } else {
+        MEMBER_FRAME_BYTES
+    };
     let shutdown = gateway.shutdown.clone();
     let admission = by.admission().clone();
-    let socket = FleetSocket { gateway, admission, key: by.id.clone(), cca, _guard: guard, _permit: held };
-    let upgrade = upgrade.max_message_size(max_bytes).max_frame_size(max_bytes);
+    let socket = FleetSocket {
+        gateway,
+        admission,
+        key: by.id.clone(),
+        cca,
+        _guard: guard,
+        _permit: held,
+    };
+    let upgrade = upgrade
+        .max_message_size(max_bytes)
+        .max_frame_size(max_bytes);
     // The upgrade runs in an untracked task. Only the tracked task makes a stop wait for the socket.
-    Ok(upgrade.on_upgrade(move |stream| async move { drop(shutdown.spawn_client(socket.run(stream))) }))
+    Ok(upgrade
+        .on_upgrade(move |stream| async move { drop(shutdown.spawn_client(socket.run(stream))) }))
 }
 
 /// The name, the resume token and the description of a member of the dialect `cca`. `None`: the member sends them itself.
-fn cca_description(params: &mut Params) -> Result<Option<(AgentName, Option<String>, MemberInfo)>, ApiError> {
+fn cca_description(
+    params: &mut Params,
+) -> Result<Option<(AgentName, Option<String>, MemberInfo)>, ApiError> {
     match params.text("dialect")?.as_deref() {
         None => return Ok(None),
         Some("cca") => {}
@@ -190,7 +252,9 @@ fn cca_description(params: &mut Params) -> Result<Option<(AgentName, Option<Stri
     let name = params.parsed("name", "the name of an agent")?;
     let name = name.ok_or_else(|| ApiError::invalid("name", "the dialect cca needs a name"))?;
     let instance = params.short("instance", MAX_INSTANCE)?;
-    let capacity = params.parsed("capacity", "a number from 1 to 256")?.unwrap_or(DEFAULT_CAPACITY);
+    let capacity = params
+        .parsed("capacity", "a number from 1 to 256")?
+        .unwrap_or(DEFAULT_CAPACITY);
     let mut roots = params.all("root");
     if roots.is_empty() {
         roots.push("/".to_owned());

@@ -18,7 +18,10 @@ pub(super) async fn get_gateway(request: ApiRequest<HasKey>) -> Json<GatewayInfo
         name: "acp-gateway".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         epoch: gateway.epoch(),
-        principal: PrincipalInfo { id: by.id.to_string(), tenant: by.tenant.as_str().to_owned() },
+        principal: PrincipalInfo {
+            id: by.id.to_string(),
+            tenant: by.tenant.as_str().to_owned(),
+        },
         scopes: by.scopes.iter().collect(),
         limits: GatewayLimits::of(&gateway.limits, &gateway.principal_limits.effective(&by)),
     })

@@ -50,9 +50,17 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(auth::get_auth, auth::sign_in, auth::sign_out))
         .routes(routes!(auth_terminal::open_terminal))
         .routes(routes!(rpc::call_agent))
-        .routes(routes!(sessions::list_sessions, sessions::create_session, bulk::delete_sessions))
+        .routes(routes!(
+            sessions::list_sessions,
+            sessions::create_session,
+            bulk::delete_sessions
+        ))
         .routes(routes!(bulk::close_sessions))
-        .routes(routes!(sessions::get_session, sessions::patch_session, sessions::delete_session))
+        .routes(routes!(
+            sessions::get_session,
+            sessions::patch_session,
+            sessions::delete_session
+        ))
         .routes(routes!(sessions::attach_session))
         .routes(routes!(sessions::close_session))
         .routes(routes!(sessions::fork_session))
@@ -80,7 +88,11 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(settings::set_mode))
         .routes(routes!(settings::set_config_option))
         .routes(routes!(files::list_files))
-        .routes(routes!(files::read_file, files::write_file, files::delete_file))
+        .routes(routes!(
+            files::read_file,
+            files::write_file,
+            files::delete_file
+        ))
         .routes(routes!(changes::list_changes))
         .routes(routes!(changes::read_change, changes::revert_change))
         .routes(routes!(workspaces::list_workspaces))

@@ -15,8 +15,8 @@ use crate::stream::Sse;
 use crate::surface::authorized::{Authorized, CanPrompt, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{
-    ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, JsonBody, LargeJsonBody, Params, PreferWait,
-    set_preference_applied,
+    ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, JsonBody, LargeJsonBody, Params,
+    PreferWait, set_preference_applied,
 };
 use crate::surface::rest::negotiate::{Representation, negotiate};
 use crate::surface::turn::{NewTurn, turn_feed};
@@ -45,7 +45,10 @@ pub(super) async fn create_prompt(
     (wait, key): (PreferWait, IdempotencyHeader),
     LargeJsonBody(body): LargeJsonBody<CreatePrompt>,
 ) -> Result<Response, ApiError> {
-    let form = negotiate(&headers, &[Representation::Json, Representation::EventStream])?;
+    let form = negotiate(
+        &headers,
+        &[Representation::Json, Representation::EventStream],
+    )?;
     begin_prompt(request, form, wait.duration(MAX_WAIT_SECONDS), key, body).await
 }
 
@@ -76,11 +79,26 @@ async fn begin_prompt(
 ) -> Result<Response, ApiError> {
     let key = key.bind(&body.bytes);
     let session = request.open_session().await?;
-    let ApiRequest { gateway, by, trace, .. } = request;
-    let CreatePrompt { prompt, attachments, queue } = body.value;
+    let ApiRequest {
+        gateway, by, trace, ..
+    } = request;
+    let CreatePrompt {
+        prompt,
+        attachments,
+        queue,
+    } = body.value;
     let blocks = content_blocks(prompt)?;
     let (acp_request, broadcast, serving) = (None, None, None);
-    let prompt = PromptRequest { blocks, attachments, queue, key, trace, acp_request, broadcast, serving };
+    let prompt = PromptRequest {
+        blocks,
+        attachments,
+        queue,
+        key,
+        trace,
+        acp_request,
+        broadcast,
+        serving,
+    };
     let held = form == Representation::EventStream || wait.is_some();
     let NewTurn { admitted, guard } =
         NewTurn::begin::<ApiError>(&gateway, &by, &session, prompt, held).await?;
@@ -94,13 +112,18 @@ async fn begin_prompt(
     };
     response.headers_mut().insert(header::LOCATION, location);
     if replayed {
-        response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+        response
+            .headers_mut()
+            .insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
     }
     Ok(response)
 }
 
 fn prompt_location(prompt: &Prompt) -> HeaderValue {
-    let path = format!("/v1/sessions/{}/prompts/{}", prompt.session_id, prompt.prompt_id);
+    let path = format!(
+        "/v1/sessions/{}/prompts/{}",
+        prompt.session_id, prompt.prompt_id
+    );
     HeaderValue::try_from(path).expect("ids are plain ASCII")
 }
 
@@ -111,14 +134,20 @@ async fn wait_and_respond(
     admitted: AdmittedPrompt,
     wait: Option<Duration>,
 ) -> Result<Response, ApiError> {
-    let AdmittedPrompt { prompt, replayed, .. } = admitted;
+    let AdmittedPrompt {
+        prompt, replayed, ..
+    } = admitted;
     let ended = match wait {
         _ if replayed && prompt.status.has_ended() => None,
         Some(limit) => wait_ended(by, session, prompt.prompt_id, limit).await?,
         None => None,
     };
     let prompt = ended.unwrap_or(prompt);
-    let status = if prompt.status.has_ended() { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let status = if prompt.status.has_ended() {
+        StatusCode::OK
+    } else {
+        StatusCode::ACCEPTED
+    };
     Ok(prompt_response(status, prompt, wait))
 }
 
@@ -146,13 +175,18 @@ async fn wait_ended<S>(
 /// them.
 pub(super) fn content_blocks(prompt: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
     match prompt.get().as_bytes().first() {
-        Some(b'"') if prompt.get() == "\"\"" => Err(ApiError::invalid("/prompt", "the prompt is empty")),
+        Some(b'"') if prompt.get() == "\"\"" => {
+            Err(ApiError::invalid("/prompt", "the prompt is empty"))
+        }
         Some(b'"') => {
             let block = format!("[{{\"type\":\"text\",\"text\":{}}}]", prompt.get());
             Ok(RawValue::from_string(block).expect("a JSON string in an object is JSON"))
         }
         Some(b'[') => Ok(to_one_line(prompt)),
-        _ => Err(ApiError::invalid("/prompt", "expected a text or an array of content blocks")),
+        _ => Err(ApiError::invalid(
+            "/prompt",
+            "expected a text or an array of content blocks",
+        )),
     }
 }
 
@@ -165,7 +199,9 @@ pub(super) fn content_blocks(prompt: Box<RawValue>) -> Result<Box<RawValue>, Api
 pub(super) async fn list_prompts(
     mut request: ApiRequest<CanRead, SessionId, Params>,
 ) -> Result<Json<PromptList>, ApiError> {
-    let before: Option<PromptId> = request.params.parsed("cursor", "a nextCursor of this list")?;
+    let before: Option<PromptId> = request
+        .params
+        .parsed("cursor", "a nextCursor of this list")?;
     let limit = request.params.limit(50, 200)?;
     request.params.finish()?;
     let session = request.open_session().await?;
@@ -185,7 +221,11 @@ pub(super) async fn get_prompt(
     let (session, prompt) = (request.open_session().await?, request.ids.1);
     let wait = wait.duration(MAX_WAIT_SECONDS);
     if let Some(limit) = wait
-        && session.query().prompt_range(prompt).await?.is_some_and(|turn| turn.last_seq.is_none())
+        && session
+            .query()
+            .prompt_range(prompt)
+            .await?
+            .is_some_and(|turn| turn.last_seq.is_none())
     {
         // A held response counts as a stream.
         let _guard = request.gateway.streams().acquire(&request.by)?;
@@ -193,7 +233,11 @@ pub(super) async fn get_prompt(
             return Ok(prompt_response(StatusCode::OK, ended, wait));
         }
     }
-    let turn = session.query().prompt_state(prompt).await?.ok_or_else(ApiError::not_found)?;
+    let turn = session
+        .query()
+        .prompt_state(prompt)
+        .await?
+        .ok_or_else(ApiError::not_found)?;
     Ok(prompt_response(StatusCode::OK, turn, wait))
 }
 
@@ -212,12 +256,26 @@ pub(super) async fn patch_prompt(
     LargeJsonBody(body): LargeJsonBody<PromptPatch>,
 ) -> Result<Json<Prompt>, ApiError> {
     let (session, prompt) = (request.open_session().await?, request.ids.1);
-    let PromptPatch { prompt: content, attachments, before } = body.value;
+    let PromptPatch {
+        prompt: content,
+        attachments,
+        before,
+    } = body.value;
     if content.is_none() && !attachments.is_empty() {
-        return Err(ApiError::invalid("/attachments", "attachments require the member prompt"));
+        return Err(ApiError::invalid(
+            "/attachments",
+            "attachments require the member prompt",
+        ));
     }
-    let edit = content.map(content_blocks).transpose()?.map(|blocks| (blocks, attachments));
-    Ok(Json(session.change_prompt(&request.by, prompt, edit, before).await?))
+    let edit = content
+        .map(content_blocks)
+        .transpose()?
+        .map(|blocks| (blocks, attachments));
+    Ok(Json(
+        session
+            .change_prompt(&request.by, prompt, edit, before)
+            .await?,
+    ))
 }
 
 /// Cancels the running turn and all queued turns.
@@ -229,9 +287,13 @@ pub(super) async fn patch_prompt(
         (status = 204, description = "No turn ran or was queued."),
     )
 )]
-pub(super) async fn cancel_session(request: ApiRequest<CanPrompt, SessionId>) -> Result<Response, ApiError> {
+pub(super) async fn cancel_session(
+    request: ApiRequest<CanPrompt, SessionId>,
+) -> Result<Response, ApiError> {
     let session = request.open_session().await?;
-    Ok(cancelled_response(session.cancel(None, request.trace).await?))
+    Ok(cancelled_response(
+        session.cancel(None, request.trace).await?,
+    ))
 }
 
 /// Cancels one turn.
@@ -247,7 +309,9 @@ pub(super) async fn cancel_prompt(
     request: ApiRequest<CanPrompt, (SessionId, PromptId)>,
 ) -> Result<Response, ApiError> {
     let session = request.open_session().await?;
-    Ok(cancelled_response(session.cancel(Some(request.ids.1), request.trace).await?))
+    Ok(cancelled_response(
+        session.cancel(Some(request.ids.1), request.trace).await?,
+    ))
 }
 
 fn cancelled_response(prompt_ids: Vec<PromptId>) -> Response {
@@ -264,7 +328,10 @@ mod tests {
     #[test]
     fn prompt_is_text_or_content_blocks() {
         let of = |json: &str| content_blocks(RawValue::from_string(json.to_owned()).unwrap());
-        assert_eq!(of(r#""a\"b\ud800""#).unwrap().get(), r#"[{"type":"text","text":"a\"b\ud800"}]"#);
+        assert_eq!(
+            of(r#""a\"b\ud800""#).unwrap().get(),
+            r#"[{"type":"text","text":"a\"b\ud800"}]"#
+        );
         assert_eq!(of("[{\n}]").unwrap().get(), "[{ }]");
         for wrong in ["\"\"", "{}", "1", "null"] {
             assert!(of(wrong).is_err(), "{wrong}");

@@ -5,7 +5,9 @@ use http::StatusCode;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::acp::to_one_line;
-use crate::api::{ElicitationAction, ElicitationAnswer, PendingRequests, PermissionAnswer, RequestAnswer};
+use crate::api::{
+    ElicitationAction, ElicitationAnswer, PendingRequests, PermissionAnswer, RequestAnswer,
+};
 use crate::session::Answer;
 use crate::surface::authorized::{CanApprove, CanRead};
 use crate::surface::rest::error::ApiError;
@@ -22,13 +24,20 @@ pub(super) async fn list_requests(
     request: ApiRequest<CanRead, SessionId>,
 ) -> Result<Json<PendingRequests>, ApiError> {
     let session = request.open_session().await?;
-    Ok(Json(PendingRequests { requests: session.snapshot().await?.requests, next_cursor: None }))
+    Ok(Json(PendingRequests {
+        requests: session.snapshot().await?.requests,
+        next_cursor: None,
+    }))
 }
 
 type AnswerRequest = ApiRequest<CanApprove, (SessionId, RequestId)>;
 
 async fn submit_answer(request: AnswerRequest, answer: Answer) -> Result<StatusCode, ApiError> {
-    request.open_session().await?.answer(&request.by.author(), None, request.ids.1, answer).await?;
+    request
+        .open_session()
+        .await?
+        .answer(&request.by.author(), None, request.ids.1, answer)
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -65,9 +74,20 @@ pub(super) async fn answer_permission(
     body: JsonBody<PermissionAnswer>,
 ) -> Result<StatusCode, ApiError> {
     let given = match body.value {
-        PermissionAnswer { option_id: Some(option), cancelled: None } => Answer::Option(option),
-        PermissionAnswer { option_id: None, cancelled: Some(true) } => Answer::Cancelled,
-        _ => return Err(ApiError::invalid("", "expected either optionId or cancelled: true")),
+        PermissionAnswer {
+            option_id: Some(option),
+            cancelled: None,
+        } => Answer::Option(option),
+        PermissionAnswer {
+            option_id: None,
+            cancelled: Some(true),
+        } => Answer::Cancelled,
+        _ => {
+            return Err(ApiError::invalid(
+                "",
+                "expected either optionId or cancelled: true",
+            ));
+        }
     };
     submit_answer(request, given).await
 }
@@ -95,7 +115,10 @@ fn elicitation_result(mut answer: ElicitationAnswer) -> Result<Box<RawValue>, Ap
             return Err(ApiError::invalid("/content", "expected an object"));
         }
         (Some(_), ElicitationAction::Decline | ElicitationAction::Cancel) => {
-            return Err(ApiError::invalid("/content", "expected content only for accept"));
+            return Err(ApiError::invalid(
+                "/content",
+                "expected content only for accept",
+            ));
         }
         _ => {}
     }

@@ -33,16 +33,27 @@ pub(super) async fn call_agent(
     body: JsonBody<RpcCall>,
 ) -> Result<Response, ApiError> {
     let spec = request.agent()?;
-    let RpcCall { method, params, notify } = body.value;
+    let RpcCall {
+        method,
+        params,
+        notify,
+    } = body.value;
     let params = with_trace(&check_call(&spec, &method, params)?, request.trace.as_ref());
-    let mut lease = request.gateway.pool().short_lease(&spec, &request.by, Priority::Reclaim).await?;
+    let mut lease = request
+        .gateway
+        .pool()
+        .short_lease(&spec, &request.by, Priority::Reclaim)
+        .await?;
     if notify {
         lease.notify(&method, &params)?;
         return Ok(StatusCode::ACCEPTED.into_response());
     }
     let timeout = request.gateway.limits.call_timeout;
     let result = lease.call(&method, &params, timeout).await?;
-    Ok(Json(RpcResult { result: to_one_line(result) }).into_response())
+    Ok(Json(RpcResult {
+        result: to_one_line(result),
+    })
+    .into_response())
 }
 
 /// Checks the method and its params against the agent's entry, and returns the params.
@@ -51,10 +62,12 @@ fn check_call(
     method: &str,
     params: Option<Box<RawValue>>,
 ) -> Result<Box<RawValue>, ApiError> {
-    check_method(&spec.settings, method).map_err(|gated| InputError::from_policy(&gated, "/method"))?;
-    let params = to_one_line(
-        params.unwrap_or_else(|| RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")),
-    );
-    check_params(&spec.settings, &params).map_err(|gated| InputError::from_policy(&gated, "/params"))?;
+    check_method(&spec.settings, method)
+        .map_err(|gated| InputError::from_policy(&gated, "/method"))?;
+    let params = to_one_line(params.unwrap_or_else(|| {
+        RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")
+    }));
+    check_params(&spec.settings, &params)
+        .map_err(|gated| InputError::from_policy(&gated, "/params"))?;
     Ok(params)
 }

@@ -12,8 +12,8 @@ use crate::session::{Created, FILTER_KEY_BYTES, FILTER_VALUE_BYTES, ListQuery, M
 use crate::surface::authorized::{CanPrompt, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{
-    ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, IfMatch, IfNoneMatch, JsonBody, LargeJsonBody,
-    Params,
+    ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, IfMatch, IfNoneMatch, JsonBody,
+    LargeJsonBody, Params,
 };
 use crate::types::SessionId;
 
@@ -41,8 +41,13 @@ pub(super) async fn create_session(
     let key = key.bind(&body.bytes);
     let first = FirstTurn::take(&mut body.value, key.as_ref())?;
     first.check_scope(&request.by)?;
-    let ApiRequest { gateway, by, trace, .. } = request;
-    let mut created = gateway.sessions.create(&by, body.value, key, trace.clone()).await?;
+    let ApiRequest {
+        gateway, by, trace, ..
+    } = request;
+    let mut created = gateway
+        .sessions
+        .create(&by, body.value, key, trace.clone())
+        .await?;
     if !first.is_empty() {
         created.session = first.begin(&gateway, &by, &created, trace).await?;
     }
@@ -65,7 +70,11 @@ pub(super) async fn fork_session(
 ) -> Result<Response, ApiError> {
     let session = request.open_session().await?;
     Ok(created_response(
-        request.gateway.sessions.fork(&request.by, &session, &[], key.bind(&[]), request.trace).await?,
+        request
+            .gateway
+            .sessions
+            .fork(&request.by, &session, &[], key.bind(&[]), request.trace)
+            .await?,
     ))
 }
 
@@ -74,7 +83,10 @@ fn created_response(created: Created) -> Response {
     let location = format!("/v1/sessions/{}", created.session.session_id);
     let mut response = session_response(StatusCode::CREATED, created.session);
     let headers = response.headers_mut();
-    headers.insert(header::LOCATION, HeaderValue::try_from(location).expect("ids are plain ASCII"));
+    headers.insert(
+        header::LOCATION,
+        HeaderValue::try_from(location).expect("ids are plain ASCII"),
+    );
     if created.replayed {
         headers.insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
     }
@@ -96,7 +108,11 @@ pub(super) async fn list_sessions(
 ) -> Result<Response, ApiError> {
     let q = request.params.short("q", 256)?;
     let tasks = request.params.flag("tasks", false)?;
-    let query = ListQuery { q, tasks, ..list_query(&mut request.params, 200)? };
+    let query = ListQuery {
+        q,
+        tasks,
+        ..list_query(&mut request.params, 200)?
+    };
     request.params.finish()?;
     let page = request.gateway.sessions.list(&request.by, &query).await?;
     // `list` reads the position before the sessions, so an equal position means an equal list.
@@ -108,7 +124,11 @@ pub(super) async fn list_sessions(
 pub(super) fn list_query(params: &mut Params, max_limit: usize) -> Result<ListQuery, ApiError> {
     Ok(ListQuery {
         agent: params.parsed("agent", "an agent's name")?,
-        state: params.text("state")?.as_deref().map(parse_state).transpose()?,
+        state: params
+            .text("state")?
+            .as_deref()
+            .map(parse_state)
+            .transpose()?,
         q: None,
         cwd: params.short("cwd", 4096)?,
         metadata: metadata_filter(params)?,
@@ -123,26 +143,36 @@ fn metadata_filter(params: &mut Params) -> Result<MetadataFilter, ApiError> {
     const MAX: usize = 8;
     let filter = params.members("metadata");
     if filter.len() > MAX {
-        return Err(ApiError::invalid("metadata", format!("expected at most {MAX} metadata filters")));
+        return Err(ApiError::invalid(
+            "metadata",
+            format!("expected at most {MAX} metadata filters"),
+        ));
     }
     for (at, (key, value)) in filter.iter().enumerate() {
         let name = format!("metadata.{key}");
         if !(1..=FILTER_KEY_BYTES).contains(&key.len()) {
-            return Err(ApiError::invalid(name, format!("expected a key of 1 to {FILTER_KEY_BYTES} bytes")));
+            return Err(ApiError::invalid(
+                name,
+                format!("expected a key of 1 to {FILTER_KEY_BYTES} bytes"),
+            ));
         }
         if !(1..=FILTER_VALUE_BYTES).contains(&value.len()) {
             let detail = format!("expected a value of 1 to {FILTER_VALUE_BYTES} bytes");
             return Err(ApiError::invalid(name, detail));
         }
         if filter[..at].iter().any(|(former, _)| former == key) {
-            return Err(ApiError::invalid(name, "this parameter must not be repeated"));
+            return Err(ApiError::invalid(
+                name,
+                "this parameter must not be repeated",
+            ));
         }
     }
     Ok(filter)
 }
 
 fn parse_state(text: &str) -> Result<SessionState, ApiError> {
-    let state: Result<_, serde::de::value::Error> = SessionState::deserialize(text.into_deserializer());
+    let state: Result<_, serde::de::value::Error> =
+        SessionState::deserialize(text.into_deserializer());
     state.map_err(|_| ApiError::invalid("state", "expected idle, running, waiting or closed"))
 }
 
@@ -178,7 +208,10 @@ pub(super) async fn patch_session(
     body: JsonBody<SessionPatch>,
 ) -> Result<Response, ApiError> {
     let session = request.open_session().await?;
-    Ok(session_response(StatusCode::OK, session.patch(&request.by, body.value, if_match).await?))
+    Ok(session_response(
+        StatusCode::OK,
+        session.patch(&request.by, body.value, if_match).await?,
+    ))
 }
 
 /// Stops a session and deletes all of its data.
@@ -193,8 +226,16 @@ pub(super) async fn patch_session(
 pub(super) async fn delete_session(
     request: ApiRequest<CanPrompt, SessionId>,
 ) -> Result<StatusCode, ApiError> {
-    let erased = request.open_session().await?.delete(&request.by, request.trace).await?;
-    Ok(if erased { StatusCode::NO_CONTENT } else { StatusCode::ACCEPTED })
+    let erased = request
+        .open_session()
+        .await?
+        .delete(&request.by, request.trace)
+        .await?;
+    Ok(if erased {
+        StatusCode::NO_CONTENT
+    } else {
+        StatusCode::ACCEPTED
+    })
 }
 
 /// Starts a process for the session if it has none, and opens the session if it is closed.
@@ -203,9 +244,14 @@ pub(super) async fn delete_session(
     path = "/v1/sessions/{session}/attach",
     responses((status = 200, body = Session, description = "The session after the change."))
 )]
-pub(super) async fn attach_session(request: ApiRequest<CanPrompt, SessionId>) -> Result<Response, ApiError> {
+pub(super) async fn attach_session(
+    request: ApiRequest<CanPrompt, SessionId>,
+) -> Result<Response, ApiError> {
     let session = request.open_session().await?;
-    Ok(session_response(StatusCode::OK, session.attach(request.trace).await?))
+    Ok(session_response(
+        StatusCode::OK,
+        session.attach(request.trace).await?,
+    ))
 }
 
 /// Closes a session. Its log stays readable; the gateway rejects prompts until `attach`.
@@ -214,7 +260,12 @@ pub(super) async fn attach_session(request: ApiRequest<CanPrompt, SessionId>) ->
     path = "/v1/sessions/{session}/close",
     responses((status = 200, body = Session, description = "The session after the change."))
 )]
-pub(super) async fn close_session(request: ApiRequest<CanPrompt, SessionId>) -> Result<Response, ApiError> {
+pub(super) async fn close_session(
+    request: ApiRequest<CanPrompt, SessionId>,
+) -> Result<Response, ApiError> {
     let session = request.open_session().await?;
-    Ok(session_response(StatusCode::OK, session.close(&request.by, request.trace).await?))
+    Ok(session_response(
+        StatusCode::OK,
+        session.close(&request.by, request.trace).await?,
+    ))
 }

@@ -28,7 +28,13 @@ pub(super) async fn set_mode(
     body: JsonBody<SetMode>,
 ) -> Result<Json<Modes>, ApiError> {
     let session = request.open_session().await?;
-    let modes = session.call(&request.by, ClientCall::Mode(body.value.mode_id), request.trace).await?;
+    let modes = session
+        .call(
+            &request.by,
+            ClientCall::Mode(body.value.mode_id),
+            request.trace,
+        )
+        .await?;
     Ok(Json(Modes { modes: Some(modes) }))
 }
 
@@ -46,8 +52,16 @@ pub(super) async fn set_config_option(
     let session = request.open_session().await?;
     let value = checked_value("/value", body.value.value)?;
     let option = request.ids.1;
-    let options = session.call(&request.by, ClientCall::Config { option, value }, request.trace).await?;
-    Ok(Json(ConfigOptions { config_options: Some(options) }))
+    let options = session
+        .call(
+            &request.by,
+            ClientCall::Config { option, value },
+            request.trace,
+        )
+        .await?;
+    Ok(Json(ConfigOptions {
+        config_options: Some(options),
+    }))
 }
 
 /// Calls a method of the agent for this session by name.
@@ -69,16 +83,40 @@ pub(super) async fn call_session(
     body: JsonBody<RpcCall>,
 ) -> Result<Response, ApiError> {
     let session = request.open_session().await?;
-    let RpcCall { method, params, notify } = body.value;
+    let RpcCall {
+        method,
+        params,
+        notify,
+    } = body.value;
     let params = params.map_or_else(|| acp::null_to_empty(RawValue::NULL), to_one_line);
-    let result = session.call(&request.by, ClientCall::Rpc { method, params, notify }, request.trace).await?;
-    Ok(if notify { StatusCode::ACCEPTED.into_response() } else { Json(RpcResult { result }).into_response() })
+    let result = session
+        .call(
+            &request.by,
+            ClientCall::Rpc {
+                method,
+                params,
+                notify,
+            },
+            request.trace,
+        )
+        .await?;
+    Ok(if notify {
+        StatusCode::ACCEPTED.into_response()
+    } else {
+        Json(RpcResult { result }).into_response()
+    })
 }
 
 /// In ACP, the value of an option is the id of a choice or a boolean. `pointer`: its place in the body.
-pub(super) fn checked_value(pointer: &str, value: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
+pub(super) fn checked_value(
+    pointer: &str,
+    value: Box<RawValue>,
+) -> Result<Box<RawValue>, ApiError> {
     match acp::parse::<ConfigValue<'_>>(&value) {
         Ok(_) => Ok(to_one_line(value)),
-        Err(_) => Err(ApiError::invalid(pointer, "expected the id of a choice, true or false")),
+        Err(_) => Err(ApiError::invalid(
+            pointer,
+            "expected the id of a choice, true or false",
+        )),
     }
 }

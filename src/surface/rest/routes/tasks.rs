@@ -17,7 +17,8 @@ use crate::session::ToProblem as _;
 use crate::surface::authorized::{CanPrompt, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{
-    ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, JsonBody, Params, PreferWait, set_preference_applied,
+    ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, JsonBody, Params, PreferWait,
+    set_preference_applied,
 };
 use crate::task::{ChangeError, CreateError, Filter, NewTask};
 use crate::webhooks;
@@ -48,11 +49,17 @@ pub(super) async fn create_task(
     let key = key.bind(&body.bytes);
     let blocks = blocks(&body.value)?;
     let held = held(&request, wait)?;
-    let new = NewTask { request: body.value, blocks, key };
+    let new = NewTask {
+        request: body.value,
+        blocks,
+        key,
+    };
     let (task, replayed) = request.gateway.tasks.create(&request.by, new).await?;
     let mut response = respond(&request, task, held, true).await?;
     if replayed {
-        response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+        response
+            .headers_mut()
+            .insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
     }
     Ok(response)
 }
@@ -81,20 +88,35 @@ pub(super) async fn list_tasks(
 ) -> Result<Json<TaskList>, ApiError> {
     let filter = Filter {
         agent: request.params.parsed("agent", "an agent's name")?,
-        status: request.params.text("status")?.as_deref().map(parse_status).transpose()?,
+        status: request
+            .params
+            .text("status")?
+            .as_deref()
+            .map(parse_status)
+            .transpose()?,
         parent: request.params.parsed("parent", "the id of a task")?,
     };
-    let before = request.params.parsed("cursor", "the `nextCursor` of a page")?;
+    let before = request
+        .params
+        .parsed("cursor", "the `nextCursor` of a page")?;
     let limit = request.params.limit(DEFAULT_TASKS, MAX_TASKS)?;
     request.params.finish()?;
-    let list = request.gateway.tasks.list(&request.by.tenant, &filter, (before, limit)).await;
+    let list = request
+        .gateway
+        .tasks
+        .list(&request.by.tenant, &filter, (before, limit))
+        .await;
     Ok(Json(list.map_err(ApiError::internal)?))
 }
 
 fn parse_status(text: &str) -> Result<TaskStatus, ApiError> {
-    let status: Result<_, serde::de::value::Error> = TaskStatus::deserialize(text.into_deserializer());
+    let status: Result<_, serde::de::value::Error> =
+        TaskStatus::deserialize(text.into_deserializer());
     status.map_err(|_| {
-        ApiError::invalid("status", "expected queued, running, completed, failed, cancelled or interrupted")
+        ApiError::invalid(
+            "status",
+            "expected queued, running, completed, failed, cancelled or interrupted",
+        )
     })
 }
 
@@ -108,9 +130,19 @@ pub(super) async fn get_task(
     request: ApiRequest<CanRead, Uuid>,
     wait: PreferWait,
 ) -> Result<Response, ApiError> {
-    let task = request.gateway.tasks.get(&request.by.tenant, request.ids).await;
-    let task = task.map_err(ApiError::internal)?.ok_or_else(ApiError::not_found)?;
-    let held = if task.status.has_ended() { None } else { held(&request, wait)? };
+    let task = request
+        .gateway
+        .tasks
+        .get(&request.by.tenant, request.ids)
+        .await;
+    let task = task
+        .map_err(ApiError::internal)?
+        .ok_or_else(ApiError::not_found)?;
+    let held = if task.status.has_ended() {
+        None
+    } else {
+        held(&request, wait)?
+    };
     respond(&request, task, held, false).await
 }
 
@@ -125,8 +157,14 @@ pub(super) async fn get_task(
         (status = 202, body = Task, description = "The gateway cancels the turn of the task."),
     )
 )]
-pub(super) async fn cancel_task(request: ApiRequest<CanPrompt, Uuid>) -> Result<Response, ApiError> {
-    let task = request.gateway.tasks.cancel(&request.by.tenant, request.ids).await?;
+pub(super) async fn cancel_task(
+    request: ApiRequest<CanPrompt, Uuid>,
+) -> Result<Response, ApiError> {
+    let task = request
+        .gateway
+        .tasks
+        .cancel(&request.by.tenant, request.ids)
+        .await?;
     respond(&request, task.ok_or_else(ApiError::not_found)?, None, true).await
 }
 
@@ -137,9 +175,17 @@ struct Held {
     _guard: crate::stream::StreamGuard,
 }
 
-fn held<S, I, Q>(request: &ApiRequest<S, I, Q>, wait: PreferWait) -> Result<Option<Held>, ApiError> {
-    let Some(limit) = wait.duration(MAX_WAIT_SECONDS) else { return Ok(None) };
-    Ok(Some(Held { limit, _guard: request.gateway.streams().acquire(&request.by)? }))
+fn held<S, I, Q>(
+    request: &ApiRequest<S, I, Q>,
+    wait: PreferWait,
+) -> Result<Option<Held>, ApiError> {
+    let Some(limit) = wait.duration(MAX_WAIT_SECONDS) else {
+        return Ok(None);
+    };
+    Ok(Some(Held {
+        limit,
+        _guard: request.gateway.streams().acquire(&request.by)?,
+    }))
 }
 
 /// Responds with the task. `accepts`: the status is 202 if the task has not ended.
@@ -156,11 +202,19 @@ async fn respond<S, I, Q>(
             () = request.by.admission().wait_key_ended() => return Err(Problem::key_ended().into()),
             () = tasks.wait_ended(&request.by.tenant, task.task_id, held.limit) => {}
         }
-        let now = tasks.get(&request.by.tenant, task.task_id).await.map_err(ApiError::internal)?;
+        let now = tasks
+            .get(&request.by.tenant, task.task_id)
+            .await
+            .map_err(ApiError::internal)?;
         task = now.ok_or_else(ApiError::not_found)?;
     }
-    let status = if accepts && !task.status.has_ended() { StatusCode::ACCEPTED } else { StatusCode::OK };
-    let location = HeaderValue::try_from(format!("/v1/tasks/{}", task.task_id)).expect("ids are plain ASCII");
+    let status = if accepts && !task.status.has_ended() {
+        StatusCode::ACCEPTED
+    } else {
+        StatusCode::OK
+    };
+    let location =
+        HeaderValue::try_from(format!("/v1/tasks/{}", task.task_id)).expect("ids are plain ASCII");
     let mut response = (status, [(header::LOCATION, location)], Json(task)).into_response();
     set_preference_applied(&mut response, held.map(|held| held.limit));
     Ok(response)

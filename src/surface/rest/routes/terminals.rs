@@ -20,7 +20,9 @@ use crate::types::{SessionId, TerminalId};
 pub(super) async fn list_terminals(
     mut request: ApiRequest<CanRead, SessionId, Params>,
 ) -> Result<Json<TerminalList>, ApiError> {
-    let before = request.params.parsed("cursor", "the nextCursor of a previous page")?;
+    let before = request
+        .params
+        .parsed("cursor", "the nextCursor of a previous page")?;
     let limit = request.params.limit(50, 200)?;
     request.params.finish()?;
     let session = request.open_session().await?;
@@ -38,7 +40,12 @@ pub(super) async fn get_terminal(
 ) -> Result<Json<TerminalWindow>, ApiError> {
     let session = request.open_session().await?;
     let window = session.query().terminal(request.ids.1).await?;
-    let missing = || ApiError::new(ProblemCode::NotFound, "there is no such terminal in this session");
+    let missing = || {
+        ApiError::new(
+            ProblemCode::NotFound,
+            "there is no such terminal in this session",
+        )
+    };
     Ok(Json(window.ok_or_else(missing)?))
 }
 
@@ -54,6 +61,10 @@ pub(super) async fn get_terminal(
 pub(super) async fn kill_terminal(
     request: ApiRequest<CanApprove, (SessionId, TerminalId)>,
 ) -> Result<StatusCode, ApiError> {
-    request.open_session().await?.kill_terminal(request.ids.1).await?;
+    request
+        .open_session()
+        .await?
+        .kill_terminal(request.ids.1)
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -28,11 +28,22 @@ pub(super) async fn create_ticket(
 ) -> Result<Response, ApiError> {
     // Otherwise the holder of a ticket could renew it for ever.
     if request.by.credential().is_ticket() {
-        return Err(ApiError::new(ProblemCode::Forbidden, "creating a ticket requires a key, not a ticket"));
+        return Err(ApiError::new(
+            ProblemCode::Forbidden,
+            "creating a ticket requires a key, not a ticket",
+        ));
     }
-    let below =
-        |path: &str| public.as_ref().and_then(|Extension(public)| public.strip(path).map(str::to_owned));
-    let paths: Vec<String> = body.value.paths.into_iter().map(|path| below(&path).unwrap_or(path)).collect();
+    let below = |path: &str| {
+        public
+            .as_ref()
+            .and_then(|Extension(public)| public.strip(path).map(str::to_owned))
+    };
+    let paths: Vec<String> = body
+        .value
+        .paths
+        .into_iter()
+        .map(|path| below(&path).unwrap_or(path))
+        .collect();
     if paths.is_empty() || paths.len() > 64 {
         return Err(ApiError::invalid("/paths", "expected 1 to 64 paths"));
     }
@@ -48,16 +59,34 @@ pub(super) async fn create_ticket(
             ));
         }
         if socket && !request.by.scopes.contains(Scope::Admin) {
-            return Err(ApiError::new(ProblemCode::Forbidden, "this key does not have the scope admin"));
+            return Err(ApiError::new(
+                ProblemCode::Forbidden,
+                "this key does not have the scope admin",
+            ));
         }
     }
-    let (tickets, holder) =
-        (request.gateway.policy.tickets().clone(), request.by.credential().verified().clone());
-    let issued = request.gateway.shutdown.spawn_blocking(move || tickets.issue(&holder, paths)).await;
-    let issued = issued.map_err(ApiError::internal)?.map_err(ApiError::internal)?;
+    let (tickets, holder) = (
+        request.gateway.policy.tickets().clone(),
+        request.by.credential().verified().clone(),
+    );
+    let issued = request
+        .gateway
+        .shutdown
+        .spawn_blocking(move || tickets.issue(&holder, paths))
+        .await;
+    let issued = issued
+        .map_err(ApiError::internal)?
+        .map_err(ApiError::internal)?;
     let (author, now) = (request.by.author(), request.gateway.ids.now());
-    request.gateway.audit.counted().by_key(&author, Counted::TicketCreated, now);
-    let ticket = Ticket { ticket: issued.ticket, expires_at: issued.expires_at };
+    request
+        .gateway
+        .audit
+        .counted()
+        .by_key(&author, Counted::TicketCreated, now);
+    let ticket = Ticket {
+        ticket: issued.ticket,
+        expires_at: issued.expires_at,
+    };
     Ok((StatusCode::CREATED, Json(ticket)).into_response())
 }
 
@@ -67,8 +96,15 @@ fn is_sign_in_socket(path: &str) -> bool {
     let part = |expected: Option<&str>, got: Option<&str>| {
         got.is_some_and(|got| expected.is_none_or(|it| it == got))
     };
-    [Some("v1"), Some("agents"), None, Some("auth"), Some("terminals"), None]
-        .into_iter()
-        .all(|expected| part(expected, parts.next()))
+    [
+        Some("v1"),
+        Some("agents"),
+        None,
+        Some("auth"),
+        Some("terminals"),
+        None,
+    ]
+    .into_iter()
+    .all(|expected| part(expected, parts.next()))
         && parts.next().is_none()
 }

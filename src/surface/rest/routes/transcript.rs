@@ -60,18 +60,31 @@ async fn respond_page(
     form: Representation,
     known: &IfNoneMatch,
 ) -> Result<Response, ApiError> {
-    let before: Option<PromptId> = request.params.parsed("before", "a nextCursor of this transcript")?;
+    let before: Option<PromptId> = request
+        .params
+        .parsed("before", "a nextCursor of this transcript")?;
     let limit = request.params.limit(50, 200)?;
     request.params.finish()?;
     let session = request.open_session().await?;
-    let page = session.query().transcript(session.snapshot().await?, before, limit).await?;
+    let page = session
+        .query()
+        .transcript(session.snapshot().await?, before, limit)
+        .await?;
     // Weak, because retention may delete the beginning of a turn without appending an event.
-    let format = if form == Representation::Json { "" } else { "-md" };
+    let format = if form == Representation::Json {
+        ""
+    } else {
+        "-md"
+    };
     let etag = format!("W/\"{}{format}\"", page.last_event_id);
     Ok(known.respond(&etag, || match form {
         Representation::Markdown => {
             let kind = HeaderValue::from_static("text/markdown; charset=utf-8");
-            ([(header::CONTENT_TYPE, kind)], markdown(&page.session, &page.turns)).into_response()
+            (
+                [(header::CONTENT_TYPE, kind)],
+                markdown(&page.session, &page.turns),
+            )
+                .into_response()
         }
         _ => Json(page).into_response(),
     }))
@@ -96,7 +109,14 @@ pub(super) async fn get_stderr(
     let output = session.stderr().await?;
     let (kind, output) = match form {
         Representation::Raw => ("application/octet-stream", output),
-        _ => ("text/plain; charset=utf-8", strip_controls(&output).into_owned()),
+        _ => (
+            "text/plain; charset=utf-8",
+            strip_controls(&output).into_owned(),
+        ),
     };
-    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], output).into_response())
+    Ok((
+        [(header::CONTENT_TYPE, HeaderValue::from_static(kind))],
+        output,
+    )
+        .into_response())
 }

@@ -6,8 +6,8 @@ use http::StatusCode;
 use uuid::Uuid;
 
 use crate::api::{
-    CreateWebhook, ProblemCode, Webhook, WebhookDelivery, WebhookDeliveryList, WebhookDeliveryState,
-    WebhookList, WebhookSecret,
+    CreateWebhook, ProblemCode, Webhook, WebhookDelivery, WebhookDeliveryList,
+    WebhookDeliveryState, WebhookList, WebhookSecret,
 };
 use crate::event::{WebhookCreated, WebhookDeleted};
 use crate::surface::authorized::CanAdmin;
@@ -26,8 +26,17 @@ const MAX_DELIVERIES: usize = 200;
     responses((status = 200, body = WebhookList, description = "All webhooks. There is only one page."))
 )]
 pub(super) async fn list_webhooks(request: ApiRequest<CanAdmin>) -> Json<WebhookList> {
-    let webhooks = request.gateway.webhooks.list(&request.by.tenant).into_iter().map(webhook).collect();
-    Json(WebhookList { webhooks, next_cursor: None })
+    let webhooks = request
+        .gateway
+        .webhooks
+        .list(&request.by.tenant)
+        .into_iter()
+        .map(webhook)
+        .collect();
+    Json(WebhookList {
+        webhooks,
+        next_cursor: None,
+    })
 }
 
 /// Creates a webhook.
@@ -47,7 +56,11 @@ pub(super) async fn create_webhook(
     body: JsonBody<CreateWebhook>,
 ) -> Result<Response, ApiError> {
     let CreateWebhook { url, events } = body.value;
-    let created = request.gateway.webhooks.create(&request.by.tenant, &url, events).await;
+    let created = request
+        .gateway
+        .webhooks
+        .create(&request.by.tenant, &url, events)
+        .await;
     let created = created.map_err(|error| {
         let detail = error.to_string();
         match error {
@@ -58,7 +71,10 @@ pub(super) async fn create_webhook(
             CreateError::Closed(_) => ApiError::draining(),
         }
     })?;
-    let event = WebhookCreated { webhook_id: created.id.to_string(), url: created.url.clone() };
+    let event = WebhookCreated {
+        webhook_id: created.id.to_string(),
+        url: created.url.clone(),
+    };
     request.gateway.audit.append(&request.by.author(), event);
     Ok((StatusCode::CREATED, Json(webhook(created))).into_response())
 }
@@ -71,12 +87,20 @@ pub(super) async fn create_webhook(
     path = "/v1/webhooks/{webhook}",
     responses((status = 204, description = "The webhook is deleted."))
 )]
-pub(super) async fn delete_webhook(request: ApiRequest<CanAdmin, Uuid>) -> Result<StatusCode, ApiError> {
-    let deleted = request.gateway.webhooks.delete(&request.by.tenant, request.ids).await;
+pub(super) async fn delete_webhook(
+    request: ApiRequest<CanAdmin, Uuid>,
+) -> Result<StatusCode, ApiError> {
+    let deleted = request
+        .gateway
+        .webhooks
+        .delete(&request.by.tenant, request.ids)
+        .await;
     if !deleted.map_err(|_| ApiError::draining())? {
         return Err(ApiError::not_found());
     }
-    let event = WebhookDeleted { webhook_id: request.ids.to_string() };
+    let event = WebhookDeleted {
+        webhook_id: request.ids.to_string(),
+    };
     request.gateway.audit.append(&request.by.author(), event);
     Ok(StatusCode::NO_CONTENT)
 }
@@ -94,7 +118,9 @@ pub(super) async fn get_webhook_secret(
 ) -> Result<Json<WebhookSecret>, ApiError> {
     let secret = request.gateway.webhooks.signing_secret(&request.by.tenant);
     let disabled = || ApiError::new(ProblemCode::Forbidden, CreateError::Disabled.to_string());
-    Ok(Json(WebhookSecret { secret: secret.ok_or_else(disabled)? }))
+    Ok(Json(WebhookSecret {
+        secret: secret.ok_or_else(disabled)?,
+    }))
 }
 
 /// Lists deliveries, newest first.
@@ -108,15 +134,27 @@ pub(super) async fn get_webhook_secret(
 pub(super) async fn list_deliveries(
     mut request: ApiRequest<CanAdmin, (), Params>,
 ) -> Result<Json<WebhookDeliveryList>, ApiError> {
-    let before = request.params.parsed("cursor", "the `nextCursor` of a page")?;
+    let before = request
+        .params
+        .parsed("cursor", "the `nextCursor` of a page")?;
     let limit = request.params.limit(DEFAULT_DELIVERIES, MAX_DELIVERIES)?;
     request.params.finish()?;
-    let found = request.gateway.webhooks.deliveries(&request.by.tenant, before, limit + 1).await;
+    let found = request
+        .gateway
+        .webhooks
+        .deliveries(&request.by.tenant, before, limit + 1)
+        .await;
     let mut found = found.map_err(ApiError::internal)?;
     let more = found.len() > limit;
     found.truncate(limit);
-    let next_cursor = found.last().filter(|_| more).map(|last| last.id.to_string());
-    Ok(Json(WebhookDeliveryList { deliveries: found.into_iter().map(delivery).collect(), next_cursor }))
+    let next_cursor = found
+        .last()
+        .filter(|_| more)
+        .map(|last| last.id.to_string());
+    Ok(Json(WebhookDeliveryList {
+        deliveries: found.into_iter().map(delivery).collect(),
+        next_cursor,
+    }))
 }
 
 /// Sends a delivery again.
@@ -127,8 +165,14 @@ pub(super) async fn list_deliveries(
     path = "/v1/webhooks/deliveries/{delivery}/retry",
     responses((status = 202, body = WebhookDelivery, description = "The delivery is pending."))
 )]
-pub(super) async fn retry_delivery(request: ApiRequest<CanAdmin, Uuid>) -> Result<Response, ApiError> {
-    let repeated = request.gateway.webhooks.repeat(&request.by.tenant, request.ids).await;
+pub(super) async fn retry_delivery(
+    request: ApiRequest<CanAdmin, Uuid>,
+) -> Result<Response, ApiError> {
+    let repeated = request
+        .gateway
+        .webhooks
+        .repeat(&request.by.tenant, request.ids)
+        .await;
     let repeated = repeated.map_err(|error| match error {
         RepeatError::Unknown => ApiError::not_found(),
         RepeatError::Deleted => ApiError::invalid("", error.to_string()),
@@ -140,13 +184,28 @@ pub(super) async fn retry_delivery(request: ApiRequest<CanAdmin, Uuid>) -> Resul
 }
 
 fn webhook(of: webhooks::Webhook) -> Webhook {
-    let webhooks::Webhook { id, url, events, created_at, gone, .. } = of;
-    Webhook { webhook_id: id, url, events, created_at, gone }
+    let webhooks::Webhook {
+        id,
+        url,
+        events,
+        created_at,
+        gone,
+        ..
+    } = of;
+    Webhook {
+        webhook_id: id,
+        url,
+        events,
+        created_at,
+        gone,
+    }
 }
 
 fn delivery(of: webhooks::Delivery) -> WebhookDelivery {
     let (state, next_attempt_at) = match of.state {
-        DeliveryState::Pending { next_attempt_at } => (WebhookDeliveryState::Pending, Some(next_attempt_at)),
+        DeliveryState::Pending { next_attempt_at } => {
+            (WebhookDeliveryState::Pending, Some(next_attempt_at))
+        }
         DeliveryState::Delivered => (WebhookDeliveryState::Delivered, None),
         DeliveryState::Failed => (WebhookDeliveryState::Failed, None),
     };

@@ -29,19 +29,40 @@ pub(super) async fn list_workspaces(
     let limit = params.limit(50, 200)?;
     params.finish()?;
     let gateway = &request.gateway;
-    let workspaces = gateway.sessions.context().workspaces.with_granted(request.by.folders.clone());
+    let workspaces = gateway
+        .sessions
+        .context()
+        .workspaces
+        .with_granted(request.by.folders.clone());
     let Some(path) = path else {
         let folders = workspaces.top_folders().filter_map(named).collect();
-        return Ok(Json(WorkspaceFolderList { path: None, parent: None, folders, next_cursor: None }));
+        return Ok(Json(WorkspaceFolderList {
+            path: None,
+            parent: None,
+            folders,
+            next_cursor: None,
+        }));
     };
     let work = move || workspaces.browse(&path, cursor.as_deref(), limit);
-    let page = gateway.shutdown.spawn_blocking(work).await.map_err(ApiError::internal)?;
+    let page = gateway
+        .shutdown
+        .spawn_blocking(work)
+        .await
+        .map_err(ApiError::internal)?;
     Ok(Json(page_of(page.map_err(error)?)))
 }
 
 fn page_of(page: FolderPage) -> WorkspaceFolderList {
-    let FolderPage { parent, path, names, next } = page;
-    let folders = names.iter().filter_map(|name| named(&path.join(name))).collect();
+    let FolderPage {
+        parent,
+        path,
+        names,
+        next,
+    } = page;
+    let folders = names
+        .iter()
+        .filter_map(|name| named(&path.join(name)))
+        .collect();
     let text = |path: &Path| path.to_str().map(str::to_owned);
     WorkspaceFolderList {
         path: text(&path),
@@ -54,15 +75,20 @@ fn page_of(page: FolderPage) -> WorkspaceFolderList {
 /// A folder with its last name. `None` if the path is not UTF-8: a request cannot contain it.
 fn named(path: &Path) -> Option<WorkspaceFolder> {
     let text = path.to_str()?;
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or(text);
-    Some(WorkspaceFolder { path: text.to_owned(), name: name.to_owned() })
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or(text);
+    Some(WorkspaceFolder {
+        path: text.to_owned(),
+        name: name.to_owned(),
+    })
 }
 
 fn error(error: FileError) -> ApiError {
     match error {
         FileError::OutsideRoots => {
-            let detail =
-                "the folder lies outside the workspace roots: list the roots with a request without `path`";
+            let detail = "the folder lies outside the workspace roots: list the roots with a request without `path`";
             ApiError::new(ProblemCode::Forbidden, detail)
         }
         other => other.into(),

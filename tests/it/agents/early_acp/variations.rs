@@ -9,7 +9,11 @@ async fn echoes(early: &Early) -> String {
     let session = early.session().await;
     for text in ["hello world", "second turn"] {
         let (turn, _) = early.turn(&session, text).await;
-        assert_eq!((&turn["text"], &turn["stopReason"]), (&json!(text), &json!("end_turn")), "{turn}");
+        assert_eq!(
+            (&turn["text"], &turn["stopReason"]),
+            (&json!(text), &json!("end_turn")),
+            "{turn}"
+        );
     }
     session
 }
@@ -18,10 +22,16 @@ async fn echoes(early: &Early) -> String {
 async fn prompt_with_content_instead_of_prompt() {
     let early = Early::start(&["modern", "content"]);
     echoes(&early).await;
-    let prompts: Vec<_> =
-        early.received().into_iter().filter(|line| line["method"] == "session/prompt").collect();
+    let prompts: Vec<_> = early
+        .received()
+        .into_iter()
+        .filter(|line| line["method"] == "session/prompt")
+        .collect();
     assert_eq!(prompts.len(), 3, "one attempt was rejected: {prompts:?}");
-    assert!(prompts[1]["params"].get("prompt").is_none() && prompts[2]["params"].get("prompt").is_none());
+    assert!(
+        prompts[1]["params"].get("prompt").is_none()
+            && prompts[2]["params"].get("prompt").is_none()
+    );
 }
 
 #[tokio::test]
@@ -46,8 +56,14 @@ async fn text_and_tool_use_in_agent_message_chunk_updates() {
 async fn updates_without_a_session_id() {
     let early = Early::start(&["modern", "delta", "no-session"]);
     let (first, second) = (early.session().await, early.session().await);
-    let (one, other) = tokio::join!(early.turn(&first, "hello one"), early.turn(&second, "hello other"));
-    assert_eq!((&one.0["text"], &other.0["text"]), (&json!("hello one"), &json!("hello other")));
+    let (one, other) = tokio::join!(
+        early.turn(&first, "hello one"),
+        early.turn(&second, "hello other")
+    );
+    assert_eq!(
+        (&one.0["text"], &other.0["text"]),
+        (&json!("hello one"), &json!("hello other"))
+    );
 }
 
 #[tokio::test]
@@ -55,31 +71,71 @@ async fn capabilities_with_early_names() {
     let early = Early::start(&["modern"]);
     let session = early.session().await;
     let shown = early.gateway.get("/v1/agents/early").await;
-    assert_eq!(shown["capabilities"]["promptCapabilities"], json!({ "image": true }), "{shown}");
-    assert_eq!(shown["capabilities"]["mcpCapabilities"], json!({ "http": true }), "{shown}");
+    assert_eq!(
+        shown["capabilities"]["promptCapabilities"],
+        json!({ "image": true }),
+        "{shown}"
+    );
+    assert_eq!(
+        shown["capabilities"]["mcpCapabilities"],
+        json!({ "http": true }),
+        "{shown}"
+    );
     let offered = early.received()[0]["params"]["clientCapabilities"].clone();
-    assert_eq!(offered["readTextFile"], offered["fs"]["readTextFile"], "{offered}");
-    assert!(offered["readTextFile"].is_boolean() && offered["terminal"].is_boolean(), "{offered}");
+    assert_eq!(
+        offered["readTextFile"], offered["fs"]["readTextFile"],
+        "{offered}"
+    );
+    assert!(
+        offered["readTextFile"].is_boolean() && offered["terminal"].is_boolean(),
+        "{offered}"
+    );
     let blocks = json!([{ "type": "text", "text": "hello" }, { "type": "image", "mimeType": "image/png", "data": "AAAA" }]);
     let path = format!("/v1/sessions/{session}/prompts");
-    let sent = early.gateway.posted(&path, &[("prefer", "wait=20")], &json!({ "prompt": blocks })).await;
+    let sent = early
+        .gateway
+        .posted(
+            &path,
+            &[("prefer", "wait=20")],
+            &json!({ "prompt": blocks }),
+        )
+        .await;
     assert_eq!(sent.body["text"], "hello", "images are accepted: {sent:?}");
 }
 
 #[tokio::test]
 async fn permission_with_a_title_and_a_message() {
-    for (option, label, kind) in [("go", "Allow", "allow_once"), ("halt", "Deny", "reject_once")] {
+    for (option, label, kind) in [
+        ("go", "Allow", "allow_once"),
+        ("halt", "Deny", "reject_once"),
+    ] {
         let early = Early::start(&["modern", "no-session"]);
         let session = early.session().await;
         early.gateway.prompt(&session, "ask make").await;
-        let events = early.gateway.log_until(&session, |event| event["type"] == "request.created").await;
+        let events = early
+            .gateway
+            .log_until(&session, |event| event["type"] == "request.created")
+            .await;
         let params = &events.last().expect("the request")["params"];
         let offered = params["options"].as_array().expect("options").iter();
-        let offered = offered.clone().find(|offered| offered["optionId"] == option).expect("the option");
-        assert_eq!((&offered["name"], &offered["kind"]), (&json!(label), &json!(kind)), "{params}");
+        let offered = offered
+            .clone()
+            .find(|offered| offered["optionId"] == option)
+            .expect("the option");
+        assert_eq!(
+            (&offered["name"], &offered["kind"]),
+            (&json!(label), &json!(kind)),
+            "{params}"
+        );
         let path = format!("/v1/sessions/{session}/permissions/r1");
-        early.gateway.posted(&path, &[], &json!({ "optionId": option })).await;
-        let events = early.gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
+        early
+            .gateway
+            .posted(&path, &[], &json!({ "optionId": option }))
+            .await;
+        let events = early
+            .gateway
+            .log_until(&session, |event| event["type"] == "prompt.completed")
+            .await;
         let text = crate::support::log::agent_text(&events);
         assert_eq!(text, format!("permission: {option}"));
     }
@@ -104,7 +160,13 @@ async fn error_in_the_result_of_a_prompt() {
     let session = early.session().await;
     let (turn, _) = early.turn(&session, "fail no tokens are left").await;
     assert_eq!(turn["status"], "failed", "{turn}");
-    assert!(turn["error"]["detail"].as_str().expect("a text").contains("no tokens are left"), "{turn}");
+    assert!(
+        turn["error"]["detail"]
+            .as_str()
+            .expect("a text")
+            .contains("no tokens are left"),
+        "{turn}"
+    );
 }
 
 #[tokio::test]

@@ -21,17 +21,30 @@ async fn connection_lost_in_a_turn_fails_it_and_the_next_prompt_restores_the_ses
     })
     .await;
     proxy.cut();
-    let events = near.log_until(&session, |event| event["type"] == "prompt.failed").await;
+    let events = near
+        .log_until(&session, |event| event["type"] == "prompt.failed")
+        .await;
     let problem = &one(&events, "prompt.failed")["problem"];
     assert_eq!(problem["code"], "agent_disconnected", "{problem}");
     assert_eq!(problem["retryable"], true);
     let exited = one(&events, "agent.exited");
-    assert!(exited["disconnected"].as_str().is_some_and(|reason| !reason.is_empty()), "{exited}");
+    assert!(
+        exited["disconnected"]
+            .as_str()
+            .is_some_and(|reason| !reason.is_empty()),
+        "{exited}"
+    );
     let turn = near.turn(&session, "echo after").await;
     // The last chunks of the lost turn can arrive before its cancel.
     let text = turn["text"].as_str().expect("a text");
-    assert!(turn["status"] == "completed" && text.ends_with("after"), "{turn}");
-    assert!(!text.contains("chunk 90 "), "the lost turn was cancelled: {text}");
+    assert!(
+        turn["status"] == "completed" && text.ends_with("after"),
+        "{turn}"
+    );
+    assert!(
+        !text.contains("chunk 90 "),
+        "the lost turn was cancelled: {text}"
+    );
     let events = near.lawful(&session).await;
     let attached = all(&events, "session.attached");
     assert_eq!(attached.len(), 2);
@@ -48,7 +61,11 @@ async fn sessions_continue_after_the_remote_restarted() {
     assert_eq!(turn["error"]["code"], "agent_disconnected", "{turn}");
     far.start();
     let turn = near.turn(&session, "echo after").await;
-    assert_eq!((&turn["status"], &turn["text"]), (&json!("completed"), &json!("after")), "{turn}");
+    assert_eq!(
+        (&turn["status"], &turn["text"]),
+        (&json!("completed"), &json!("after")),
+        "{turn}"
+    );
 }
 
 #[tokio::test]
@@ -56,16 +73,24 @@ async fn wrong_token_is_reported_without_the_token() {
     let far = Setup::fake(&[]).start();
     for url in [acp(&far), acp(&far).replace("ws:", "http:")] {
         let near = near(&url, &far, "token = \"acpg_another-token\"").start();
-        let failed = near.posted("/v1/sessions", &[], &json!({ "agent": "far" })).await;
+        let failed = near
+            .posted("/v1/sessions", &[], &json!({ "agent": "far" }))
+            .await;
         let problem = failed.problem(502, "agent_start_failed");
         let detail = problem["detail"].as_str().expect("a text");
-        assert!(detail.contains("401") && detail.contains("[agents.far]"), "{detail}");
+        assert!(
+            detail.contains("401") && detail.contains("[agents.far]"),
+            "{detail}"
+        );
         assert!(!detail.contains("another-token") && !near.log().contains("another-token"));
     }
 }
 
 /// Answers every connection with these bytes, and holds it open.
-#[expect(clippy::disallowed_methods, reason = "the test's own task, which ends with the runtime")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test's own task, which ends with the runtime"
+)]
 async fn host(response: &'static str) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -84,15 +109,18 @@ async fn host(response: &'static str) -> std::net::SocketAddr {
 #[tokio::test]
 async fn redirect_of_a_remote_is_not_followed() {
     let far = Setup::fake(&[]).start();
-    let location =
-        "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n";
+    let location = "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n";
     let address = host(location).await;
     for scheme in ["ws", "http"] {
         let near = near(&format!("{scheme}://{address}/acp"), &far, "").start();
-        let failed = near.posted("/v1/sessions", &[], &json!({ "agent": "far" })).await;
+        let failed = near
+            .posted("/v1/sessions", &[], &json!({ "agent": "far" }))
+            .await;
         let problem = failed.problem(502, "agent_start_failed");
         assert!(
-            problem["detail"].as_str().is_some_and(|text| text.contains("follows no redirects")),
+            problem["detail"]
+                .as_str()
+                .is_some_and(|text| text.contains("follows no redirects")),
             "{problem}"
         );
     }
@@ -102,17 +130,34 @@ async fn redirect_of_a_remote_is_not_followed() {
 async fn silent_remote_fails_at_the_start_timeout() {
     let far = Setup::fake(&[]).start();
     let address = host("").await;
-    for (scheme, status, code) in [("ws", 502, "agent_disconnected"), ("http", 504, "agent_timeout")] {
-        let near = near(&format!("{scheme}://{address}/acp"), &far, "start_timeout = \"500ms\"").start();
+    for (scheme, status, code) in [
+        ("ws", 502, "agent_disconnected"),
+        ("http", 504, "agent_timeout"),
+    ] {
+        let near = near(
+            &format!("{scheme}://{address}/acp"),
+            &far,
+            "start_timeout = \"500ms\"",
+        )
+        .start();
         let began = std::time::Instant::now();
-        let failed = near.posted("/v1/sessions", &[], &json!({ "agent": "far" })).await;
+        let failed = near
+            .posted("/v1/sessions", &[], &json!({ "agent": "far" }))
+            .await;
         failed.problem(status, code);
-        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            began.elapsed()
+        );
     }
 }
 
 /// A proxy that accepts CONNECT and connects to `to`, whatever the host. Returns its address and the first lines.
-#[expect(clippy::disallowed_methods, reason = "the test's own tasks, which end with the runtime")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test's own tasks, which end with the runtime"
+)]
 async fn connect_proxy(
     to: std::net::SocketAddr,
 ) -> (std::net::SocketAddr, tokio::sync::mpsc::Receiver<String>) {
@@ -125,11 +170,20 @@ async fn connect_proxy(
             while !head.ends_with(b"\r\n\r\n") {
                 head.push(stream.read_u8().await.expect("a head"));
             }
-            let line = String::from_utf8_lossy(&head).lines().next().unwrap_or_default().to_owned();
+            let line = String::from_utf8_lossy(&head)
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_owned();
             seen.send(line).await.expect("the test reads");
-            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.expect("the gateway reads");
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\n\r\n")
+                .await
+                .expect("the gateway reads");
             let mut target = TcpStream::connect(to).await.expect("the target accepts");
-            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut stream, &mut target).await });
+            tokio::spawn(
+                async move { tokio::io::copy_bidirectional(&mut stream, &mut target).await },
+            );
         }
     });
     (address, lines)
@@ -141,10 +195,17 @@ async fn remote_is_reached_through_the_proxy_of_the_environment() {
     crate::attach::set_public_url(&mut far, "http://agent.test:81");
     let (proxy, mut lines) = connect_proxy(far.address()).await;
     for scheme in ["ws", "http"] {
-        let setup = near(&format!("{scheme}://agent.test:81/acp/fake"), &far, "insecure_http = true");
+        let setup = near(
+            &format!("{scheme}://agent.test:81/acp/fake"),
+            &far,
+            "insecure_http = true",
+        );
         let near = setup.start_with(|_| vec![("http_proxy", format!("http://{proxy}").into())]);
         let session = near.session("far").await;
         assert_eq!(near.turn(&session, "echo through").await["text"], "through");
-        assert_eq!(lines.recv().await.expect("a line"), "CONNECT agent.test:81 HTTP/1.1");
+        assert_eq!(
+            lines.recv().await.expect("a line"),
+            "CONNECT agent.test:81 HTTP/1.1"
+        );
     }
 }

@@ -21,7 +21,9 @@ async fn turn_continues_after_cuts_of_its_streams_without_loss_or_duplicates() {
     let (near, proxy, _far) = pair_with_proxy("http").await;
     let session = near.session("far").await;
     near.turn(&session, "echo before").await;
-    let prompt = near.prompt(&session, &format!("slow chunks={CHUNKS} ms=50")).await;
+    let prompt = near
+        .prompt(&session, &format!("slow chunks={CHUNKS} ms=50"))
+        .await;
     for number in [3, 12, 21, 30, 39] {
         until_chunk(&near, &session, number).await;
         proxy.cut();
@@ -37,12 +39,23 @@ async fn turn_continues_after_cuts_of_its_streams_without_loss_or_duplicates() {
     })
     .await;
     let turn = near.turn(&session, "echo after").await;
-    assert_eq!((&turn["status"], &turn["text"]), (&json!("completed"), &json!("after")), "{turn}");
+    assert_eq!(
+        (&turn["status"], &turn["text"]),
+        (&json!("completed"), &json!("after")),
+        "{turn}"
+    );
     let events = near.lawful(&session).await;
-    let chunks = (0..CHUNKS).map(|number| format!("chunk {number} ")).collect::<Vec<_>>().concat();
+    let chunks = (0..CHUNKS)
+        .map(|number| format!("chunk {number} "))
+        .collect::<Vec<_>>()
+        .concat();
     assert_eq!(agent_text(&events), format!("before{chunks}after"));
     assert_eq!(all(&events, "prompt.completed").len(), 3);
-    assert_eq!(all(&events, "session.attached").len(), 1, "the connection was kept");
+    assert_eq!(
+        all(&events, "session.attached").len(),
+        1,
+        "the connection was kept"
+    );
 }
 
 #[tokio::test]
@@ -54,14 +67,29 @@ async fn restarted_host_fails_the_turn_and_the_next_prompt_restores_the_session(
     until_chunk(&near, &session, 1).await;
     far.kill();
     far.start();
-    let events = near.log_until(&session, |event| event["type"] == "prompt.failed").await;
+    let events = near
+        .log_until(&session, |event| event["type"] == "prompt.failed")
+        .await;
     let problem = &one(&events, "prompt.failed")["problem"];
-    assert_eq!((&problem["code"], &problem["retryable"]), (&json!("agent_disconnected"), &json!(true)));
+    assert_eq!(
+        (&problem["code"], &problem["retryable"]),
+        (&json!("agent_disconnected"), &json!(true))
+    );
     let exited = one(&events, "agent.exited");
-    assert!(exited["disconnected"].as_str().is_some_and(|reason| reason.contains("404")), "{exited}");
+    assert!(
+        exited["disconnected"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("404")),
+        "{exited}"
+    );
     let turn = near.turn(&session, "echo after").await;
     assert_eq!(turn["status"], "completed", "{turn}");
-    assert!(turn["text"].as_str().is_some_and(|text| text.ends_with("after")), "{turn}");
+    assert!(
+        turn["text"]
+            .as_str()
+            .is_some_and(|text| text.ends_with("after")),
+        "{turn}"
+    );
     let events = near.lawful(&session).await;
     assert_ne!(all(&events, "session.attached")[1]["by"], "new");
 }
@@ -75,8 +103,14 @@ async fn wrong_path_and_unknown_agent_are_reported() {
         ("acp/none", 422, "there is no such agent"),
     ] {
         let near = near(&format!("http://{}/{path}", far.address()), &far, "").start();
-        let failed = near.posted("/v1/sessions", &[], &json!({ "agent": "far" })).await;
+        let failed = near
+            .posted("/v1/sessions", &[], &json!({ "agent": "far" }))
+            .await;
         assert_eq!(failed.status.as_u16(), status, "{path}: {}", failed.body);
-        assert!(failed.body.to_string().contains(expected), "{path}: {}", failed.body);
+        assert!(
+            failed.body.to_string().contains(expected),
+            "{path}: {}",
+            failed.body
+        );
     }
 }

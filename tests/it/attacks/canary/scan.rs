@@ -33,12 +33,20 @@ pub(super) struct Scan {
 
 impl Scan {
     pub(super) fn of(canaries: Vec<Canary>) -> Self {
-        Self { canaries, found: Vec::new(), leaks: Vec::new() }
+        Self {
+            canaries,
+            found: Vec::new(),
+            leaks: Vec::new(),
+        }
     }
 
     /// Text that holds no canary. `but` names the exception.
     pub(super) fn text(&mut self, location: &str, bytes: &[u8], but: &[&str]) {
-        for canary in self.canaries.iter().filter(|canary| !but.contains(&canary.name)) {
+        for canary in self
+            .canaries
+            .iter()
+            .filter(|canary| !but.contains(&canary.name))
+        {
             if canary.is_in(bytes) {
                 self.leaks.push(format!("{} in {location}", canary.name));
             }
@@ -50,22 +58,30 @@ impl Scan {
         let mut pids = descendants(gateway);
         pids.push(gateway);
         for pid in pids {
-            let read = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+            let read =
+                |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
             let (line, environment) = (read("cmdline"), read("environ"));
             let command = String::from_utf8_lossy(&line).replace('\0', " ");
             self.text(&format!("the command line of {command}"), &line, &[]);
-            let home = environment.split(|byte| *byte == 0).find_map(|word| word.strip_prefix(b"HOME="));
-            let home = PathBuf::from(String::from_utf8_lossy(home.unwrap_or_default()).into_owned());
+            let home = environment
+                .split(|byte| *byte == 0)
+                .find_map(|word| word.strip_prefix(b"HOME="));
+            let home =
+                PathBuf::from(String::from_utf8_lossy(home.unwrap_or_default()).into_owned());
             for canary in &self.canaries {
                 if !canary.is_in(&environment) {
                     continue;
                 }
-                let own =
-                    canary.agents.iter().any(|agent| home.ends_with(Path::new("homes/default").join(agent)));
+                let own = canary
+                    .agents
+                    .iter()
+                    .any(|agent| home.ends_with(Path::new("homes/default").join(agent)));
                 if own || (pid == gateway && canary.in_gateway) {
-                    self.found.push((canary.name, Path::new("environment").join(&home)));
+                    self.found
+                        .push((canary.name, Path::new("environment").join(&home)));
                 } else {
-                    self.leaks.push(format!("{} in the environment of {command}", canary.name));
+                    self.leaks
+                        .push(format!("{} in the environment of {command}", canary.name));
                 }
             }
         }
@@ -91,10 +107,15 @@ impl Scan {
         let location = file.strip_prefix(folder).expect("it is below the folder");
         for canary in self.canaries.iter().filter(|canary| canary.is_in(&bytes)) {
             let location = location.to_str().expect("UTF-8");
-            if canary.files.iter().any(|allowed| location.starts_with(allowed)) {
+            if canary
+                .files
+                .iter()
+                .any(|allowed| location.starts_with(allowed))
+            {
                 self.found.push((canary.name, PathBuf::from(location)));
             } else {
-                self.leaks.push(format!("{} in the file {location}", canary.name));
+                self.leaks
+                    .push(format!("{} in the file {location}", canary.name));
             }
         }
     }
@@ -106,6 +127,8 @@ impl Scan {
 
     /// Whether the scan saw a canary at an allowed place. Otherwise it proves nothing.
     pub(super) fn saw(&self, name: &str, location: &str) -> bool {
-        self.found.iter().any(|(found, path)| *found == name && path.to_string_lossy().contains(location))
+        self.found
+            .iter()
+            .any(|(found, path)| *found == name && path.to_string_lossy().contains(location))
     }
 }

@@ -34,16 +34,33 @@ pub(super) async fn messages(axum::Json(body): axum::Json<Value>) -> Response {
         "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage });
     let mut frames = vec![event("message_start", json!({ "message": message }))];
     let index = Cell::new(0);
-    let block =
-        |block: Value| event("content_block_start", json!({ "index": index.get(), "content_block": block }));
-    let delta = |delta: Value| event("content_block_delta", json!({ "index": index.get(), "delta": delta }));
+    let block = |block: Value| {
+        event(
+            "content_block_start",
+            json!({ "index": index.get(), "content_block": block }),
+        )
+    };
+    let delta = |delta: Value| {
+        event(
+            "content_block_delta",
+            json!({ "index": index.get(), "delta": delta }),
+        )
+    };
     let (stop, again) = match reply(&conversation(&body)) {
         Reply::Text(text) => {
             if text.starts_with("think ") {
-                frames.push(block(json!({ "type": "thinking", "thinking": "", "signature": "" })));
-                frames.push(delta(json!({ "type": "thinking_delta", "thinking": "let me " })));
-                frames.push(delta(json!({ "type": "thinking_delta", "thinking": "think" })));
-                frames.push(delta(json!({ "type": "signature_delta", "signature": "sig" })));
+                frames.push(block(
+                    json!({ "type": "thinking", "thinking": "", "signature": "" }),
+                ));
+                frames.push(delta(
+                    json!({ "type": "thinking_delta", "thinking": "let me " }),
+                ));
+                frames.push(delta(
+                    json!({ "type": "thinking_delta", "thinking": "think" }),
+                ));
+                frames.push(delta(
+                    json!({ "type": "signature_delta", "signature": "sig" }),
+                ));
                 frames.push(event("content_block_stop", json!({ "index": 0 })));
                 index.set(1);
             }
@@ -53,20 +70,32 @@ pub(super) async fn messages(axum::Json(body): axum::Json<Value>) -> Response {
         }
         Reply::Call { name, input } => {
             let id = format!("toolu_{}", body["messages"].as_array().map_or(0, Vec::len));
-            frames.push(block(json!({ "type": "tool_use", "id": id, "name": name, "input": {} })));
-            frames.push(delta(json!({ "type": "input_json_delta", "partial_json": input })));
+            frames.push(block(
+                json!({ "type": "tool_use", "id": id, "name": name, "input": {} }),
+            ));
+            frames.push(delta(
+                json!({ "type": "input_json_delta", "partial_json": input }),
+            ));
             ("tool_use", None)
         }
         Reply::Fail { status, reason } => return failed(status, &reason),
         Reply::Slowly => {
             frames.push(block(json!({ "type": "text", "text": "" })));
-            ("", Some(delta(json!({ "type": "text_delta", "text": "still here " }))))
+            (
+                "",
+                Some(delta(
+                    json!({ "type": "text_delta", "text": "still here " }),
+                )),
+            )
         }
     };
     if again.is_none() {
         frames.push(event("content_block_stop", json!({ "index": index.get() })));
         let delta = json!({ "stop_reason": stop, "stop_sequence": null });
-        frames.push(event("message_delta", json!({ "delta": delta, "usage": { "output_tokens": 5 } })));
+        frames.push(event(
+            "message_delta",
+            json!({ "delta": delta, "usage": { "output_tokens": 5 } }),
+        ));
         frames.push(event("message_stop", json!({})));
     }
     streamed(frames, again)

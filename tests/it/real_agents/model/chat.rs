@@ -35,7 +35,10 @@ pub(super) async fn completions(axum::Json(body): axum::Json<Value>) -> Response
             let function = json!({ "name": name, "arguments": input });
             let call = json!([{ "index": 0, "id": id, "type": "function", "function": function }]);
             let call = json!({ "role": "assistant", "content": null, "tool_calls": call });
-            vec![chunk(call, Value::Null), chunk(json!({}), "tool_calls".into())]
+            vec![
+                chunk(call, Value::Null),
+                chunk(json!({}), "tool_calls".into()),
+            ]
         }
     };
     streamed([frames, vec!["data: [DONE]\n\n".to_owned()]].concat(), None)

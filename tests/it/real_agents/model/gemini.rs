@@ -17,11 +17,20 @@ fn conversation(body: &Value) -> Vec<Message> {
             return Some(Message::User(text));
         }
         let parts = content["parts"].as_array()?;
-        let results = parts.iter().map(|part| &part["functionResponse"]["response"]);
+        let results = parts
+            .iter()
+            .map(|part| &part["functionResponse"]["response"]);
         let result: String = results
-            .map(|result| result["output"].as_str().map_or_else(|| result.to_string(), str::to_owned))
+            .map(|result| {
+                result["output"]
+                    .as_str()
+                    .map_or_else(|| result.to_string(), str::to_owned)
+            })
             .collect();
-        parts.iter().any(|part| part["functionResponse"].is_object()).then_some(Message::ToolResult(result))
+        parts
+            .iter()
+            .any(|part| part["functionResponse"].is_object())
+            .then_some(Message::ToolResult(result))
     };
     contents.filter_map(message).collect()
 }
@@ -36,25 +45,37 @@ fn chunk(part: Value, end: Option<&str>) -> Value {
     json!({ "candidates": [candidate], "usageMetadata": usage })
 }
 
-pub(super) async fn generate(Path(call): Path<String>, axum::Json(body): axum::Json<Value>) -> Response {
+pub(super) async fn generate(
+    Path(call): Path<String>,
+    axum::Json(body): axum::Json<Value>,
+) -> Response {
     let frame = |chunk: &Value| format!("data: {chunk}\r\n\r\n");
     match call.rsplit_once(':').expect("a model and a method").1 {
         "countTokens" => whole(200, &json!({ "totalTokens": 10 })),
         // Gemini CLI sends additional requests: for the next speaker, and for the model of an answer.
         "generateContent" => {
-            let choice = json!({ "reasoning": "-", "next_speaker": "user", "model_choice": "flash" });
-            whole(200, &chunk(json!({ "text": choice.to_string() }), Some("STOP")))
+            let choice =
+                json!({ "reasoning": "-", "next_speaker": "user", "model_choice": "flash" });
+            whole(
+                200,
+                &chunk(json!({ "text": choice.to_string() }), Some("STOP")),
+            )
         }
         "streamGenerateContent" => match reply(&conversation(&body)) {
-            Reply::Text(text) => streamed(vec![frame(&chunk(json!({ "text": text }), Some("STOP")))], None),
+            Reply::Text(text) => streamed(
+                vec![frame(&chunk(json!({ "text": text }), Some("STOP")))],
+                None,
+            ),
             Reply::Call { name, input } => {
-                let input: Value = serde_json::from_str(&input).expect("the input of a call is JSON");
+                let input: Value =
+                    serde_json::from_str(&input).expect("the input of a call is JSON");
                 let call = json!({ "functionCall": { "name": name, "args": input } });
                 streamed(vec![frame(&chunk(call, Some("STOP")))], None)
             }
-            Reply::Slowly => {
-                streamed(Vec::new(), Some(frame(&chunk(json!({ "text": "still here " }), None))))
-            }
+            Reply::Slowly => streamed(
+                Vec::new(),
+                Some(frame(&chunk(json!({ "text": "still here " }), None))),
+            ),
             Reply::Fail { status, reason } => failed(status, &reason),
         },
         other => panic!("Gemini has no method {other}"),

@@ -56,7 +56,11 @@ impl Figures {
     pub(super) fn life(&mut self, highest: u64, resident: u64, files: usize) {
         self.cycles += 1;
         self.highest = self.highest.max(highest);
-        self.ends.push((self.began.elapsed().as_secs_f64(), resident as f64, files as f64));
+        self.ends.push((
+            self.began.elapsed().as_secs_f64(),
+            resident as f64,
+            files as f64,
+        ));
     }
 
     pub(super) fn started(&mut self, took: Duration) {
@@ -65,7 +69,9 @@ impl Figures {
 
     pub(super) fn window(&mut self, history: &History) {
         for text in history.logs.values().flat_map(|log| &log.events) {
-            let Ok(event) = Event::parse(text) else { continue };
+            let Ok(event) = Event::parse(text) else {
+                continue;
+            };
             self.events += 1;
             self.turns += usize::from(event.kind == "prompt.started");
             self.completed += usize::from(event.kind == "prompt.completed");
@@ -75,9 +81,15 @@ impl Figures {
                 None => {}
             }
         }
-        let got = history.journals.iter().flat_map(|journal| &journal.lines).filter(|line| !line.to_client);
+        let got = history
+            .journals
+            .iter()
+            .flat_map(|journal| &journal.lines)
+            .filter(|line| !line.to_client);
         for line in got {
-            let Some(message) = line.message() else { continue };
+            let Some(message) = line.message() else {
+                continue;
+            };
             self.prompts += usize::from(message.method.as_deref() == Some("session/prompt"));
             self.answers += usize::from(message.method.is_none());
         }
@@ -117,30 +129,49 @@ impl Figures {
         line("  completed", self.completed.to_string());
         line("  interrupted", self.interrupted.to_string());
         line("  failed", format!("{:?}", self.failed));
-        line("agents got", format!("{} prompts, {} answers", self.prompts, self.answers));
+        line(
+            "agents got",
+            format!("{} prompts, {} answers", self.prompts, self.answers),
+        );
         line("events", self.events.to_string());
         line("reconnects", self.reconnects.to_string());
-        line("lost", self.of(&[Rule::Lost, Rule::Gap, Rule::Reset, Rule::Words]).to_string());
+        line(
+            "lost",
+            self.of(&[Rule::Lost, Rule::Gap, Rule::Reset, Rule::Words])
+                .to_string(),
+        );
         line("duplicate", self.of(&[Rule::Duplicate]).to_string());
         line("reordered", self.of(&[Rule::Reordered]).to_string());
         line("changed", self.of(&[Rule::Changed, Rule::Id]).to_string());
         line("prompts run twice", self.of(&[Rule::Twice]).to_string());
         line("turns without one end", self.of(&[Rule::End]).to_string());
-        line("requests answered twice", self.of(&[Rule::Answer]).to_string());
+        line(
+            "requests answered twice",
+            self.of(&[Rule::Answer]).to_string(),
+        );
         line("survivors", self.of(&[Rule::Survivor]).to_string());
         line("left when it was ready", self.left_at_start.to_string());
         line("highest RSS", format!("{} KiB", self.highest));
         let minutes = |slope: f64| slope * 60.0;
         line(
             "RSS slope",
-            format!("{:+.1} KiB a minute", minutes(slope(self.ends.iter().map(|end| (end.0, end.1))))),
+            format!(
+                "{:+.1} KiB a minute",
+                minutes(slope(self.ends.iter().map(|end| (end.0, end.1))))
+            ),
         );
         line(
             "open files slope",
-            format!("{:+.2} a minute", minutes(slope(self.ends.iter().map(|end| (end.0, end.2))))),
+            format!(
+                "{:+.2} a minute",
+                minutes(slope(self.ends.iter().map(|end| (end.0, end.2))))
+            ),
         );
         let (half, most) = (self.start_at(50), self.start_at(99));
-        line("start after a kill", format!("p50 {half:.0?}, p99 {most:.0?}"));
+        line(
+            "start after a kill",
+            format!("p50 {half:.0?}, p99 {most:.0?}"),
+        );
         text
     }
 }

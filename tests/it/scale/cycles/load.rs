@@ -67,8 +67,13 @@ impl Person {
         let mut turn = 0;
         while !self.stop.load(Ordering::Relaxed) {
             turn += 1;
-            let kind = if self.crashes && random.below(20) == 0 { CRASH } else { *random.one_of(&KINDS) };
-            self.turn(&format!("{}.{turn}", self.session), kind, &mut random).await;
+            let kind = if self.crashes && random.below(20) == 0 {
+                CRASH
+            } else {
+                *random.one_of(&KINDS)
+            };
+            self.turn(&format!("{}.{turn}", self.session), kind, &mut random)
+                .await;
         }
     }
 
@@ -76,7 +81,9 @@ impl Person {
         let text = match kind {
             Kind::Plain(commands) => {
                 let (first, rest) = commands.split_once(';').unwrap_or((commands, ""));
-                format!("{first} mark={mark};{rest}").trim_end_matches(';').to_owned()
+                format!("{first} mark={mark};{rest}")
+                    .trim_end_matches(';')
+                    .to_owned()
             }
             Kind::Permission => format!("permission mark={mark}; slow chunks=5 ms=10"),
             Kind::Terminal => {
@@ -91,7 +98,11 @@ impl Person {
         // Two tabs send the same prompt at the same time.
         let twice = random.below(4) == 0;
         let first = self.submit(mark, &body);
-        let turn = if twice { tokio::join!(first, self.submit(mark, &body)).0 } else { first.await };
+        let turn = if twice {
+            tokio::join!(first, self.submit(mark, &body)).0
+        } else {
+            first.await
+        };
         match kind {
             Kind::Permission => self.answer(&turn, random).await,
             Kind::Cancelled => tokio::time::sleep(Duration::from_millis(random.below(150))).await,
@@ -121,19 +132,34 @@ impl Person {
     async fn submit(&self, key: &str, body: &Value) -> String {
         let began = Instant::now();
         loop {
-            let request = self.request(Method::POST, "/prompts").header("Idempotency-Key", key).json(body);
+            let request = self
+                .request(Method::POST, "/prompts")
+                .header("Idempotency-Key", key)
+                .json(body);
             if let Some((status, answer)) = sent(request).await {
                 let prompt = answer["promptId"].as_str().map(str::to_owned);
                 let (session, key) = (self.session.clone(), Some(key.to_owned()));
-                let answered = PromptAnswer { session, key, status, prompt: prompt.clone() };
-                self.responses.lock().unwrap_or_else(PoisonError::into_inner).prompts.push(answered);
+                let answered = PromptAnswer {
+                    session,
+                    key,
+                    status,
+                    prompt: prompt.clone(),
+                };
+                self.responses
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .prompts
+                    .push(answered);
                 match status {
                     200..300 => return prompt.expect("an admitted prompt has an id"),
                     // It drains, or has no process for it now; or the other tab's is on its way.
                     409 | 429 | 503 | 504 => {}
                     _ => panic!("{status}: {answer}"),
                 }
-                assert!(began.elapsed() < PATIENCE, "not admitted: {status} {answer}: {body}");
+                assert!(
+                    began.elapsed() < PATIENCE,
+                    "not admitted: {status} {answer}: {body}"
+                );
             }
             assert!(began.elapsed() < PATIENCE, "the gateway does not answer");
             tokio::time::sleep(AGAIN).await;
@@ -150,7 +176,10 @@ impl Person {
                 if random.below(3) == 0 {
                     tokio::time::sleep(Duration::from_millis(random.below(100))).await;
                 }
-                let tabs = (self.choose(request, "allow"), self.choose(request, "reject"));
+                let tabs = (
+                    self.choose(request, "allow"),
+                    self.choose(request, "reject"),
+                );
                 let answers = tokio::join!(tabs.0, tabs.1);
                 if answers.0 || answers.1 {
                     return;
@@ -167,15 +196,23 @@ impl Person {
     /// One answer; whether there was an answer to it.
     async fn choose(&self, request: &str, option: &str) -> bool {
         let path = format!("/permissions/{request}");
-        let sending = self.request(Method::POST, &path).json(&json!({ "optionId": option }));
-        let Some((status, _)) = sent(sending).await else { return false };
+        let sending = self
+            .request(Method::POST, &path)
+            .json(&json!({ "optionId": option }));
+        let Some((status, _)) = sent(sending).await else {
+            return false;
+        };
         let answer = RequestAnswer {
             session: self.session.clone(),
             request: request.to_owned(),
             status,
             option: Some(option.to_owned()),
         };
-        self.responses.lock().unwrap_or_else(PoisonError::into_inner).answers.push(answer);
+        self.responses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .answers
+            .push(answer);
         status == 204
     }
 
@@ -189,7 +226,11 @@ impl Person {
             if self.ended(turn, 5).await {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "{turn} of {} does not end", self.session);
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{turn} of {} does not end",
+                self.session
+            );
         }
     }
 
@@ -213,5 +254,12 @@ async fn sent(request: RequestBuilder) -> Option<(u16, Value)> {
     let response = request.timeout(Duration::from_secs(30)).send().await.ok()?;
     let status = response.status().as_u16();
     let text = response.text().await.ok()?;
-    Some((status, if text.is_empty() { Value::Null } else { serde_json::from_str(&text).ok()? }))
+    Some((
+        status,
+        if text.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_str(&text).ok()?
+        },
+    ))
 }

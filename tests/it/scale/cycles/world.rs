@@ -64,13 +64,25 @@ impl World {
     pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let journals = folder.path().join("journals");
-        let args = ["--resume-any", "--journal", journals.to_str().expect("UTF-8")];
+        let args = [
+            "--resume-any",
+            "--journal",
+            journals.to_str().expect("UTF-8"),
+        ];
         // Fewer processes than sessions: some prompts have started and wait for one when the gateway ends.
         let processes = SESSIONS * 3 / 4;
-        let pool = format!("terminals = \"gateway\"\npool = {{ max_size = {processes}, min_idle = 0 }}");
+        let pool =
+            format!("terminals = \"gateway\"\npool = {{ max_size = {processes}, min_idle = 0 }}");
         let gateway = Setup::fake_with(&args, &pool).settings(LIMITS).start();
         let journals = Journals::new(&journals);
-        Self { gateway, journals, _folder: folder, lives: Vec::new(), alive: Vec::new(), memory: Vec::new() }
+        Self {
+            gateway,
+            journals,
+            _folder: folder,
+            lives: Vec::new(),
+            alive: Vec::new(),
+            memory: Vec::new(),
+        }
     }
 
     pub(super) async fn open(&self, random: &mut Random, crashes: bool) -> Window {
@@ -78,14 +90,19 @@ impl World {
         for _ in 0..SESSIONS {
             sessions.push(self.gateway.session("fake").await);
         }
-        let mut followers: Vec<Follower> =
-            sessions.iter().map(|session| Follower::start(&self.gateway, session)).collect();
+        let mut followers: Vec<Follower> = sessions
+            .iter()
+            .map(|session| Follower::start(&self.gateway, session))
+            .collect();
         followers.push(Follower::all(&self.gateway, &sessions));
         let (responses, stop) = (Arc::default(), Arc::default());
         let mut people = JoinSet::new();
         for session in &sessions {
             let person = Person {
-                http: reqwest::Client::builder().no_proxy().build().expect("a client"),
+                http: reqwest::Client::builder()
+                    .no_proxy()
+                    .build()
+                    .expect("a client"),
                 url: self.gateway.url.clone(),
                 session: session.clone(),
                 responses: Arc::clone(&responses),
@@ -94,7 +111,13 @@ impl World {
             };
             people.spawn(person.work(random.apart()));
         }
-        Window { sessions, followers, people, responses, stop }
+        Window {
+            sessions,
+            followers,
+            people,
+            responses,
+            stop,
+        }
     }
 
     /// Ends the gateway's life, and begins the next one.
@@ -131,49 +154,82 @@ impl World {
     /// Counts the living processes that started before this moment.
     fn look(&mut self, now: u64) -> usize {
         let left = procfs::at_home(&self.gateway.path(""));
-        let left: Vec<_> = left.into_iter().filter(|(_, start, _)| *start < now).collect();
+        let left: Vec<_> = left
+            .into_iter()
+            .filter(|(_, start, _)| *start < now)
+            .collect();
         for (pid, start, what) in &left {
-            let life = self.lives.partition_point(|(began, _)| began <= start).max(1);
+            let life = self
+                .lives
+                .partition_point(|(began, _)| began <= start)
+                .max(1);
             let (_, end) = self.lives[life - 1];
             let (what, owner) = (what.clone(), format!("life {life}"));
-            self.alive.push(Alive { pid: *pid, what, owner, after: end.elapsed() });
+            self.alive.push(Alive {
+                pid: *pid,
+                what,
+                owner,
+                after: end.elapsed(),
+            });
         }
         left.len()
     }
 
     /// Kills an agent, if there is one.
     pub(super) fn kill_agent(&self, random: &mut Random) {
-        let alive = self.journals.names().into_iter().filter_map(|name| process(&name));
-        let alive: Vec<u32> =
-            alive.filter(|(pid, start)| procfs::started(*pid) == Some(*start)).map(|(pid, _)| pid).collect();
+        let alive = self
+            .journals
+            .names()
+            .into_iter()
+            .filter_map(|name| process(&name));
+        let alive: Vec<u32> = alive
+            .filter(|(pid, start)| procfs::started(*pid) == Some(*start))
+            .map(|(pid, _)| pid)
+            .collect();
         if alive.is_empty() {
             return;
         }
-        let pid = i32::try_from(*random.one_of(&alive)).ok().and_then(Pid::from_raw);
+        let pid = i32::try_from(*random.one_of(&alive))
+            .ok()
+            .and_then(Pid::from_raw);
         // It may have ended by itself since.
         kill_process(pid.expect("a pid"), Signal::KILL).ok();
     }
 
     /// Lets all clients finish, deletes the sessions, and returns their history.
     pub(super) async fn close(&mut self, window: Window, figures: &mut Figures) -> History {
-        let Window { sessions, followers, people, responses, stop } = window;
+        let Window {
+            sessions,
+            followers,
+            people,
+            responses,
+            stop,
+        } = window;
         stop.store(true, Ordering::Relaxed);
         people.join_all().await;
         let mut history = History::of(&self.gateway, followers).await;
         for session in &sessions {
-            let request = self.gateway.request(Method::DELETE, &format!("/v1/sessions/{session}"));
+            let request = self
+                .gateway
+                .request(Method::DELETE, &format!("/v1/sessions/{session}"));
             let status = request.send().await.expect("an answer").status();
             assert_eq!(status, 204, "{}", self.gateway.log());
         }
-        self.alive.extend(left_of(&self.gateway, "their sessions").await);
+        self.alive
+            .extend(left_of(&self.gateway, "their sessions").await);
         history.journals = self.journals.take();
-        self.journals.forget(|pid, start| procfs::started(pid) != Some(start));
+        self.journals
+            .forget(|pid, start| procfs::started(pid) != Some(start));
         let responses = std::mem::take(&mut *responses.lock().expect("nobody panicked with it"));
         (history.prompts, history.answers) = (responses.prompts, responses.answers);
         history.alive = std::mem::take(&mut self.alive);
         history.memory = std::mem::take(&mut self.memory);
         history.plain_words = true;
-        assert!(!self.gateway.log().contains("panicked"), "{}", self.gateway.log());
+        assert!(
+            !self.gateway.log().contains("panicked"),
+            "{}",
+            self.gateway.log()
+        );
         // It is appended to, and shall not grow for as long as one asks.
         std::fs::write(self.gateway.path("stderr"), "").expect("the folder is ours");
         figures.window(&history);
@@ -183,7 +239,11 @@ impl World {
     /// Stops the gateway. Returns its processes that still run after that.
     pub(super) async fn end(mut self) -> History {
         self.gateway.kill();
-        self.alive.extend(left_of(&self.gateway, "the gateway").await);
-        History { alive: self.alive, ..History::default() }
+        self.alive
+            .extend(left_of(&self.gateway, "the gateway").await);
+        History {
+            alive: self.alive,
+            ..History::default()
+        }
     }
 }

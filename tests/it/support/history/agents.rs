@@ -50,11 +50,16 @@ pub(super) fn check(history: &History, logs: &Logs<'_>, found: &mut Found) {
         let count = turns.get(blocks).map_or(0, Vec::len);
         if runs.len() > count {
             let by: Vec<&str> = runs.iter().map(|run| run.agent).collect();
-            let what = format!("{count} turns, and agents {by:?} were prompted: {}", short(blocks));
+            let what = format!(
+                "{count} turns, and agents {by:?} were prompted: {}",
+                short(blocks)
+            );
             found.add(Rule::Twice, what);
-        } else if let (true, [run], Some([turn])) =
-            (history.plain_words, &runs[..], turns.get(blocks).map(Vec::as_slice))
-        {
+        } else if let (true, [run], Some([turn])) = (
+            history.plain_words,
+            &runs[..],
+            turns.get(blocks).map(Vec::as_slice),
+        ) {
             words(run, turn, found);
         }
     }
@@ -63,23 +68,55 @@ pub(super) fn check(history: &History, logs: &Logs<'_>, found: &mut Found) {
 fn runs_of<'a>(journal: &'a Journal, runs: &mut BTreeMap<&'a str, Vec<Run<'a>>>) {
     let mut open: Vec<(&str, Run<'_>)> = Vec::new();
     for line in &journal.lines {
-        let Some(Message { id, method, params }) = line.message() else { continue };
+        let Some(Message { id, method, params }) = line.message() else {
+            continue;
+        };
         let id = id.map_or("null", RawValue::get);
-        let params = params.and_then(|params| serde_json::from_str::<Params<'_>>(params.get()).ok());
+        let params =
+            params.and_then(|params| serde_json::from_str::<Params<'_>>(params.get()).ok());
         match (line.to_client, method.as_deref(), params) {
-            (false, Some("session/prompt"), Some(Params { session_id, prompt: Some(prompt), .. })) => {
+            (
+                false,
+                Some("session/prompt"),
+                Some(Params {
+                    session_id,
+                    prompt: Some(prompt),
+                    ..
+                }),
+            ) => {
                 let (agent, session) = (&*journal.name, session_id.get());
-                open.push((prompt.get(), Run { agent, session, id, sent: Vec::new(), answered: false }));
+                open.push((
+                    prompt.get(),
+                    Run {
+                        agent,
+                        session,
+                        id,
+                        sent: Vec::new(),
+                        answered: false,
+                    },
+                ));
             }
-            (true, Some("session/update"), Some(Params { session_id, update: Some(update), .. })) => {
-                let running =
-                    open.iter_mut().find(|(_, run)| run.session == session_id.get() && !run.answered);
+            (
+                true,
+                Some("session/update"),
+                Some(Params {
+                    session_id,
+                    update: Some(update),
+                    ..
+                }),
+            ) => {
+                let running = open
+                    .iter_mut()
+                    .find(|(_, run)| run.session == session_id.get() && !run.answered);
                 if let Some((_, run)) = running {
                     run.sent.push(update.get());
                 }
             }
             (true, None, _) => {
-                if let Some((_, run)) = open.iter_mut().find(|(_, run)| run.id == id && !run.answered) {
+                if let Some((_, run)) = open
+                    .iter_mut()
+                    .find(|(_, run)| run.id == id && !run.answered)
+                {
                     run.answered = true;
                 }
             }
@@ -101,11 +138,16 @@ fn turns<'a>(logs: &'a Logs<'a>) -> HashMap<&'a str, Vec<Turn<'a>>> {
             }
         }
         for (id, events) in of_turn {
-            let Some(blocks) = events.iter().rev().find_map(|event| event.prompt) else { continue };
+            let Some(blocks) = events.iter().rev().find_map(|event| event.prompt) else {
+                continue;
+            };
             let live = events.iter().filter(|event| !event.late && !event.replayed);
             turns.entry(blocks.get()).or_default().push(Turn {
                 name: format!("{id} of {session}"),
-                logged: live.filter_map(|event| event.update).map(RawValue::get).collect(),
+                logged: live
+                    .filter_map(|event| event.update)
+                    .map(RawValue::get)
+                    .collect(),
                 completed: events.iter().any(|event| event.kind == "prompt.completed"),
             });
         }
@@ -116,12 +158,26 @@ fn turns<'a>(logs: &'a Logs<'a>) -> HashMap<&'a str, Vec<Turn<'a>>> {
 /// The log contains a prefix of the agent's output in a turn, or all of it if the agent ended the turn.
 fn words(run: &Run<'_>, turn: &Turn<'_>, found: &mut Found) {
     let (sent, logged, name) = (&run.sent, &turn.logged, &turn.name);
-    let differs = sent.iter().zip(logged).position(|(sent, logged)| sent != logged);
+    let differs = sent
+        .iter()
+        .zip(logged)
+        .position(|(sent, logged)| sent != logged);
     if let Some(at) = differs {
         let (sent, logged) = (short(sent[at]), short(logged[at]));
-        found.add(Rule::Words, format!("{name}: update {at} is {logged}, agent {} said {sent}", run.agent));
-    } else if logged.len() > sent.len() || (run.answered && turn.completed && logged.len() < sent.len()) {
+        found.add(
+            Rule::Words,
+            format!(
+                "{name}: update {at} is {logged}, agent {} said {sent}",
+                run.agent
+            ),
+        );
+    } else if logged.len() > sent.len()
+        || (run.answered && turn.completed && logged.len() < sent.len())
+    {
         let (sent, logged) = (sent.len(), logged.len());
-        found.add(Rule::Words, format!("{name}: {logged} updates, agent {} said {sent}", run.agent));
+        found.add(
+            Rule::Words,
+            format!("{name}: {logged} updates, agent {} said {sent}", run.agent),
+        );
     }
 }

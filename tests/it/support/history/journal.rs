@@ -46,9 +46,16 @@ impl Journal {
     pub(crate) fn new(name: &str, text: &str) -> Self {
         let line = |line: &str| {
             let to_client = line.starts_with("> ");
-            Some(Line { to_client, text: line.get(2..)?.into() })
+            Some(Line {
+                to_client,
+                text: line.get(2..)?.into(),
+            })
         };
-        Self { name: name.to_owned(), lines: text.lines().filter_map(line).collect(), open: Vec::new() }
+        Self {
+            name: name.to_owned(),
+            lines: text.lines().filter_map(line).collect(),
+            open: Vec::new(),
+        }
     }
 }
 
@@ -67,12 +74,17 @@ pub(crate) struct Journals {
 
 impl Journals {
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), read: HashMap::new() }
+        Self {
+            folder: folder.to_owned(),
+            read: HashMap::new(),
+        }
     }
 
     /// Every process that there was since the files of dead ones were removed.
     pub(crate) fn names(&self) -> Vec<String> {
-        let Ok(files) = std::fs::read_dir(&self.folder) else { return Vec::new() };
+        let Ok(files) = std::fs::read_dir(&self.folder) else {
+            return Vec::new();
+        };
         let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
         let mut names: Vec<String> = names.collect();
         names.sort();
@@ -86,13 +98,20 @@ impl Journals {
             let path = self.folder.join(&name);
             let from = self.read.entry(name.clone()).or_default();
             let mut file = std::fs::File::open(path).expect("the folder is the test's");
-            file.seek(SeekFrom::Start(*from)).expect("a file can be read from anywhere");
+            file.seek(SeekFrom::Start(*from))
+                .expect("a file can be read from anywhere");
             let mut bytes = Vec::new();
             file.read_to_end(&mut bytes).expect("a file can be read");
-            let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            let whole = bytes
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |end| end + 1);
             *from += u64::try_from(whole).expect("it fits");
             if whole > 0 {
-                journals.push(Journal::new(&name, &String::from_utf8_lossy(&bytes[..whole])));
+                journals.push(Journal::new(
+                    &name,
+                    &String::from_utf8_lossy(&bytes[..whole]),
+                ));
             }
         }
         journals

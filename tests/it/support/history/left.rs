@@ -23,15 +23,29 @@ pub(crate) struct MemoryUse {
 }
 
 pub(super) fn check(history: &History, found: &mut Found) {
-    for Alive { pid, what, owner, after } in &history.alive {
+    for Alive {
+        pid,
+        what,
+        owner,
+        after,
+    } in &history.alive
+    {
         if *after >= OUTLIVE {
-            found.add(Rule::Survivor, format!("{pid} ({what}) is alive {after:?} after the end of {owner}"));
+            found.add(
+                Rule::Survivor,
+                format!("{pid} ({what}) is alive {after:?} after the end of {owner}"),
+            );
         }
     }
-    let Some(budget) = history.memory_budget else { return };
+    let Some(budget) = history.memory_budget else {
+        return;
+    };
     for MemoryUse { by, kib } in &history.memory {
         if *kib > budget {
-            found.add(Rule::Memory, format!("{by} held {kib} KiB, and has {budget} KiB"));
+            found.add(
+                Rule::Memory,
+                format!("{by} held {kib} KiB, and has {budget} KiB"),
+            );
         }
     }
 }

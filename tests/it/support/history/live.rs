@@ -19,7 +19,9 @@ impl History {
     /// current end of its log, and stops them.
     pub(crate) async fn of(gateway: &Gateway, followers: Vec<Follower>) -> Self {
         let mut history = Self::default();
-        let sessions = followers.iter().flat_map(|follower| follower.sessions().into_keys());
+        let sessions = followers
+            .iter()
+            .flat_map(|follower| follower.sessions().into_keys());
         let mut ends: BTreeMap<String, u64> = sessions.map(|session| (session, 0)).collect();
         for (session, end) in &mut ends {
             *end = gateway.last_seq(session).await;
@@ -31,7 +33,14 @@ impl History {
         // A reader receives only committed events, so the log is read last.
         for (session, read_to) in ends {
             let events = gateway.log_texts(&session, 0).await;
-            history.logs.insert(session, Log { after: 0, events, read_to });
+            history.logs.insert(
+                session,
+                Log {
+                    after: 0,
+                    events,
+                    read_to,
+                },
+            );
         }
         history
     }
@@ -58,7 +67,12 @@ pub(crate) async fn left_of(gateway: &Gateway, owner: &str) -> Vec<Alive> {
         left.retain(|(pid, ..)| Some(*pid) != itself);
         let after = began.elapsed();
         if left.is_empty() || after >= OUTLIVE {
-            let alive = |(pid, _, what)| Alive { pid, what, owner: owner.to_owned(), after };
+            let alive = |(pid, _, what)| Alive {
+                pid,
+                what,
+                owner: owner.to_owned(),
+                after,
+            };
             return left.into_iter().map(alive).collect();
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -81,7 +95,11 @@ impl Gateway {
         let (mut all, mut from) = (Vec::new(), format!("{epoch}-{after}"));
         loop {
             let path = format!("/v1/sessions/{session}/events?limit=1000&after={from}");
-            let response = self.request(Method::GET, &path).send().await.expect("an answer");
+            let response = self
+                .request(Method::GET, &path)
+                .send()
+                .await
+                .expect("an answer");
             assert_eq!(response.status(), 200, "GET {path}");
             let text = response.text().await.expect("a body");
             let page: Page = serde_json::from_str(&text).expect("a page of events");

@@ -46,7 +46,9 @@ pub(crate) struct Event<'a> {
     pub(crate) replayed: bool,
 }
 
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+fn present<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
@@ -80,7 +82,10 @@ pub(super) fn read<'a>(history: &'a History, found: &mut Found) -> Logs<'a> {
             let event = match Event::parse(text) {
                 Ok(event) => event,
                 Err(error) => {
-                    found.add(Rule::Changed, format!("log of {session}: {error}: {}", short(text)));
+                    found.add(
+                        Rule::Changed,
+                        format!("log of {session}: {error}: {}", short(text)),
+                    );
                     continue;
                 }
             };
@@ -90,11 +95,20 @@ pub(super) fn read<'a>(history: &'a History, found: &mut Found) -> Logs<'a> {
             }
             let seq = event.seq;
             if events.contains_key(&seq) {
-                found.add(Rule::Duplicate, format!("log of {session} has {seq} twice: {}", short(text)));
+                found.add(
+                    Rule::Duplicate,
+                    format!("log of {session} has {seq} twice: {}", short(text)),
+                );
             } else if seq <= last {
-                found.add(Rule::Reordered, format!("log of {session} has {seq} after {last}"));
+                found.add(
+                    Rule::Reordered,
+                    format!("log of {session} has {seq} after {last}"),
+                );
             } else if seq > last + 1 {
-                found.add(Rule::Gap, format!("log of {session} has {seq} after {last}"));
+                found.add(
+                    Rule::Gap,
+                    format!("log of {session} has {seq} after {last}"),
+                );
             }
             last = last.max(seq);
             events.insert(seq, event);

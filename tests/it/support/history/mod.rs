@@ -118,7 +118,10 @@ struct Found(Vec<Violation>);
 
 impl Found {
     fn add(&mut self, rule: Rule, what: impl Into<String>) {
-        self.0.push(Violation { rule, what: what.into() });
+        self.0.push(Violation {
+            rule,
+            what: what.into(),
+        });
     }
 }
 
@@ -142,7 +145,12 @@ impl History {
     pub(crate) fn assert_holds(&self) {
         let found = self.check();
         let shown: Vec<String> = found.iter().take(40).map(Violation::to_string).collect();
-        assert!(found.is_empty(), "{} violations:\n{}", found.len(), shown.join("\n"));
+        assert!(
+            found.is_empty(),
+            "{} violations:\n{}",
+            found.len(),
+            shown.join("\n")
+        );
     }
 }
 

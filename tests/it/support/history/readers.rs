@@ -62,7 +62,10 @@ pub(super) fn check(history: &History, logs: &Logs<'_>, found: &mut Found) {
             let to = history.logs.get(session).map_or(0, |log: &Log| log.read_to);
             if cursor.next <= to {
                 let (name, next) = (&reader.name, cursor.next);
-                found.add(Rule::Lost, format!("{name} never saw {next} to {to} of {session}"));
+                found.add(
+                    Rule::Lost,
+                    format!("{name} never saw {next} to {to} of {session}"),
+                );
             }
         }
     }
@@ -75,10 +78,17 @@ fn walk<'a>(
     found: &mut Found,
 ) -> BTreeMap<&'a str, Cursor> {
     let name = &reader.name;
-    let start =
-        |after: &u64| Cursor { began: *after, next: after + 1, seen: BTreeSet::new(), anywhere: false };
-    let mut cursors: BTreeMap<&str, Cursor> =
-        reader.sessions.iter().map(|(session, after)| (&**session, start(after))).collect();
+    let start = |after: &u64| Cursor {
+        began: *after,
+        next: after + 1,
+        seen: BTreeSet::new(),
+        anywhere: false,
+    };
+    let mut cursors: BTreeMap<&str, Cursor> = reader
+        .sessions
+        .iter()
+        .map(|(session, after)| (&**session, start(after)))
+        .collect();
     let mut last_pos = 0;
     for frame in &reader.frames {
         let (id, text) = match frame {
@@ -103,19 +113,36 @@ fn walk<'a>(
             }
         };
         if !fits(reader.all, id, &event, &mut last_pos) {
-            found.add(Rule::Id, format!("{name}: a frame with the id {id:?}: {}", short(text)));
+            found.add(
+                Rule::Id,
+                format!("{name}: a frame with the id {id:?}: {}", short(text)),
+            );
         }
         let Some(cursor) = cursors.get_mut(&*event.session_id) else {
-            found.add(Rule::Id, format!("{name} does not read this session: {}", short(text)));
+            found.add(
+                Rule::Id,
+                format!("{name} does not read this session: {}", short(text)),
+            );
             continue;
         };
         cursor.step(name, &event, found);
-        match logs.get(&*event.session_id).and_then(|log| log.get(&event.seq)) {
-            None => found
-                .add(Rule::Lost, format!("{name} saw an event that the log does not have: {}", short(text))),
+        match logs
+            .get(&*event.session_id)
+            .and_then(|log| log.get(&event.seq))
+        {
+            None => found.add(
+                Rule::Lost,
+                format!(
+                    "{name} saw an event that the log does not have: {}",
+                    short(text)
+                ),
+            ),
             Some(logged) if logged.text != event.text => {
                 let (ours, theirs) = (short(logged.text), short(text));
-                found.add(Rule::Changed, format!("{name} saw {theirs}, the log has {ours}"));
+                found.add(
+                    Rule::Changed,
+                    format!("{name} saw {theirs}, the log has {ours}"),
+                );
             }
             Some(_) => {}
         }
@@ -141,13 +168,22 @@ impl Cursor {
     fn step(&mut self, name: &str, event: &Event<'_>, found: &mut Found) {
         let (seq, next, session) = (event.seq, self.next, &event.session_id);
         if !self.seen.insert(seq) || seq <= self.began {
-            found.add(Rule::Duplicate, format!("{name} saw {seq} of {session} again"));
+            found.add(
+                Rule::Duplicate,
+                format!("{name} saw {seq} of {session} again"),
+            );
         } else if std::mem::take(&mut self.anywhere) || seq == next {
             self.next = seq + 1;
         } else if seq < next {
-            found.add(Rule::Reordered, format!("{name} saw {seq} of {session} when {next} was next"));
+            found.add(
+                Rule::Reordered,
+                format!("{name} saw {seq} of {session} when {next} was next"),
+            );
         } else {
-            found.add(Rule::Gap, format!("{name} saw {seq} of {session} when {next} was next"));
+            found.add(
+                Rule::Gap,
+                format!("{name} saw {seq} of {session} when {next} was next"),
+            );
             self.next = seq + 1;
         }
     }
