@@ -1,5 +1,4 @@
-//! Checks of the source in `src/`: layers, import cycles between files, and the sizes of files and structs. A failure
-//! names the file and the line.
+//! Checks of the source in `src/`: layers and import cycles between files. A failure names the file and the line.
 //!
 //! `ARCHITECTURE.md` shows the same table of layers. A test compares both.
 
@@ -7,27 +6,13 @@ mod cycles;
 mod event_bytes;
 mod imports;
 mod rules;
-mod structs;
 mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use self::cycles::Graph;
-use self::rules::{FIELDS, LAYERS, LINES, WIDE_STRUCTS, violations};
-use self::structs::structs;
-
-/// The kinds of files with the limit of lines. Data files (`.json`, `.toml`, `.txt`) have none.
-const CODE_AND_PAGES: [&str; 10] = [
-    "rs", "md", "py", "c", "sh", "mjs", "mts", "ts", "tsx", "css",
-];
-const PAGES: [&str; 5] = [
-    "README.md",
-    "ARCHITECTURE.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "CHANGELOG.md",
-];
+use self::rules::{LAYERS, violations};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -121,31 +106,6 @@ fn files_do_not_import_each_other_in_cycles() {
 }
 
 #[test]
-fn structs_have_few_fields() {
-    let mut wide = Vec::new();
-    for file in rust_files("src") {
-        let path = file.display().to_string();
-        if WIDE_STRUCTS.iter().any(|start| path.starts_with(start)) {
-            continue;
-        }
-        for found in structs(&read(&file))
-            .iter()
-            .filter(|found| found.fields > FIELDS)
-        {
-            wide.push(format!(
-                "{path}:{}: {} has {} fields",
-                found.line, found.name, found.fields
-            ));
-        }
-    }
-    assert!(
-        wide.is_empty(),
-        "structs with more than {FIELDS} fields:\n{}",
-        wide.join("\n")
-    );
-}
-
-#[test]
 fn only_the_module_event_reads_event_bytes() {
     let read_bytes = |file: &PathBuf| {
         let found = event_bytes::violations(file, &read(file)).into_iter();
@@ -158,43 +118,6 @@ fn only_the_module_event_reads_event_bytes() {
         broken.is_empty(),
         "other modules know the bytes of events:\n{}",
         broken.join("\n")
-    );
-}
-
-#[test]
-fn no_file_is_too_long() {
-    let scripts = std::fs::read_dir(root().join("scripts")).expect("scripts/ can be listed");
-    let scripts =
-        scripts.map(|entry| Path::new("scripts").join(entry.expect("a script").file_name()));
-    let long: Vec<String> = [
-        "src",
-        "tests",
-        "benches",
-        "fuzz",
-        "docs",
-        "web/packages",
-        "web/src",
-        "web/tests",
-    ]
-    .into_iter()
-    .flat_map(|folder| files_below(folder, &CODE_AND_PAGES))
-    // Generated from the OpenAPI document.
-    .filter(|file| !file.ends_with("packages/client/src/schema.ts"))
-    .chain(PAGES.map(PathBuf::from))
-    .chain(scripts.filter(|script| root().join(script).is_file()))
-    .filter_map(|file| {
-        let lines = read(&file).lines().count();
-        (lines > LINES).then(|| format!("{}: {lines} lines", file.display()))
-    })
-    .collect();
-    assert!(
-        long.is_empty(),
-        "more than {LINES} lines:\n{}",
-        long.join("\n")
-    );
-    assert!(
-        read(Path::new("src/main.rs")).lines().count() <= 60,
-        "src/main.rs only calls the command line"
     );
 }
 

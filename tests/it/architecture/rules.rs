@@ -4,24 +4,6 @@ use std::path::Path;
 
 use super::tokens::{Kind, Token, tokens};
 
-/// The maximum number of lines of a file.
-pub(crate) const LINES: usize = 500;
-
-/// The maximum number of fields of a struct.
-pub(crate) const FIELDS: usize = 12;
-
-/// Paths whose structs may have more fields: types of the API, frames of protocols, configuration, limits, and stored types.
-pub(crate) const WIDE_STRUCTS: [&str; 8] = [
-    "src/api/",
-    "src/config/",
-    "src/types/agent_settings.rs",
-    "src/types/limits.rs",
-    "src/event/payload.rs",
-    "src/session/record/",
-    "src/surface/ai_sdk/chunk.rs",
-    "src/task/record.rs",
-];
-
 /// Each module with the modules that it may import, lowest layer first. All modules above `telemetry` may import it.
 pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
