@@ -60,7 +60,7 @@ fn envelope(c: &mut Criterion) {
         b.iter(|| UpdateLine::scan(black_box(text.as_bytes()), 0..text.len(), DEPTH).is_some());
     });
     group.bench_function("parsed", |b| {
-        b.iter(|| jsonrpc::parse(black_box(text.as_bytes()), DEPTH).is_ok())
+        b.iter(|| jsonrpc::parse(black_box(text.as_bytes()), DEPTH).is_ok());
     });
     group.finish();
 }

@@ -119,7 +119,7 @@ impl Form {
             match self.fields.iter().find(|field| field.name == name) {
                 Some(field) => field.validate(value, &at(name), &mut violations),
                 None => {
-                    violations.push(ValidationError::new(at(name), "the form has no such field"))
+                    violations.push(ValidationError::new(at(name), "the form has no such field"));
                 }
             }
             if violations.len() >= MAX_REPORTED_ERRORS {

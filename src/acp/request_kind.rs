@@ -133,7 +133,7 @@ impl RequestKind {
         if let Some(status) = status.filter(|_| self == Self::TerminalOutput) {
             match RawObject::parse(status) {
                 Some(status) => {
-                    violations.extend(find_invalid(&status, "/exitStatus", &EXIT_MEMBERS))
+                    violations.extend(find_invalid(&status, "/exitStatus", &EXIT_MEMBERS));
                 }
                 None => violations.push(ValidationError::new(
                     "/exitStatus",

@@ -238,7 +238,7 @@ async fn follow(
                         session: session.clone(),
                         event,
                     })
-                    .await
+                    .await;
             }
             Err(end) => return RequestError::Failed(end.to_string()),
         }

@@ -93,7 +93,7 @@ impl Selection {
         for process in &reachable.processes {
             match (form, process.holder) {
                 (BroadcastForm::Prompt, Some(holder)) => {
-                    self.select_session(holder.session, form, reachable)
+                    self.select_session(holder.session, form, reachable);
                 }
                 (BroadcastForm::Prompt, None) => {}
                 (BroadcastForm::Notification, _)

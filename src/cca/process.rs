@@ -76,7 +76,7 @@ impl Process {
     pub(super) fn line(&mut self, line: &[u8], next_request: &mut u64) {
         match jsonrpc::parse(line, MAX_DEPTH) {
             Ok(Message::Request { id, method, params }) => {
-                self.request(&id, &method, &params, next_request)
+                self.request(&id, &method, &params, next_request);
             }
             Ok(Message::Notification { method, params }) if &*method == "session/cancel" => {
                 self.cancel(&params);

@@ -177,7 +177,7 @@ impl Pool {
                         let pool = self.clone();
                         let key = key.clone();
                         self.inner.shutdown.spawn(async move {
-                            pool.deliver_with_folders(&key, grant, reply).await
+                            pool.deliver_with_folders(&key, grant, reply).await;
                         });
                     } else if let Err(Ok(grant)) = reply.send(Ok(grant)) {
                         // The holder of the place has dropped it.

@@ -33,7 +33,7 @@ impl SupervisorLock {
             match file.try_lock() {
                 Ok(()) => return Ok(Some(Self(file.into()))),
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                    thread::sleep(INTERVAL)
+                    thread::sleep(INTERVAL);
                 }
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(error),

@@ -158,7 +158,7 @@ impl Listener {
         );
         let acquire = |address| self.connections.acquire(address, now);
         waiting.admit(now, acquire, |stream, peer, permit| {
-            self.serve(stream, peer, permit)
+            self.serve(stream, peer, permit);
         });
         self.waiting = waiting;
     }

@@ -379,7 +379,7 @@ mod tests {
         let keep_alives = [clock.register(), clock.register()];
         let key_ends = || assert_eq!(keys.send_replace(1), 0);
         for cause in [&key_ends as &dyn Fn(), &|| shutdown.start_drain(), &|| {
-            shutdown.abort()
+            shutdown.abort();
         }] {
             for keep_alive in &keep_alives {
                 assert!(keep_alive.take_signal());

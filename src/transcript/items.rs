@@ -140,7 +140,7 @@ impl Items {
             update::AGENT_THOUGHT_CHUNK => self.chunk(Role::Thought, &object, source),
             update::TOOL_CALL | update::TOOL_CALL_UPDATE => self.tool_call(&object, source),
             update::COMPACTION | update::COMPACTION_SUMMARY_CHUNK => {
-                self.compaction(&object, source)
+                self.compaction(&object, source);
             }
             update::SUBAGENT => self.subagent(&object, source),
             update::SESSION_MESSAGE => self.session_message(&object, false, source),

@@ -53,7 +53,7 @@ impl TurnFold {
                 turn.prompt = event.prompt.map(ToOwned::to_owned).or(turn.prompt.take());
             }
             "prompt.changed" => {
-                turn.prompt = event.prompt.map(ToOwned::to_owned).or(turn.prompt.take())
+                turn.prompt = event.prompt.map(ToOwned::to_owned).or(turn.prompt.take());
             }
             "prompt.completed" | "prompt.failed" => {
                 let completed = kind == "prompt.completed";
@@ -87,7 +87,7 @@ impl TurnFold {
                 }
             }
             "session.attached" if event.context.as_deref() == Some("lost") => {
-                self.items.context_lost(time)
+                self.items.context_lost(time);
             }
             _ => {}
         }

@@ -170,7 +170,7 @@ impl Agent {
             }
             "session/load" if !self.flags.no_load => self.load(id, params),
             "session/resume" if self.flags.resume || self.flags.resume_any => {
-                self.resume(id, params)
+                self.resume(id, params);
             }
             "session/fork" if self.flags.fork => self.fork(id, params),
             "session/set_model" if self.flags.models => self.wire.answer(id, "{}"),
@@ -187,7 +187,7 @@ impl Agent {
                 match self.sessions.get(&params.session_id) {
                     None => self.unknown_session_in_prompt(id, &params.session_id),
                     Some(session) if method == "session/prompt" => {
-                        self.prompt(id, &session, &params.prompt)
+                        self.prompt(id, &session, &params.prompt);
                     }
                     Some(session) => self.set(id, &session, params),
                 }

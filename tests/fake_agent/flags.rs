@@ -86,7 +86,7 @@ impl Flags {
                     flags.exclusive_start = Some(Duration::from_millis(number(&value()?)?));
                 }
                 "--short-life" => {
-                    flags.short_life = Some(Duration::from_millis(number(&value()?)?))
+                    flags.short_life = Some(Duration::from_millis(number(&value()?)?));
                 }
                 "--slow-auth" => flags.slow_auth = Duration::from_millis(number(&value()?)?),
                 "--protocol" => flags.protocol = Some(number(&value()?)?),
@@ -102,7 +102,7 @@ impl Flags {
                 other => {
                     *flags
                         .switch(other)
-                        .ok_or_else(|| format!("unknown flag {other}"))? = true
+                        .ok_or_else(|| format!("unknown flag {other}"))? = true;
                 }
             }
         }

@@ -156,9 +156,9 @@ pub(super) fn snake_case(name: &str) -> String {
         }
         former_is_lower = char.is_lowercase() || char.is_ascii_digit();
         if matches!(char, '-' | ' ') {
-            snake.push('_')
+            snake.push('_');
         } else {
-            snake.extend(char.to_lowercase())
+            snake.extend(char.to_lowercase());
         }
     }
     snake

@@ -46,7 +46,7 @@ impl Translator {
                 }
             }
             Message::Request { id, method, params } => {
-                self.request_of_agent(id, method, params, out)?
+                self.request_of_agent(id, method, params, out)?;
             }
         }
         Ok(())

@@ -94,9 +94,9 @@ mod tests {
             let mut streamed = Streamed::default();
             for update in updates {
                 if *update == "|" {
-                    streamed.separate()
+                    streamed.separate();
                 } else {
-                    streamed.add(update)
+                    streamed.add(update);
                 }
             }
             assert_eq!(streamed.remainder(result), rest, "{updates:?} {result:?}");

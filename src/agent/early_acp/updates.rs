@@ -67,10 +67,10 @@ impl Translator {
         let objects: Vec<&Object<'_>> = data.iter().chain([&params]).collect();
         match &*params.required_text(member::UPDATE_TYPE)? {
             update_type::THINKING => {
-                self.early_text(&session, kind::AGENT_THOUGHT_CHUNK, &objects, out)?
+                self.early_text(&session, kind::AGENT_THOUGHT_CHUNK, &objects, out)?;
             }
             update_type::RESPONSE => {
-                self.early_text(&session, kind::AGENT_MESSAGE_CHUNK, &objects, out)?
+                self.early_text(&session, kind::AGENT_MESSAGE_CHUNK, &objects, out)?;
             }
             update_type::TOOL_CALL => {
                 let mut fields = ToolFields::read(&objects);
@@ -174,10 +174,10 @@ impl Translator {
                 self.session_tool(&session, &kind, content, is_modern.then_some(raw), out)?;
             }
             "tool_use" => {
-                self.tool_call(&session, &ToolFields::read(&[content]), Source::Update, out)
+                self.tool_call(&session, &ToolFields::read(&[content]), Source::Update, out);
             }
             "tool_result" => {
-                self.tool_result(&session, &ToolFields::read(&[content]), Source::Update, out)
+                self.tool_result(&session, &ToolFields::read(&[content]), Source::Update, out);
             }
             _ if is_modern => out.push(notification(method::SESSION_UPDATE, raw.to_owned())),
             _ => {

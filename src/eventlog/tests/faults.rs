@@ -27,7 +27,7 @@ fn start_to_fail(store: &Arc<FaultyStore>, limits: Limits) -> (EventLog, mpsc::R
     let fatal: Fatal = Box::new(move |why| {
         watermark
             .send(why.to_owned())
-            .expect("the test dropped the receiver")
+            .expect("the test dropped the receiver");
     });
     let log = EventLog::start(
         Arc::clone(store),

@@ -227,7 +227,7 @@ async fn failed_store_is_fatal_and_publishes_nothing() {
     let fatal: Fatal = Box::new(move |why| {
         watermark
             .send(why.to_owned())
-            .expect("the test dropped the receiver")
+            .expect("the test dropped the receiver");
     });
     let limits = Arc::new(Limits::default());
     let log =
@@ -253,7 +253,7 @@ async fn writer_panic_is_fatal_and_unblocks_waiters() {
     let (tell, watermark) = mpsc::sync_channel(1);
     let fatal: Fatal = Box::new(move |why| {
         tell.send(why.to_owned())
-            .expect("the test dropped the receiver")
+            .expect("the test dropped the receiver");
     });
     let store = Arc::new(FaultyStore::new(Outcome::Panic));
     let log = EventLog::start(store, Ids::system(), Arc::default(), Shutdown::new(), fatal);

@@ -71,7 +71,7 @@ impl ChildGroup {
         match self.group.end(KILL_TIMEOUT) {
             Ok(true) => {}
             Ok(false) => {
-                tracing::warn!(group = %folder, "a process of a control group survives KILL")
+                tracing::warn!(group = %folder, "a process of a control group survives KILL");
             }
             Err(error) => tracing::warn!(group = %folder, %error, "could not end a control group"),
         }

@@ -195,7 +195,7 @@ impl Tree {
             match enabled {
                 Ok(()) => self.controllers.push(name),
                 Err(error) => {
-                    reasons.push(format!("could not enable the controller {name}: {error}"))
+                    reasons.push(format!("could not enable the controller {name}: {error}"));
                 }
             }
         }

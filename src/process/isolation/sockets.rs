@@ -89,7 +89,7 @@ fn collect(folder: &Path, depth: usize, left: &mut usize, found: &mut Vec<PathBu
         match entry.file_type() {
             Ok(kind) if kind.is_socket() => found.push(entry.path()),
             Ok(kind) if kind.is_dir() && depth > 0 => {
-                collect(&entry.path(), depth - 1, left, found)
+                collect(&entry.path(), depth - 1, left, found);
             }
             _ => {}
         }

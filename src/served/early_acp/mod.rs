@@ -22,7 +22,7 @@ impl ServedDialect for EarlyAcp {
     fn client_line(&mut self, line: &[u8], served: &mut Served) {
         match parse(line) {
             Ok(Message::Request { id, method, params }) => {
-                self.requested(id, &method, &params, served)
+                self.requested(id, &method, &params, served);
             }
             // `initialized` needs no answer.
             Ok(Message::Notification { method, .. }) => {

@@ -55,10 +55,10 @@ impl EarlyAcp {
         let update_kind = changed.text("sessionUpdate");
         match update_kind.as_deref().unwrap_or_default() {
             kind::AGENT_MESSAGE_CHUNK => {
-                self.chunk(&session, update_type::RESPONSE, &changed, served)
+                self.chunk(&session, update_type::RESPONSE, &changed, served);
             }
             kind::AGENT_THOUGHT_CHUNK => {
-                self.chunk(&session, update_type::THINKING, &changed, served)
+                self.chunk(&session, update_type::THINKING, &changed, served);
             }
             kind::TOOL_CALL | kind::TOOL_CALL_UPDATE => self.tool(&session, &changed, served),
             other => tracing::debug!(

@@ -46,10 +46,10 @@ impl StreamJson {
             Some(Call::NewSession) => self.session_created(&outcome, served),
             Some(Call::Prompt) => self.turn_ended(&outcome, served),
             Some(Call::Mode { request, mode }) => {
-                self.mode_answered(&request, &mode, outcome, served)
+                self.mode_answered(&request, &mode, outcome, served);
             }
             Some(Call::Model { request, model }) => {
-                self.model_answered(&request, &model, outcome, served)
+                self.model_answered(&request, &model, outcome, served);
             }
             None => tracing::debug!("the agent answered an unknown call"),
         }

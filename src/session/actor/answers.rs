@@ -40,7 +40,7 @@ impl Actor {
         let record = RequestRecord::open(&request, peer);
         self.journal
             .append_with(request.prompt_id, &event, |_, change| {
-                change.open_request(id, &record)
+                change.open_request(id, &record);
             });
         Ok(id)
     }
@@ -115,7 +115,7 @@ impl Actor {
         let record = RequestRecord::resolved(resolution, by, peer);
         self.journal
             .append_with(request.prompt_id, event, |_, change| {
-                change.resolve_request(id, &record)
+                change.resolve_request(id, &record);
             })
     }
 

@@ -169,7 +169,7 @@ impl Actor {
         };
         match &call.call {
             ClientCall::Mode(mode) if self.link.dialect().has_modes() => {
-                event.current_mode_id = Some(mode)
+                event.current_mode_id = Some(mode);
             }
             ClientCall::Mode(_) | ClientCall::Config { .. } => {
                 event.config_options = acp::config_options_of(result);

@@ -52,12 +52,12 @@ impl Actor {
                 send_reply(reply, Ok(()));
             }
             Command::Close { by, trace, reply } => {
-                send_reply(reply, Ok(self.close(&by, trace.as_ref())))
+                send_reply(reply, Ok(self.close(&by, trace.as_ref())));
             }
             Command::Delete { by, trace, reply } => send_reply(reply, Ok(self.delete(&by, trace))),
             Command::Prompt { prompt, reply } => send_reply(reply, self.prompt(*prompt)),
             Command::ChangePrompt { change, reply } => {
-                send_reply(reply, self.change_prompt(*change))
+                send_reply(reply, self.change_prompt(*change));
             }
             Command::Cancel {
                 prompt,
@@ -71,7 +71,7 @@ impl Actor {
                 );
             }
             Command::Pending { request, reply } => {
-                send_reply(reply, self.agent_requests.get(request))
+                send_reply(reply, self.agent_requests.get(request));
             }
             Command::Answer {
                 by,
@@ -92,7 +92,7 @@ impl Actor {
                 reply,
             } => self.queue_call(by, call, trace, reply),
             Command::KillTerminal { terminal, reply } => {
-                send_reply(reply, self.kill_terminal(terminal))
+                send_reply(reply, self.kill_terminal(terminal));
             }
             Command::Stderr { reply } => {
                 let tail = self.link.process().map(crate::agent::Process::stderr);
@@ -140,7 +140,7 @@ impl Actor {
         self.end_all(trace);
         let event = &SessionClosed { by: &by.id };
         let mut seq = self.journal.append_with(None, event, |_, change| {
-            change.record.state = SessionState::Closed
+            change.record.state = SessionState::Closed;
         });
         if self.journal.record().attached {
             self.append_detached(DetachedReason::Closed);

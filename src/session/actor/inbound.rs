@@ -43,10 +43,10 @@ impl Actor {
                     }
                 }
                 Inbound::Notification { method, params } => {
-                    self.handle_notification(&method, params)
+                    self.handle_notification(&method, params);
                 }
                 Inbound::Request { id, method, params } => {
-                    self.handle_request(id, &method, &params)
+                    self.handle_request(id, &method, &params);
                 }
                 Inbound::Response { call, outcome } => {
                     // The response may end the turn to which the preceding lines belong.

@@ -85,7 +85,7 @@ impl Actor {
             broadcast_id: queued.record.broadcast,
         });
         let seq = self.journal.append_with(Some(prompt), event, |_, change| {
-            change.run_prompt(&queued.record)
+            change.run_prompt(&queued.record);
         });
         self.turns.begin(queued, seq, now);
     }

@@ -56,7 +56,7 @@ impl Actor {
                 self.reserve_or_fail();
             }
             Some(Overdue::Call(_, CallPurpose::Release { .. })) => {
-                self.finish_detach(Disposition::Stop)
+                self.finish_detach(Disposition::Stop);
             }
             Some(Overdue::Call(call, CallPurpose::SetUp(set_up))) => {
                 self.link.cancel_call(call);

@@ -45,7 +45,7 @@ async fn answers(turn: &PastTurn<'_>) -> Result<Vec<Value>, ApiError> {
         text: String::new(),
     };
     steps_of(turn.session, (prompt, turn.range), |step| {
-        messages.step(&step)
+        messages.step(&step);
     })
     .await?;
     Ok(messages.all)

@@ -83,7 +83,7 @@ impl TurnWriter for CompletionWriter {
                 }
             }
             Step::Text(block, text) if block.subagent.is_none() => {
-                self.text(out, field(block.role), text)
+                self.text(out, field(block.role), text);
             }
             Step::Content {
                 role: Role::Message,

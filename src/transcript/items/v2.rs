@@ -17,7 +17,7 @@ impl Items {
             update::AGENT_THOUGHT => self.message(Role::Thought, object, source),
             update::TOOL_CALL_CONTENT_CHUNK => self.tool_content(object, source),
             update::TERMINAL_UPDATE | update::TERMINAL_OUTPUT_CHUNK => {
-                self.terminal(object, source)
+                self.terminal(object, source);
             }
             // `state_update` is not an item. The status and the end of the turn show the state.
             _ => {}

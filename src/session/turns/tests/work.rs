@@ -220,7 +220,7 @@ fn late_update_belongs_to_the_last_turn_until_the_next_one_starts() {
         (
             "released",
             &[ended, |fixture| {
-                fixture.turns.process_released(fixture.base)
+                fixture.turns.process_released(fixture.base);
             }],
             (None, false),
             (None, false),

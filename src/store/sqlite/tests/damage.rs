@@ -295,17 +295,17 @@ type Corruption = fn(&mut [u8], usize);
 /// Ways to damage an overflow page. The first four bytes of a page are the number of the next page.
 const CORRUPTIONS: [(&str, Corruption); 5] = [
     ("next page does not exist", |bytes, page| {
-        bytes[page..page + 4].fill(0xff)
+        bytes[page..page + 4].fill(0xff);
     }),
     ("chain ends early", |bytes, page| {
-        bytes[page..page + 4].fill(0)
+        bytes[page..page + 4].fill(0);
     }),
     ("chain joins another chain", |bytes, page| {
         let other = overflow_page(bytes, 3) / PAGE + 1;
         bytes[page..page + 4].copy_from_slice(&u32::try_from(other).unwrap().to_be_bytes());
     }),
     ("page has other content", |bytes, page| {
-        bytes.copy_within(0..PAGE, page)
+        bytes.copy_within(0..PAGE, page);
     }),
     ("one bit is flipped", |bytes, page| bytes[page + 700] ^= 1),
 ];

@@ -91,6 +91,6 @@ pub(super) async fn open_terminal(
     let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes);
     // The upgrade runs in an untracked task. Only the tracked task makes a stop wait for the socket.
     Ok(upgrade.on_upgrade(move |socket| async move {
-        drop(shutdown.spawn_client(sign_in_socket.run(socket)))
+        drop(shutdown.spawn_client(sign_in_socket.run(socket)));
     }))
 }
