@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::types::{PromptId, PublicPath, RequestId, Resolution};
+use crate::types::{PromptId, PublicPath, RequestId, Resolution, Scope};
 
 use super::rpc::RpcError;
 
@@ -177,6 +177,10 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub retry_after_seconds: Option<u64>,
+    /// The scope that the key lacks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub required_scope: Option<Scope>,
     /// The running turn, or the turn that the problem refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -231,6 +235,7 @@ impl Problem {
             acp: None,
             auth_methods: None,
             retry_after_seconds: None,
+            required_scope: None,
             prompt_id: None,
             request_id: None,
             resolution: None,
@@ -251,6 +256,14 @@ impl Problem {
         Self {
             errors,
             ..Self::new(ProblemCode::Invalid, detail)
+        }
+    }
+
+    /// The key of the request lacks a scope.
+    pub fn missing_scope(scope: Scope, detail: impl Into<String>) -> Self {
+        Self {
+            required_scope: Some(scope),
+            ..Self::new(ProblemCode::Forbidden, detail)
         }
     }
 

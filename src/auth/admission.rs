@@ -82,9 +82,14 @@ impl Credential {
     }
 }
 
+/// The challenge for a key that is not valid, or no longer valid (RFC 6750, section 3.1).
+pub const INVALID_TOKEN: &str = "Bearer realm=\"acp-gateway\", error=\"invalid_token\"";
+
 /// Why the policy rejects a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
+    #[error("the request must name its host in one `Host` header (RFC 9112, section 3.2)")]
+    InvalidHost,
     #[error("the host name is not a name of this gateway: set server.public_url")]
     MisdirectedRequest,
     #[error("pages of this origin must not use this gateway: add the origin to allowed_origins")]
@@ -100,10 +105,19 @@ pub enum AdmissionError {
 }
 
 impl AdmissionError {
+    /// The challenge of a response with status 401, as the value of `WWW-Authenticate` (RFC 6750, section 3.1). A request
+    /// without a key gets no error code.
+    pub const fn challenge(&self) -> &'static str {
+        match self {
+            Self::InvalidKey | Self::InvalidTicket => INVALID_TOKEN,
+            _ => "Bearer realm=\"acp-gateway\"",
+        }
+    }
+
     /// The reason in the audit log.
     pub(super) const fn audit_reason(&self) -> RejectReason {
         match self {
-            Self::MisdirectedRequest => RejectReason::MisdirectedRequest,
+            Self::InvalidHost | Self::MisdirectedRequest => RejectReason::MisdirectedRequest,
             Self::OriginForbidden => RejectReason::OriginForbidden,
             Self::MissingKey => RejectReason::MissingKey,
             Self::InvalidKey => RejectReason::InvalidKey,

@@ -8,6 +8,8 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, Uri};
 
+use super::admission::AdmissionError;
+
 /// The accepted authorities and origins. Comparisons are exact; only the case of an authority does not
 /// matter.
 #[derive(Debug)]
@@ -72,15 +74,22 @@ impl Hosts {
         }
     }
 
-    /// Whether the request has an authority, in its target or in `Host`, and all of them belong to this
-    /// gateway.
-    pub(super) fn accepts(&self, parts: &Parts) -> bool {
+    /// Checks that the request has an authority, in its target or in `Host`, and that each one belongs to this gateway.
+    pub(super) fn check(&self, parts: &Parts) -> Result<(), AdmissionError> {
+        let target = parts.uri.authority().map(Authority::as_str);
+        let host = match SingleHeader::of(&parts.headers, &HOST) {
+            SingleHeader::Absent => None,
+            SingleHeader::One(host) => Some(host),
+            SingleHeader::Invalid => return Err(AdmissionError::InvalidHost),
+        };
+        if target.is_none() && host.is_none() {
+            return Err(AdmissionError::InvalidHost);
+        }
         let ours = |authority: &str| self.authorities.contains(&authority.to_ascii_lowercase());
-        let target = parts.uri.authority().map(http::uri::Authority::as_str);
-        match SingleHeader::of(&parts.headers, &HOST) {
-            SingleHeader::Absent => target.is_some_and(ours),
-            SingleHeader::One(host) => ours(host) && target.is_none_or(ours),
-            SingleHeader::Invalid => false,
+        if target.is_none_or(ours) && host.is_none_or(ours) {
+            Ok(())
+        } else {
+            Err(AdmissionError::MisdirectedRequest)
         }
     }
 

@@ -15,7 +15,7 @@ mod keys;
 mod policy;
 mod tickets;
 
-pub use admission::{Admission, AdmissionError, Credential};
+pub use admission::{Admission, AdmissionError, Credential, INVALID_TOKEN};
 pub use key::{Key, KeyHash, KeyId, KeyKind, KeyText};
 pub use keys::{
     CreateKeyError, GrantError, KeyChange, KeyStoreError, Keys, NewKey, RELOAD_INTERVAL,

@@ -105,9 +105,7 @@ impl Policy {
     }
 
     fn decide(&self, parts: &Parts, client: IpAddr) -> Result<Admission, AdmissionError> {
-        if !self.hosts.accepts(parts) {
-            return Err(AdmissionError::MisdirectedRequest);
-        }
+        self.hosts.check(parts)?;
         let public = is_public(parts.uri.path());
         let from = self.hosts.classify_origin(&parts.headers, public);
         if from == RequestOrigin::Foreign {

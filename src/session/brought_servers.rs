@@ -32,7 +32,7 @@ pub(super) fn parse(
         };
         if !by.scopes.contains(Scope::Mcp) {
             let detail = "clients cannot define MCP servers: name one of the configuration ([mcp.<name>]), or use a key with the scope mcp";
-            return Err(InputError::Forbidden(detail.to_owned()));
+            return Err(InputError::MissingScope(Scope::Mcp, detail.to_owned()));
         }
         let invalid = |detail: &str| InputError::invalid(format!("/mcpServers/{at}"), detail);
         bytes += raw.get().len();

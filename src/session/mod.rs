@@ -56,9 +56,9 @@ pub use baselines::{Baselines, OpenBaseline};
 pub use command::{Answer, ClientCall, PromptRequest};
 pub use context::{Context, MayPrompt};
 pub use error::{
-    AgentSessionsError, AnswerError, AttachError, CallError, ClaimError, CreateError, InputError,
-    ListError, PartError, PatchError, PromptError, QueueError, SessionError, ToProblem,
-    WorkspaceError,
+    AgentSessionsError, AnswerError, AttachError, CallError, ClaimError, CreateError,
+    IdempotencyError, InputError, ListError, PartError, PatchError, PromptError, QueueError,
+    SessionError, ToProblem, WorkspaceError,
 };
 pub use handle::{AdmittedPrompt, SessionHandle};
 pub use idempotency::IdempotencyKey;

@@ -1,6 +1,7 @@
 //! The errors of operations on tasks.
 
 use crate::eventlog::{Closed, ReadError};
+use crate::session::IdempotencyError;
 use crate::webhooks;
 
 /// The number of queued tasks of a tenant.
@@ -36,10 +37,8 @@ pub enum CreateError {
     Callback(webhooks::CreateError),
     #[error("too many queued tasks (limit {MAX_QUEUED}); retry later")]
     QueueFull,
-    #[error("the Idempotency-Key was used with another body")]
-    KeyMismatch,
-    #[error("the first request with this Idempotency-Key is still in flight")]
-    KeyInFlight,
+    #[error(transparent)]
+    Idempotency(#[from] IdempotencyError),
     #[error(transparent)]
     Change(#[from] ChangeError),
 }

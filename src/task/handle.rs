@@ -18,7 +18,7 @@ use super::queue::{Queue, QueuedTask, TaskKey};
 use super::record::{self, MAX_CHILDREN, OpenRecord, TaskOwner, TaskRecord};
 use crate::api::{self, CreateSession, Task, TaskList, TaskStatus};
 use crate::eventlog::{Closed, EventLog, ReadError, Records, TenantRecords};
-use crate::session::{Context, IdempotencyKey, SessionRegistry};
+use crate::session::{Context, IdempotencyError, IdempotencyKey, SessionRegistry};
 use crate::shutdown::lock_or_abort;
 use crate::store::Table;
 use crate::types::{AgentName, OnTimeout, Principal, SessionPolicy, Tenant};
@@ -175,7 +175,7 @@ impl Tasks {
             && let Some(previous) = record::get_request_key(self.log(), &by.tenant, key).await?
         {
             if previous.body_hash != *body_hash {
-                return Err(CreateError::KeyMismatch);
+                return Err(IdempotencyError::Mismatch.into());
             }
             if let Some(task) = self.get(&by.tenant, previous.task).await? {
                 return Ok((task, true));
@@ -206,7 +206,7 @@ impl Tasks {
     fn claim(&self, tenant: &Tenant, key: &str) -> Result<InFlight<'_>, CreateError> {
         let key = (tenant.clone(), key.to_owned());
         if !self.state().in_flight.insert(key.clone()) {
-            return Err(CreateError::KeyInFlight);
+            return Err(IdempotencyError::InFlight.into());
         }
         Ok(InFlight(self, key))
     }

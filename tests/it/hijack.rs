@@ -468,7 +468,7 @@ async fn heads_that_are_wrong_large_or_late_get_no_stream() {
     for (head, status) in [
         (
             request("GET", to, &path, &format!("{STREAM}host: evil\r\n")),
-            "421",
+            "400",
         ),
         (
             request("GET", to, &format!("http://evil{path}"), STREAM),

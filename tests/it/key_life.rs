@@ -235,3 +235,71 @@ async fn a_wait_counts_as_a_stream() {
         .header("prefer", "wait=60");
     assert_eq!(Answer::of(again).await.status, 200);
 }
+
+/// The value of `WWW-Authenticate` of a rejected request.
+async fn challenge(request: RequestBuilder, status: u16) -> Option<String> {
+    let answer = request.send().await.expect("a response");
+    assert_eq!(answer.status(), status, "{}", answer.url());
+    let value = answer.headers().get("www-authenticate")?;
+    Some(value.to_str().expect("text").to_owned())
+}
+
+#[tokio::test]
+async fn challenges_name_the_error_and_the_scope() {
+    let gateway = Setup::fake(&[]).settings(LIMITS).start();
+    let reader = key(&gateway, "reader", "read").await;
+    let prompter = key(&gateway, "prompter", "read,prompt").await;
+    let invalid = "Bearer realm=\"acp-gateway\", error=\"invalid_token\"";
+    // Each surface: REST, the remote transport of ACP, and the chat protocols.
+    for path in [
+        "/v1",
+        "/v1/sessions",
+        "/acp",
+        "/openai/v1/models",
+        "/ag-ui/fake",
+    ] {
+        let get = || gateway.http.get(format!("{}{path}", gateway.url));
+        let without_key = challenge(get(), 401).await;
+        assert_eq!(
+            without_key.as_deref(),
+            Some("Bearer realm=\"acp-gateway\""),
+            "{path}"
+        );
+        let wrong_key = challenge(get().bearer_auth("wrong"), 401).await;
+        assert_eq!(wrong_key.as_deref(), Some(invalid), "{path}");
+    }
+    let wrong_ticket = gateway
+        .http
+        .get(format!("{}/v1/events?ticket=wrong", gateway.url));
+    assert_eq!(challenge(wrong_ticket, 401).await.as_deref(), Some(invalid));
+
+    let chat = json!({ "model": "fake", "messages": [{ "role": "user", "content": "hi" }] });
+    let with_mode = json!({ "agent": "fake", "modeId": "ask" });
+    let adopting = json!({ "agent": "fake", "agentSessionId": "x" });
+    for (key, path, body, scope) in [
+        (
+            &reader,
+            "/v1/sessions",
+            json!({ "agent": "fake" }),
+            "prompt",
+        ),
+        (&reader, "/openai/v1/chat/completions", chat, "prompt"),
+        (&prompter, "/v1/sessions", with_mode, "approve"),
+        (&prompter, "/v1/sessions", adopting, "admin"),
+        (
+            &prompter,
+            "/v1/tickets",
+            json!({ "paths": ["/v1/agents/fake/auth/terminals/00000000-0000-7000-8000-000000000000"] }),
+            "admin",
+        ),
+    ] {
+        let asked = by(&gateway, key, Method::POST, path).json(&body);
+        let found = challenge(asked, 403).await;
+        let expected = format!(
+            "Bearer realm=\"acp-gateway\", error=\"insufficient_scope\", scope=\"{scope}\""
+        );
+        assert_eq!(found, Some(expected), "{path} {body}");
+        let again = Answer::of(by(&gateway, key, Method::POST, path).json(&body)).await;
+        assert_eq!(again.body["requiredScope"], scope);
+    }
+}

@@ -147,9 +147,9 @@ fn host_rebind() {
         "/v1/sessions",
         &[("host", "localhost:8080"), ("host", "localhost:8080")],
     );
-    assert_eq!(two.unwrap_err(), AdmissionError::MisdirectedRequest);
+    assert_eq!(two.unwrap_err(), AdmissionError::InvalidHost);
     let none = gate.with_key("/v1/sessions", &[]);
-    assert_eq!(none.unwrap_err(), AdmissionError::MisdirectedRequest);
+    assert_eq!(none.unwrap_err(), AdmissionError::InvalidHost);
     for (target, host) in [
         ("evil.example", "localhost:8080"),
         ("localhost:8080", "evil.example"),

@@ -72,7 +72,7 @@ impl Actor {
                 let detail = format!(
                     "the command /{name} can change the mode, so it requires the scope approve"
                 );
-                Err(InputError::Forbidden(detail))
+                Err(InputError::MissingScope(Scope::Approve, detail))
             }
             _ => Ok(()),
         }

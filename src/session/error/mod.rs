@@ -26,11 +26,11 @@ mod process;
 mod shared;
 
 pub(super) use self::operations::{
-    AdmitError, IdempotencyError, NotQueued, PreconditionFailed, RequestResolved, TurnRunning,
+    AdmitError, NotQueued, PreconditionFailed, RequestResolved, TurnRunning,
 };
 pub use self::operations::{
-    AgentSessionsError, AnswerError, AttachError, CallError, ClaimError, CreateError, ListError,
-    PartError, PatchError, PromptError, QueueError, WorkspaceError,
+    AgentSessionsError, AnswerError, AttachError, CallError, ClaimError, CreateError,
+    IdempotencyError, ListError, PartError, PatchError, PromptError, QueueError, WorkspaceError,
 };
 pub(super) use self::process::ProcessError;
 pub(super) use self::shared::NotFound;

@@ -137,11 +137,14 @@ pub enum IdempotencyError {
 
 impl ToProblem for IdempotencyError {
     fn problem(&self) -> Problem {
-        let code = match self {
-            Self::Mismatch => ProblemCode::IdempotencyMismatch,
-            Self::InFlight => ProblemCode::IdempotencyInFlight,
-        };
-        Problem::new(code, self.to_string())
+        match self {
+            Self::Mismatch => Problem::new(ProblemCode::IdempotencyMismatch, self.to_string()),
+            Self::InFlight => transient(
+                self,
+                ProblemCode::IdempotencyInFlight,
+                Duration::from_secs(1),
+            ),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::acp::client_input_policy::ClientInputError;
 use crate::api::{FieldError, Problem, ProblemCode};
 use crate::eventlog::Closed;
 use crate::store::ReadError;
+use crate::types::Scope;
 
 /// The error of an operation that finds a session, reads it, or waits for a commit.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -73,6 +74,8 @@ pub enum InputError {
     ContentUnsupported(FieldError),
     #[error("{0}")]
     Forbidden(String),
+    #[error("{1}")]
+    MissingScope(Scope, String),
     #[error("{0}")]
     TooLarge(String),
 }
@@ -107,6 +110,7 @@ impl ToProblem for InputError {
                 (ProblemCode::ContentUnsupported, vec![error.clone()])
             }
             Self::Forbidden(_) => (ProblemCode::Forbidden, Vec::new()),
+            Self::MissingScope(scope, detail) => return Problem::missing_scope(*scope, detail),
             Self::TooLarge(_) => (ProblemCode::TooLarge, Vec::new()),
         };
         Problem {

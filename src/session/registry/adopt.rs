@@ -51,7 +51,7 @@ pub(super) fn adopted_session<'a>(
     };
     if !by.scopes.contains(Scope::Admin) {
         let detail = "adopting a session of the agent requires the scope admin";
-        return Err(InputError::Forbidden(detail.to_owned()));
+        return Err(InputError::MissingScope(Scope::Admin, detail.to_owned()));
     }
     if id.is_empty() || id.len() > AGENT_SESSION_ID_BYTES {
         return Err(InputError::invalid(

@@ -75,7 +75,7 @@ impl Caller {
             return Ok(());
         }
         let detail = format!("this key does not have the scope {}", scope.name());
-        Err(crate::api::Problem::new(crate::api::ProblemCode::Forbidden, detail).into())
+        Err(crate::api::Problem::missing_scope(scope, detail).into())
     }
 
     /// The session with this id. An id of another tenant is unknown.

@@ -13,7 +13,7 @@ use super::connection::Connection;
 use super::failure::Failure;
 use super::message;
 use crate::acp::error_code;
-use crate::auth::{Admission, AdmissionError};
+use crate::auth::{Admission, AdmissionError, INVALID_TOKEN};
 use crate::jsonrpc::{self, Message};
 use crate::server::AdmitError;
 use crate::surface::Gateway;
@@ -26,6 +26,8 @@ use crate::types::acp_headers::CONNECTION_ID;
 pub(super) struct TransportError {
     status: StatusCode,
     failure: Failure,
+    /// The value of `WWW-Authenticate` of a response with status 401.
+    challenge: &'static str,
 }
 
 impl TransportError {
@@ -33,13 +35,14 @@ impl TransportError {
         Self {
             status,
             failure: Failure::invalid_request(detail),
+            challenge: INVALID_TOKEN,
         }
     }
 
     fn parse(detail: impl Into<String>) -> Self {
         Self {
-            status: StatusCode::BAD_REQUEST,
             failure: Failure::new(error_code::PARSE, detail),
+            ..Self::new(StatusCode::BAD_REQUEST, "")
         }
     }
 
@@ -62,10 +65,10 @@ impl IntoResponse for TransportError {
     fn into_response(self) -> Response {
         let mut response = json_response(self.status, self.message());
         if self.status == StatusCode::UNAUTHORIZED {
-            let scheme = HeaderValue::from_static("Bearer realm=\"acp-gateway\"");
-            response
-                .headers_mut()
-                .insert(header::WWW_AUTHENTICATE, scheme);
+            response.headers_mut().insert(
+                header::WWW_AUTHENTICATE,
+                HeaderValue::from_static(self.challenge),
+            );
         }
         response
     }
@@ -74,6 +77,7 @@ impl IntoResponse for TransportError {
 impl From<AdmitError> for TransportError {
     fn from(error: AdmitError) -> Self {
         let status = match &error {
+            AdmitError::Rejected(AdmissionError::InvalidHost) => StatusCode::BAD_REQUEST,
             AdmitError::Rejected(AdmissionError::MisdirectedRequest) => {
                 StatusCode::MISDIRECTED_REQUEST
             }
@@ -83,10 +87,13 @@ impl From<AdmitError> for TransportError {
             AdmitError::Rejected(_) => StatusCode::UNAUTHORIZED,
         };
         match error {
-            AdmitError::Rejected(error) => Self::new(status, error.to_string()),
+            AdmitError::Rejected(error) => Self {
+                challenge: error.challenge(),
+                ..Self::new(status, error.to_string())
+            },
             AdmitError::RateLimited(limit) => Self {
-                status,
                 failure: limit.into(),
+                ..Self::new(status, "")
             },
         }
     }

@@ -11,9 +11,8 @@ use super::encoder::{Run, RunWriter};
 use super::input::{Resume, RunInput};
 use super::{capabilities, history};
 use crate::acp::method;
-use crate::api::ProblemCode;
 use crate::session::{Answer, AnswerError, SessionHandle};
-use crate::surface::authorized::{Authorized, CanPrompt};
+use crate::surface::authorized::{AccessError, Authorized, CanPrompt};
 use crate::surface::chat::{
     Approval, ChatRequest, ChatTurn, ErrorFormat, LatestTurn, Message, TurnEncoder, answer,
     read_json, respond, with_layers,
@@ -154,10 +153,7 @@ async fn answer_interrupt(
         .await;
     }
     if !by.scopes.contains(Scope::Approve) {
-        return Err(ApiError::new(
-            ProblemCode::Forbidden,
-            "this key does not have the scope approve",
-        ));
+        return Err(AccessError::MissingScope(Scope::Approve).into());
     }
     let answer = match (pending.method.as_str(), cancelled) {
         (method::SESSION_REQUEST_PERMISSION, _) => Answer::Cancelled,

@@ -1,8 +1,7 @@
 //! Answers to permission requests from chat clients, which know only yes and no.
 
-use crate::api::ProblemCode;
 use crate::session::{Answer, AnswerError, SessionHandle};
-use crate::surface::authorized::{Authorized, CanPrompt};
+use crate::surface::authorized::{AccessError, Authorized, CanPrompt};
 use crate::surface::rest::ApiError;
 use crate::types::{RequestId, Scope};
 
@@ -25,10 +24,7 @@ pub(crate) async fn answer(
     approval: &Approval,
 ) -> Result<(), ApiError> {
     if !by.scopes.contains(Scope::Approve) {
-        return Err(ApiError::new(
-            ProblemCode::Forbidden,
-            "this key does not have the scope approve",
-        ));
+        return Err(AccessError::MissingScope(Scope::Approve).into());
     }
     let pending = match session.pending(approval.request).await {
         Ok(pending) => pending,

@@ -11,14 +11,14 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use crate::api::{Problem, ProblemCode};
-use crate::auth::AdmissionError;
+use crate::auth::{AdmissionError, INVALID_TOKEN};
 use crate::eventlog::ReadError;
 use crate::server::AdmitError;
 use crate::session::ToProblem;
 use crate::surface::authorized::AccessError;
 use crate::surface::body::BodyError;
 use crate::telemetry::ErrorChain;
-use crate::types::LimitExceeded;
+use crate::types::{LimitExceeded, Scope};
 
 /// draft-ietf-httpapi-ratelimit-headers: the quota policy and the remaining quota.
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -32,6 +32,8 @@ pub struct ApiError {
     cause: Option<BoxError>,
     /// The limit of the principal that the request exceeded.
     limit: Option<LimitExceeded>,
+    /// The error of the admission, which selects the challenge of a 401.
+    admission: Option<AdmissionError>,
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -89,6 +91,20 @@ impl ApiError {
         &self.problem
     }
 
+    /// The value of `WWW-Authenticate` (RFC 6750, section 3).
+    fn challenge(&self) -> Option<HeaderValue> {
+        if let Some(scope) = self.problem.required_scope {
+            return Some(insufficient_scope(scope));
+        }
+        (self.problem.status == StatusCode::UNAUTHORIZED).then(|| {
+            HeaderValue::from_static(
+                self.admission
+                    .as_ref()
+                    .map_or(INVALID_TOKEN, AdmissionError::challenge),
+            )
+        })
+    }
+
     /// Logs an internal error with its causes, in the span of the request.
     pub(crate) fn log(&self) {
         if let Some(cause) = &self.cause {
@@ -97,12 +113,22 @@ impl ApiError {
     }
 }
 
+/// The challenge of a key without a scope (RFC 6750, section 3.1).
+fn insufficient_scope(scope: Scope) -> HeaderValue {
+    let name = scope.name();
+    HeaderValue::try_from(format!(
+        "Bearer realm=\"acp-gateway\", error=\"insufficient_scope\", scope=\"{name}\""
+    ))
+    .expect("names of scopes are plain ASCII")
+}
+
 impl From<Problem> for ApiError {
     fn from(problem: Problem) -> Self {
         Self {
             problem: Box::new(problem),
             cause: None,
             limit: None,
+            admission: None,
         }
     }
 }
@@ -113,11 +139,8 @@ impl IntoResponse for ApiError {
             StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = status.into_response();
         let headers = response.headers_mut();
-        if status == StatusCode::UNAUTHORIZED {
-            headers.insert(
-                header::WWW_AUTHENTICATE,
-                HeaderValue::from_static("Bearer realm=\"acp-gateway\""),
-            );
+        if let Some(challenge) = self.challenge() {
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
         if let Some(seconds) = self.problem.retry_after_seconds {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -144,14 +167,17 @@ impl From<AdmissionError> for ApiError {
     fn from(error: AdmissionError) -> Self {
         use AdmissionError as R;
         let detail = error.to_string();
-        match error {
+        let admission = Some(error.clone());
+        let error = match error {
+            R::InvalidHost => Self::new(ProblemCode::Malformed, detail),
             R::MisdirectedRequest => Self::new(ProblemCode::MisdirectedRequest, detail),
             R::OriginForbidden => Self::new(ProblemCode::Forbidden, detail),
             R::MissingKey | R::InvalidKey | R::InvalidTicket => {
                 Self::new(ProblemCode::Unauthorized, detail)
             }
             R::TooManyInvalidKeys { retry_after } => Self::rate_limited(detail, retry_after),
-        }
+        };
+        Self { admission, ..error }
     }
 }
 
@@ -168,7 +194,9 @@ impl From<AccessError> for ApiError {
     fn from(error: AccessError) -> Self {
         match error {
             AccessError::NoCredential => Self::internal(error),
-            AccessError::MissingScope(_) => Self::new(ProblemCode::Forbidden, error.to_string()),
+            AccessError::MissingScope(scope) => {
+                Problem::missing_scope(scope, error.to_string()).into()
+            }
         }
     }
 }

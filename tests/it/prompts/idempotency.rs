@@ -227,6 +227,7 @@ async fn while_the_first_is_in_flight_the_second_is_refused() {
         (other, one)
     };
     assert_eq!(first.status, StatusCode::CREATED);
+    assert_eq!(second.header("retry-after"), Some("1"));
     assert_eq!(
         second.problem(409, "idempotency_in_flight")["retryable"],
         true

@@ -210,14 +210,14 @@ impl Examples {
 /// The problem codes of an operation, sorted by status: those that follow from the shape of its route, and
 /// those that it declares.
 fn problem_codes(docs: &OperationDocs, path: &str, method: &str, body: bool) -> Vec<ProblemCode> {
-    let mut codes = vec![C::MisdirectedRequest, C::Internal];
+    let mut codes = vec![C::Malformed, C::MisdirectedRequest, C::Internal];
     let shapes: [(bool, &[ProblemCode]); 5] = [
         (
             path.starts_with("/v1"),
             &[C::Unauthorized, C::Forbidden, C::RateLimited, C::Invalid],
         ),
         (path.contains('{'), &[C::NotFound]),
-        (body, &[C::Malformed, C::TooLarge, C::UnsupportedMediaType]),
+        (body, &[C::TooLarge, C::UnsupportedMediaType]),
         (
             path.starts_with("/v1/sessions") && method != "get",
             &[C::Draining, C::PoolFull, C::StorageFull],

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::prompts::content_blocks;
 use super::settings::checked_value;
 use crate::acp::TraceContext;
-use crate::api::{Attachment, CreateSession, ProblemCode, Session};
+use crate::api::{Attachment, CreateSession, Problem, Session};
 use crate::session::{ClientCall, Created, IdempotencyKey, PromptRequest, SessionHandle};
 use crate::surface::Gateway;
 use crate::surface::authorized::{Authorized, CanPrompt};
@@ -63,7 +63,7 @@ impl FirstTurn {
         let needs_approve = self.mode.is_some() || !self.options.is_empty();
         if needs_approve && !by.scopes.contains(Scope::Approve) {
             let detail = "modeId and config require the scope approve";
-            return Err(ApiError::new(ProblemCode::Forbidden, detail));
+            return Err(Problem::missing_scope(Scope::Approve, detail).into());
         }
         Ok(())
     }

@@ -234,8 +234,7 @@ impl From<CreateError> for ApiError {
             }
             CreateError::Callback(_) => Self::invalid("/callbackUrl", detail),
             CreateError::QueueFull => Self::new(ProblemCode::QueueFull, detail),
-            CreateError::KeyMismatch => Self::new(ProblemCode::IdempotencyMismatch, detail),
-            CreateError::KeyInFlight => Self::new(ProblemCode::IdempotencyInFlight, detail),
+            CreateError::Idempotency(error) => error.into(),
             CreateError::Change(error) => error.into(),
         }
     }

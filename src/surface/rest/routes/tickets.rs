@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use crate::api::{CreateTicket, ProblemCode, Ticket};
 use crate::audit::Counted;
-use crate::surface::authorized::CanRead;
+use crate::surface::authorized::{AccessError, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, JsonBody};
 use crate::types::{PublicPath, Scope};
@@ -59,10 +59,7 @@ pub(super) async fn create_ticket(
             ));
         }
         if socket && !request.by.scopes.contains(Scope::Admin) {
-            return Err(ApiError::new(
-                ProblemCode::Forbidden,
-                "this key does not have the scope admin",
-            ));
+            return Err(AccessError::MissingScope(Scope::Admin).into());
         }
     }
     let (tickets, holder) = (
