@@ -3,7 +3,7 @@
 // The environment is that of browser.mjs.
 
 import assert from "node:assert/strict";
-import { readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -70,6 +70,27 @@ test("files of the session are listed and read", async () => {
   await pane.getByRole("button", { name: "All files" }).click();
   await pane.getByRole("button", { name: "add.test.mjs" }).waitFor();
   for (const name of ["empty.txt", "long.txt"]) await rm(path.join(folder, name));
+});
+
+test("folders are opened and left, and come before the files", async () => {
+  await mkdir(path.join(folder, "zoo", "birds"), { recursive: true });
+  await writeFile(path.join(folder, "zoo", "birds", "owl.txt"), "Hoo.\n");
+  await open("Plan");
+  await open("Files");
+  assert.equal(await pane.getByRole("listitem").first().textContent(), " zoo");
+  await pane.getByRole("button", { name: "zoo" }).click();
+  await pane.getByRole("button", { name: "birds" }).click();
+  await pane.getByRole("list", { name: "Files in zoo/birds" }).waitFor();
+  await pane.getByRole("button", { name: "owl.txt" }).click();
+  await pane.getByRole("region", { name: "Content of zoo/birds/owl.txt" }).getByText("Hoo.").waitFor();
+  await pane.getByRole("button", { name: "All files" }).click();
+  await checkAccessibility(page);
+  await screenshot(page, "panel-folder-light");
+  await pane.getByRole("button", { name: "Folder above" }).click();
+  await pane.getByRole("list", { name: "Files in zoo", exact: true }).waitFor();
+  await pane.getByRole("button", { name: "Folder above" }).click();
+  await pane.getByRole("button", { name: "add.mjs" }).waitFor();
+  await rm(path.join(folder, "zoo"), { recursive: true });
 });
 
 test("events are shown as the log has them, while they arrive, and filtered", async () => {

@@ -1,6 +1,6 @@
 // The words for the kinds and states of agents, and the selection of an agent that can start.
 
-import type { Agent } from "@acp-gateway/client";
+import { type Agent, known } from "@acp-gateway/client";
 import { line, lookup, visible } from "@acp-gateway/client/read";
 import { strings } from "../strings";
 import { sentence } from "./explain";
@@ -22,7 +22,7 @@ export function kindWords(agent: Agent): string {
 }
 
 export function agentState(agent: Agent): AgentState {
-  switch (agent.status?.state) {
+  switch (known(agent.status?.state)) {
     case "unavailable": {
       const reason = line(agent.status.detail);
       return { tone: "bad", word: strings.agents.unavailable, detail: reason && sentence(reason), startable: true };

@@ -1,6 +1,6 @@
 // Folders that sessions used before.
 
-import type { SessionSummary as Session } from "@acp-gateway/client";
+import { known, type SessionSummary as Session } from "@acp-gateway/client";
 import { load, save } from "./stored";
 
 const MOST = 8;
@@ -22,7 +22,7 @@ export function keepFolder(agent: string, folder: string | null): void {
 
 /** The latest session in a folder. Its files can be named in the first message of a new one. */
 export function sessionIn(sessions: Session[] | null, folder: string | null): string | null {
-  return (folder !== null && sessions?.find(({ cwd, state }) => cwd === folder && state !== "closed")?.sessionId) || null;
+  return (folder !== null && sessions?.find(({ cwd, state }) => cwd === folder && known(state) !== "closed")?.sessionId) || null;
 }
 
 /** The last name of a path, which tells folders apart. */

@@ -1,6 +1,6 @@
 // The groups of the list of sessions, and its search.
 
-import type { SessionSummary as Session } from "@acp-gateway/client";
+import { known, type SessionSummary as Session } from "@acp-gateway/client";
 import { strings } from "../strings";
 
 export interface Group {
@@ -20,7 +20,7 @@ export function grouped(sessions: Session[], now: number): Group[] {
 }
 
 function place(session: Session, midnight: number): number {
-  if (session.state === "waiting") return 0;
+  if (known(session.state) === "waiting") return 0;
   const changed = Date.parse(session.lastActivityAt);
   if (changed >= midnight) return 1;
   return changed >= midnight - 6 * DAY_MS ? 2 : 3;

@@ -1,7 +1,7 @@
 // Notifications of the browser: a session asks for an answer, or its turn has ended.
 
 import { useEffect, useRef } from "react";
-import type { SessionSummary as Session } from "@acp-gateway/client";
+import { known, type SessionSummary as Session } from "@acp-gateway/client";
 import { lookup, visible } from "@acp-gateway/client/read";
 import { strings } from "../strings";
 import { scriptAddress } from "../scripts";
@@ -27,8 +27,8 @@ export async function turnOnNotices(): Promise<boolean> {
 /** What has happened between two states of a session, or null. */
 export function noticeOf(before: Session | undefined, now: Session): string | null {
   if (!before || before.lastActivityAt === now.lastActivityAt) return null;
-  if (now.state === "waiting") return before.state === "waiting" ? null : strings.sidebar.noticeWaiting;
-  if (now.state !== "idle") return null;
+  if (known(now.state) === "waiting") return known(before.state) === "waiting" ? null : strings.sidebar.noticeWaiting;
+  if (known(now.state) !== "idle") return null;
   return lookup(strings.sidebar.noticeEnds, now.lastOutcome) ?? null;
 }
 

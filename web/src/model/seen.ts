@@ -1,6 +1,6 @@
 // The activity of each session that a person has seen in this browser. A session with newer activity is unread.
 
-import type { SessionSummary as Session } from "@acp-gateway/client";
+import { known, type SessionSummary as Session } from "@acp-gateway/client";
 import { record, text } from "@acp-gateway/client/read";
 
 const NAME = "acp-gateway.seen";
@@ -62,7 +62,7 @@ export class Seen {
   /** A session whose turn runs is unread when the turn has ended or asks something. */
   isUnread(session: Session): boolean {
     const until = this.until(session.sessionId);
-    return until !== null && session.state !== "running" && Date.parse(session.lastActivityAt) > Date.parse(until) + SAME_MS;
+    return until !== null && known(session.state) !== "running" && Date.parse(session.lastActivityAt) > Date.parse(until) + SAME_MS;
   }
 }
 

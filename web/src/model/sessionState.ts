@@ -1,6 +1,6 @@
 // The state of a session in the list: an icon, a word and a colour, which never stand alone.
 
-import type { SessionSummary } from "@acp-gateway/client";
+import { known, type SessionSummary } from "@acp-gateway/client";
 import { strings } from "../strings";
 
 export interface SessionMark {
@@ -10,7 +10,7 @@ export interface SessionMark {
 }
 
 export function sessionMark(session: SessionSummary, unread: boolean): SessionMark {
-  switch (session.state) {
+  switch (known(session.state)) {
     case "waiting":
       return { tone: "wait", word: strings.sidebar.waiting };
     case "running":
@@ -18,7 +18,7 @@ export function sessionMark(session: SessionSummary, unread: boolean): SessionMa
     case "closed":
       return { tone: "none", word: strings.sidebar.closed };
     default:
-      if (session.lastOutcome === "failed") return { tone: "bad", word: strings.sidebar.failed };
+      if (known(session.lastOutcome) === "failed") return { tone: "bad", word: strings.sidebar.failed };
       return unread ? { tone: "good", word: strings.sidebar.finished } : { tone: "none", word: null };
   }
 }

@@ -1,15 +1,21 @@
 // Tasks in words.
 
-import type { Task } from "@acp-gateway/client";
+import { known, type Task } from "@acp-gateway/client";
 import { strings } from "../strings";
 
 export function taskWords(task: Task): string {
-  if (task.status === "completed" && task.result?.success === false) return strings.inbox.ended(task.result.stopReason);
+  if (known(task.status) === "completed" && task.result?.success === false) return strings.inbox.ended(task.result.stopReason);
   return strings.inbox.statuses[task.status] ?? task.status;
 }
 
 /** The tone of the state, as of agents. */
 export function taskTone(task: Task): "good" | "wait" | "bad" {
-  if (task.status === "queued" || task.status === "running") return "wait";
-  return task.status === "completed" && task.result?.success !== false ? "good" : "bad";
+  if (isOpen(task)) return "wait";
+  return known(task.status) === "completed" && task.result?.success !== false ? "good" : "bad";
+}
+
+/** Whether the task waits or runs. */
+export function isOpen(task: Task): boolean {
+  const status = known(task.status);
+  return status === "queued" || status === "running";
 }

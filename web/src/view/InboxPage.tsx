@@ -1,7 +1,7 @@
 // The requests of all sessions that wait for an answer.
 
 import { useCallback, useEffect, useState, type ReactNode } from "react";
-import { type GatewayClient, type RequestItem, requestItem, type SessionSummary } from "@acp-gateway/client";
+import { type GatewayClient, known, type RequestItem, requestItem, type SessionSummary } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { sessionHref } from "../model/route";
 import { strings } from "../strings";
@@ -18,7 +18,7 @@ interface Props {
 }
 
 export function InboxPage({ client, sessions, menu, onAnswered }: Props) {
-  const waiting = sessions?.filter((session) => session.state === "waiting");
+  const waiting = sessions?.filter((session) => known(session.state) === "waiting");
   useEffect(() => {
     document.title = strings.inbox.inbox;
   }, []);

@@ -4,12 +4,12 @@ import { useEffect, useState } from "react";
 import type { GatewayClient, InstallableAgent } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { strings } from "../strings";
-import { useAbout } from "../model/useAbout";
+import { useMay } from "../model/rights";
 import { ProblemNote } from "./ProblemNote";
 import { Words } from "./Words";
 
 export function InstallableAgents({ client, configured }: { client: GatewayClient; configured: string[] }) {
-  const admin = useAbout(client)?.scopes.includes("admin") ?? false;
+  const admin = useMay(client, "admin");
   const [open, setOpen] = useState(false);
   const [list, setList] = useState<{ configured: boolean; agents: InstallableAgent[] } | null>(null);
   const [error, setError] = useState<unknown>(null);

@@ -1,7 +1,7 @@
 // An error as text, with the next step.
 
 import { useContext } from "react";
-import { ApiProblem, type AuthMethod, type Problem } from "@acp-gateway/client";
+import { ApiProblem, known, type AuthMethod, type Problem } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { explain, explainProblem } from "../model/explain";
 import { strings } from "../strings";
@@ -26,7 +26,7 @@ export function ProblemNote({ error, problem, children }: Props) {
       </p>
       {words.detail && <p className="problem-detail">{visible(words.detail)}</p>}
       {words.hint && <p className="problem-hint">{words.hint}</p>}
-      {about?.code === "agent_auth_required" && <SignInPlace methods={about.authMethods ?? []} />}
+      {about && known(about.code) === "agent_auth_required" && <SignInPlace methods={about.authMethods ?? []} />}
       {about?.acp?.data != null && (
         <details>
           <summary>{strings.problems.reported}</summary>

@@ -1,6 +1,6 @@
 // The sessions that a person probably goes on with, on the start page.
 
-import type { SessionSummary } from "@acp-gateway/client";
+import { known, type SessionSummary } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { folderName } from "../model/folders";
 import { sessionHref } from "../model/route";
@@ -13,7 +13,7 @@ import { SessionStateMark } from "./SessionStateMark";
 const MOST = 5;
 
 export function RecentSessions({ sessions, children }: { sessions: SessionSummary[]; children: React.ReactNode }) {
-  const shown = [...sessions].sort((a, b) => Number(b.state === "waiting") - Number(a.state === "waiting")).slice(0, MOST);
+  const shown = [...sessions].sort((a, b) => Number(known(b.state) === "waiting") - Number(known(a.state) === "waiting")).slice(0, MOST);
   return (
     <section className="recent" aria-labelledby="recent-title">
       <div className="recent-head">

@@ -1,7 +1,7 @@
 // The page around a session: the list beside it, the start page when none is open.
 
 import { useCallback, useEffect, useState } from "react";
-import type { GatewayClient, SharedConnection } from "@acp-gateway/client";
+import { type GatewayClient, known, type SharedConnection } from "@acp-gateway/client";
 import { noticesAreOn, useNotices } from "../model/notices";
 import { goTo, isEmbedded, sessionHref, useRoute } from "../model/route";
 import { togglePanel } from "../model/panelTab";
@@ -38,7 +38,7 @@ export function Shell({ client, hub, onForget }: Props) {
   useShortcuts({
     newSession: () => goTo("#/"),
     nextWaiting: () => {
-      const waiting = sessions?.filter((session) => session.state === "waiting") ?? [];
+      const waiting = sessions?.filter((session) => known(session.state) === "waiting") ?? [];
       const next = waiting[(waiting.findIndex((session) => session.sessionId === open) + 1) % waiting.length];
       if (next) goTo(sessionHref(next.sessionId));
     },

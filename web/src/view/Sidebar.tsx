@@ -1,7 +1,7 @@
 // The list of sessions in groups, newest first, and the settings of the page.
 
 import { useState, useSyncExternalStore } from "react";
-import type { GatewayClient, SessionSummary as Session } from "@acp-gateway/client";
+import { type GatewayClient, known, type SessionSummary as Session } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { grouped, matches } from "../model/groups";
 import { goTo, INBOX_HREF, TASKS_HREF, type Route } from "../model/route";
@@ -39,7 +39,7 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
     visible(session.title ?? (session.sessionId === open ? openTitle : null) ?? strings.common.untitled);
   const found = list.sessions?.filter((session) => matches({ ...session, title: titleOf(session) }, search.trim())) ?? [];
 
-  const waiting = list.sessions?.filter((session) => session.state === "waiting").length ?? 0;
+  const waiting = list.sessions?.filter((session) => known(session.state) === "waiting").length ?? 0;
 
   async function act(action: Promise<unknown>, done?: () => void) {
     try {

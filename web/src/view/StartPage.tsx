@@ -1,16 +1,16 @@
 // The start page: a message, the agent and the folder of a new session. The first Enter creates the session and sends.
 
 import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
-import { type Agent, type GatewayClient, idempotencyKey, mayHaveHappened, readCommands, type SessionSummary } from "@acp-gateway/client";
+import { type Agent, type GatewayClient, idempotencyKey, known as knownValue, mayHaveHappened, readCommands, type SessionSummary } from "@acp-gateway/client";
 import { record } from "@acp-gateway/client/read";
 import { useAgents } from "@acp-gateway/react";
 import { agentState, agentTitle, startable } from "../model/agents";
 import { type Accepts, accepts, promptBlocks } from "../model/attachments";
 import { keepFolder, lastFolder, recentFolders, sessionIn } from "../model/folders";
+import { useMay } from "../model/rights";
 import { goTo, sessionHref } from "../model/route";
 import { mentioned } from "../model/suggest";
 import { strings } from "../strings";
-import { useAbout } from "../model/useAbout";
 import { AgentMenu } from "./AgentMenu";
 import { AgentSessions } from "./AgentSessions";
 import { AttachButton } from "./AttachButton";
@@ -69,7 +69,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   const commands = useMemo(() => readCommands(known?.availableCommands), [known]);
   const chosenFiles = useRef(new Set<string>());
   // The list has the sessions of all principals, so only an admin key gets it.
-  const canImport = (useAbout(client)?.scopes.includes("admin") ?? false) && listsSessions(agent);
+  const canImport = useMay(client, "admin") && listsSessions(agent);
   const problem = error ?? (agents === null ? catalogue.error : null);
 
   useEffect(() => {
@@ -80,7 +80,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   function choose(name: string) {
     setWanted(name);
     // The agents of this host share its folders.
-    const isLocal = (of: string | null) => agents?.find((one) => one.name === of)?.kind === "local";
+    const isLocal = (of: string | null) => knownValue(agents?.find((one) => one.name === of)?.kind) === "local";
     setFolder(folder !== null && isLocal(chosen) && isLocal(name) ? folder : undefined);
     setSelection({});
     setError(null);
@@ -169,7 +169,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
             <FolderChoice
               key={chosen}
               client={client}
-              browses={agent?.kind === "local"}
+              browses={knownValue(agent?.kind) === "local"}
               recent={recentFolders(sessions, chosen)}
               folder={folder}
               onChoose={setFolder}

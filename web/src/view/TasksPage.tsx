@@ -3,9 +3,10 @@
 import { useEffect, useState, type ReactNode } from "react";
 import type { GatewayClient, Task } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
+import { useMay } from "../model/rights";
 import { sessionHref } from "../model/route";
 import { useTasks } from "@acp-gateway/react";
-import { taskTone, taskWords } from "../model/tasks";
+import { isOpen, taskTone, taskWords } from "../model/tasks";
 import { strings } from "../strings";
 import { Ago } from "./Ago";
 import { ProblemNote } from "./ProblemNote";
@@ -13,6 +14,7 @@ import { Words } from "./Words";
 
 export function TasksPage({ client, menu }: { client: GatewayClient; menu: ReactNode }) {
   const list = useTasks(client);
+  const mayPrompt = useMay(client, "prompt");
   const [error, setError] = useState<unknown>(null);
 
   useEffect(() => {
@@ -44,7 +46,7 @@ export function TasksPage({ client, menu }: { client: GatewayClient; menu: React
         {list.tasks?.length === 0 && <p>{strings.inbox.noTasks}</p>}
         <ul className="task-list">
           {list.tasks?.map((task) => (
-            <TaskRow key={task.taskId} task={task} onCancel={() => void cancel(task.taskId)} />
+            <TaskRow key={task.taskId} task={task} mayPrompt={mayPrompt} onCancel={() => void cancel(task.taskId)} />
           ))}
         </ul>
         {list.more && (
@@ -57,7 +59,7 @@ export function TasksPage({ client, menu }: { client: GatewayClient; menu: React
   );
 }
 
-function TaskRow({ task, onCancel }: { task: Task; onCancel(): void }) {
+function TaskRow({ task, mayPrompt, onCancel }: { task: Task; mayPrompt: boolean; onCancel(): void }) {
   const title = visible(task.description ?? strings.inbox.noDescription);
   const output = task.result?.output ?? "";
   return (
@@ -88,7 +90,7 @@ function TaskRow({ task, onCancel }: { task: Task; onCancel(): void }) {
             <span className="hidden">{strings.inbox.ofTask(title)}</span>
           </a>
         )}
-        {(task.status === "queued" || task.status === "running") && (
+        {mayPrompt && isOpen(task) && (
           <button className="button small" type="button" onClick={onCancel}>
             {strings.common.cancel}
             <span className="hidden"> {title}</span>

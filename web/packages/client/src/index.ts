@@ -8,7 +8,7 @@ export * from "./list.js";
 export * from "./problem.js";
 export * from "./session.js";
 export type { FileQuery, PageQuery, StreamCall, WriteFileCall } from "./sessionRoutes.js";
-export type { Open } from "./open.js";
+export { known, type Known, type Open, type Unlisted } from "./open.js";
 export type { components } from "./schema.js";
 export { logBefore } from "./tail.js";
 export * from "./types.js";

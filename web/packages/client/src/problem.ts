@@ -1,5 +1,6 @@
 // The errors of requests.
 
+import { known } from "./open.js";
 import type { Problem } from "./types.js";
 
 /** The gateway answered with a problem. */
@@ -39,5 +40,5 @@ export async function problemOf(response: Response): Promise<ApiProblem> {
 
 /** Whether the request may have been carried out although it failed here: it must be repeated under the same key or not at all. */
 export function mayHaveHappened(error: unknown): boolean {
-  return error instanceof Unreachable || (error instanceof ApiProblem && error.problem.code === "idempotency_in_flight");
+  return error instanceof Unreachable || (error instanceof ApiProblem && known(error.problem.code) === "idempotency_in_flight");
 }

@@ -1,7 +1,7 @@
 // A changed file with its changes.
 
 import { useEffect, useMemo, useRef, useState } from "react";
-import type { FileChange, FileChangeText, GatewayClient } from "@acp-gateway/client";
+import { type FileChange, type FileChangeText, type GatewayClient, known } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { type DiffLine, type Hunk, hunksOf, textOf, withoutHunk } from "../../model/diff";
 import type { LineComment } from "../../model/review";
@@ -80,7 +80,7 @@ export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, c
                 void act(revert);
               }}
             >
-              <Icon name="undo" /> {file.kind === "added" ? strings.panel.deleteNewFile : strings.panel.revertFile}
+              <Icon name="undo" /> {known(file.kind) === "added" ? strings.panel.deleteNewFile : strings.panel.revertFile}
             </button>
           )}
         </Popover>

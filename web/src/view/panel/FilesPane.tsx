@@ -1,7 +1,7 @@
 // The files of the session's folder, and a preview of one.
 
 import { useEffect, useState } from "react";
-import { ApiProblem, type FileEntry, type GatewayClient } from "@acp-gateway/client";
+import { ApiProblem, type FileEntry, type GatewayClient, known } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { strings } from "../../strings";
 import { CopyButton } from "../CopyButton";
@@ -50,8 +50,8 @@ function FolderRows({ client, sessionId, folder, onFolder, onFile }: FolderProps
 
   if (error !== null) return <ProblemNote error={error} />;
   if (files === null) return <p role="status">{strings.panel.loading}</p>;
-  const folders = files.filter(({ type }) => type === "directory");
-  const others = files.filter(({ type }) => type !== "directory");
+  const isFolder = ({ type }: FileEntry) => known(type) === "folder";
+  const opens = (entry: FileEntry) => (isFolder(entry) ? () => onFolder(entry.path) : known(entry.type) === "file" ? () => onFile(entry.path) : null);
   return (
     <>
       {folder !== "" && (
@@ -67,10 +67,10 @@ function FolderRows({ client, sessionId, folder, onFolder, onFile }: FolderProps
             </button>
           </li>
         )}
-        {[...folders, ...others].map((entry) => (
+        {[...files.filter(isFolder), ...files.filter((entry) => !isFolder(entry))].map((entry) => (
           <li key={entry.path}>
-            <button type="button" disabled={!["directory", "file"].includes(entry.type)} onClick={() => (entry.type === "directory" ? onFolder : onFile)(entry.path)}>
-              <Icon name={entry.type === "directory" ? "folder" : "file"} /> {visible(entry.name)}
+            <button type="button" disabled={opens(entry) === null} onClick={opens(entry) ?? undefined}>
+              <Icon name={isFolder(entry) ? "folder" : "file"} /> {visible(entry.name)}
             </button>
           </li>
         ))}

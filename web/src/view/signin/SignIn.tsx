@@ -1,9 +1,10 @@
 // The sign-in of an agent: the offered methods, and, for a key with the right, their forms.
 
-import { useEffect, useState } from "react";
+import { useState } from "react";
 import type { AuthMethod, GatewayClient } from "@acp-gateway/client";
 import { line, records, text } from "@acp-gateway/client/read";
 import { explain } from "../../model/explain";
+import { useMay } from "../../model/rights";
 import { takesKey } from "../../model/signin";
 import { strings } from "../../strings";
 import { ApiKeyForm } from "./ApiKeyForm";
@@ -19,18 +20,9 @@ interface Props {
 type Step = { at: "choice" } | { at: "busy" } | { at: "terminal"; url: string } | { at: "done" } | { at: "failed"; why: string };
 
 export function SignIn({ client, agent, methods }: Props) {
-  const [may, setMay] = useState(false);
+  const may = useMay(client, "admin");
   const [step, setStep] = useState<Step>({ at: "choice" });
   const known = records(methods).flatMap((method) => (text(method["id"]) === null ? [] : [method]));
-
-  useEffect(() => {
-    let wanted = true;
-    const asked = client.about();
-    asked.then((about) => wanted && setMay(about.scopes.includes("admin"))).catch(() => undefined);
-    return () => {
-      wanted = false;
-    };
-  }, [client]);
 
   async function signIn(methodId: string, apiKey?: string) {
     setStep({ at: "busy" });
