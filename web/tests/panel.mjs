@@ -142,11 +142,32 @@ test("a change and whole files are reverted", async () => {
   await changed("add.mjs").getByRole("button", { name: "Revert", exact: true }).click();
   await changed("add.mjs").waitFor({ state: "detached" });
   assert.equal(await text("add.mjs"), BROKEN);
-  for (const [name, action] of [["notes.txt", "Delete this new file"], ["add.test.mjs", "Revert the whole file"]]) {
+  const choose = async (name, action) => {
     await changed(name).getByRole("button", { name: `More about ${name}` }).click();
     await changed(name).getByRole("button", { name: action }).click();
-    await changed(name).waitFor({ state: "detached" });
-  }
+  };
+  // A new file is lost for good, so both ways to remove it ask first.
+  const asks = changed("notes.txt").getByRole("group", { name: "Delete this file, which did not exist before?" });
+  await choose("notes.txt", "Delete this new file");
+  await asks.waitFor();
+  await checkAccessibility(page);
+  await screenshot(page, "panel-delete-light");
+  await page.keyboard.press("Enter");
+  await asks.waitFor({ state: "detached" });
+  assert.equal(await text("notes.txt"), "one\ntwo\n");
+  await changed("notes.txt").getByRole("button", { name: "notes.txt", exact: false }).first().click();
+  await changed("notes.txt").getByRole("button", { name: "Revert", exact: true }).click();
+  await asks.waitFor();
+  await page.keyboard.press("Escape");
+  await asks.waitFor({ state: "detached" });
+  assert.equal(await panel.isVisible(), true, "Escape closes the question alone");
+  assert.equal(await text("notes.txt"), "one\ntwo\n");
+  await changed("notes.txt").getByRole("button", { name: "Revert", exact: true }).click();
+  await asks.getByRole("button", { name: "Delete" }).click();
+  await changed("notes.txt").waitFor({ state: "detached" });
+  // A deleted file returns without a question.
+  await choose("add.test.mjs", "Revert the whole file");
+  await changed("add.test.mjs").waitFor({ state: "detached" });
   assert.equal(await text("notes.txt"), "ENOENT");
   assert.match(await text("add.test.mjs"), /add\(2, 3\)/);
   await pane.getByText("Nothing has changed.").waitFor();
@@ -163,6 +184,16 @@ test("a file that changed meanwhile is not reverted", async () => {
   await page.getByRole("alert").waitFor();
   assert.equal(await readFile(file, "utf8"), `${FIXED}// more\n`);
   await page.getByRole("button", { name: "Dismiss" }).click();
+});
+
+test("the changes of a whole file are undone after a question", async () => {
+  const file = path.join(folder, "add.mjs");
+  await changed("add.mjs").getByRole("button", { name: "More about add.mjs" }).click();
+  await changed("add.mjs").getByRole("button", { name: "Revert the whole file" }).click();
+  const asks = changed("add.mjs").getByRole("group", { name: "Undo all changes to this file?" });
+  await asks.getByRole("button", { name: "Keep" }).click();
+  assert.equal(await readFile(file, "utf8"), `${FIXED}// more\n`);
+  await writeFile(file, FIXED);
 });
 
 test("the keyboard moves between the tabs and closes the panel", async () => {

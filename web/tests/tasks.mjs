@@ -49,6 +49,8 @@ after(async () => {
 test("tasks are listed with their states and their sessions", async () => {
   await page.getByRole("link", { name: "Tasks" }).click();
   await page.getByText("No tasks yet.").waitFor();
+  await page.getByText("Programs give agents tasks through the API.").waitFor();
+  assert.doesNotMatch(await page.locator("main").innerText(), /POST|\/v1/, "people get no names of routes");
   const done = await call("POST", "tasks", { agent: "demo", description: "Say hello to the team", prompt: "hello" });
   assert.equal(done.status, "completed");
   const row = page.locator("li.task").filter({ hasText: "Say hello to the team" });

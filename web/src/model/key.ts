@@ -28,6 +28,12 @@ export function saveKey(key: string, keep: boolean): void {
   write(() => (keep ? localStorage.setItem(NAME, key) : localStorage.removeItem(NAME)));
 }
 
+/** Keeps the key of this tab on the device, or in this tab only. */
+export function keepKey(keep: boolean): void {
+  const key = loadKey();
+  if (key !== null) saveKey(key, keep);
+}
+
 export function forgetKey(): void {
   write(() => sessionStorage.removeItem(NAME));
   write(() => localStorage.removeItem(NAME));

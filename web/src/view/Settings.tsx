@@ -1,9 +1,10 @@
 // The settings of the page in this browser, and the ways out of it.
 
-import { useSyncExternalStore } from "react";
+import { useState, useSyncExternalStore } from "react";
 import type { GatewayClient } from "@acp-gateway/client";
 import type { Choice } from "../model/choice";
 import { applyDensity, DENSITIES, densityChoice } from "../model/density";
+import { isKept, keepKey } from "../model/key";
 import { applyTheme, themeChoice, THEMES } from "../model/theme";
 import { useAbout } from "../model/useAbout";
 import { strings } from "../strings";
@@ -24,6 +25,7 @@ export function Settings({ client, onForget }: { client: GatewayClient; onForget
           <a className="link-button" href="docs" target="_blank" rel="noopener noreferrer">
             {strings.sidebar.apiDocs}
           </a>
+          <KeepKey />
           <button className="link-button" type="button" onClick={onForget}>
             {strings.sidebar.signOut}
           </button>
@@ -31,6 +33,27 @@ export function Settings({ client, onForget }: { client: GatewayClient; onForget
         </>
       )}
     </Popover>
+  );
+}
+
+/** Also for people who came by a link, which keeps the key in its tab only. */
+function KeepKey() {
+  const [kept, setKept] = useState(isKept);
+  return (
+    <label className="check settings-check">
+      <input
+        type="checkbox"
+        checked={kept}
+        onChange={(event) => {
+          keepKey(event.target.checked);
+          setKept(isKept());
+        }}
+      />
+      <span>
+        {strings.key.keep}
+        <small>{strings.key.keepHint}</small>
+      </span>
+    </label>
   );
 }
 

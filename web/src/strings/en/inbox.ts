@@ -6,7 +6,7 @@ export const forEditor = "Only the editor that started this turn can answer.";
 export const openToAnswer = "Open the session to answer.";
 
 export const tasks = "Tasks";
-export const about = "Programs create tasks with `POST /v1/tasks`. {}";
+export const about = "Programs give agents tasks through the {}.";
 export const api = "API";
 export const noTasks = "No tasks yet.";
 export const olderTasks = "Show older tasks";

@@ -1,6 +1,6 @@
 // A changed file with its changes.
 
-import { useEffect, useMemo, useRef, useState } from "react";
+import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 import { type FileChange, type FileChangeText, type GatewayClient, known } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { type DiffLine, type Hunk, hunksOf, textOf, withoutHunk } from "../../model/diff";
@@ -11,6 +11,7 @@ import { Icon } from "../Icon";
 import { Popover } from "../Popover";
 import { ProblemNote } from "../ProblemNote";
 import type { Act } from "../act";
+import { onEscape } from "../escape";
 import { TextForm } from "../TextForm";
 
 interface Props {
@@ -31,6 +32,10 @@ export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, c
   const [open, setOpen] = useState(startsOpen);
   const [text, setText] = useState<FileChangeText | null>(null);
   const [error, setError] = useState<unknown>(null);
+  /** A person is asked before all changes to the file are lost. */
+  const [asks, setAsks] = useState(false);
+  const opener = useRef<HTMLButtonElement>(null);
+  const isNew = known(file.kind) === "added";
   const shows = open && !file.binary && !file.tooLarge;
 
   useEffect(() => {
@@ -51,6 +56,8 @@ export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, c
     if (await act(() => client.revertChange(sessionId, file.path, current.etag))) onReverted();
   };
   const revertHunk = async (hunk: Hunk) => {
+    // The file has no other lines.
+    if (isNew) return setAsks(true);
     if (text?.etag == null) return revert();
     const { etag } = text;
     const content = withoutHunk(text.oldText, text.newText, hunk);
@@ -60,7 +67,7 @@ export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, c
   return (
     <section className="change" aria-label={visible(file.path)}>
       <div className="change-head">
-        <button className="row-opener change-open" type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+        <button className="row-opener change-open" type="button" ref={opener} aria-expanded={open} onClick={() => setOpen(!open)}>
           <Icon name="chevron" className="chevron" />
           <span className="change-path" title={visible(file.path)}>
             {visible(file.path)}
@@ -77,18 +84,53 @@ export function ChangedFile({ client, sessionId, file, loads, startsOpen, act, c
               type="button"
               onClick={() => {
                 close();
-                void act(revert);
+                // A deleted file returns without a loss.
+                if (known(file.kind) === "deleted") void act(revert);
+                else setAsks(true);
               }}
             >
-              <Icon name="undo" /> {known(file.kind) === "added" ? strings.panel.deleteNewFile : strings.panel.revertFile}
+              <Icon name="undo" /> {isNew ? strings.panel.deleteNewFile : strings.panel.revertFile}
             </button>
           )}
         </Popover>
       </div>
+      {asks && (
+        <ConfirmRevert
+          isNew={isNew}
+          onRevert={() => {
+            setAsks(false);
+            void act(revert);
+          }}
+          onKeep={() => {
+            setAsks(false);
+            opener.current?.focus();
+          }}
+        />
+      )}
       {open && (file.binary || file.tooLarge) && <p className="comment panel-empty">{file.binary ? strings.panel.noText : strings.panel.tooLarge}</p>}
       {shows && error !== null && <ProblemNote error={error} />}
       {shows && text && <Hunks text={text} path={file.path} comments={comments} onComment={onComment} onRemove={onRemove} onRevert={(hunk) => void revertHunk(hunk)} />}
     </section>
+  );
+}
+
+function ConfirmRevert({ isNew, onRevert, onKeep }: { isNew: boolean; onRevert(): void; onKeep(): void }) {
+  const question = isNew ? strings.panel.askDelete : strings.panel.askRevert;
+  const escape = (event: KeyboardEvent) => {
+    // Escape closes the question alone, and not the panel with it.
+    if (event.key === "Escape") event.stopPropagation();
+    onEscape(event, onKeep);
+  };
+  return (
+    <div className="confirm" role="group" aria-label={question} onKeyDown={escape}>
+      <span>{question}</span>
+      <button className="button small danger" type="button" onClick={onRevert}>
+        {isNew ? strings.panel.confirmDelete : strings.panel.confirmRevert}
+      </button>
+      <button className="button small" type="button" autoFocus onClick={onKeep}>
+        {strings.panel.keepFile}
+      </button>
+    </div>
   );
 }
 
