@@ -18,12 +18,16 @@ interface Props {
   client: GatewayClient;
   sessionId: string;
   commands: Command[];
+  /** Whether the key may see the files of the session. */
+  mayFiles: boolean;
   accepted: Accepts | null;
   /** The messages of this session, oldest first. The up arrow in an empty field writes the last one again. */
   sent: string[];
   text: string;
   setText: Dispatch<SetStateAction<string>>;
   running: boolean;
+  /** Changes after each reconnect. */
+  reached: number;
   act: Act;
   onStop(): void;
   /** Called when the gateway has the message. */
@@ -31,10 +35,15 @@ interface Props {
   children: ReactNode;
 }
 
+interface Attempt {
+  body: NewPrompt;
+  key: string;
+}
+
 /** The button that sends becomes the one that stops, and returns. A second press of it must not do the opposite. */
 const SETTLE_MS = 600;
 
-export function Composer({ client, sessionId, commands, accepted, sent, text, setText, running, act, onStop, onSent, children }: Props) {
+export function Composer({ client, sessionId, commands, mayFiles, accepted, sent, text, setText, running, reached, act, onStop, onSent, children }: Props) {
   const [sending, setSending] = useState(false);
   /** The number of messages and stops here, and of those that were more than a moment ago. */
   const [[actions, settled], setActions] = useState<[number, number]>([0, 0]);
@@ -54,7 +63,7 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
    * A message without a response may have arrived. The page sends the same message again with the same key, and it runs
    * once.
    */
-  const unanswered = useRef<{ body: NewPrompt; key: string } | null>(null);
+  const unanswered = useRef<Attempt | null>(null);
   const empty = text.trim() === "" && attachments.all.length === 0;
 
   useEffect(focusMessageUnlessSearching, []);
@@ -74,15 +83,23 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
     return () => removeEventListener("keydown", press);
   }, [running, onStop]);
 
+  function written(): NewPrompt {
+    const files = mentioned(text, chosenFiles.current).map((path) => ({ path }));
+    return { prompt: promptBlocks(text, attachments.all, accepted), ...(files.length > 0 ? { attachments: files } : {}) };
+  }
+
+  /** The message without a response, if the field still has it. */
+  function sameAgain(): Attempt | null {
+    const before = unanswered.current;
+    return before && JSON.stringify({ ...before.body, queue: undefined }) === JSON.stringify(written()) ? before : null;
+  }
+
   async function send() {
     if (empty || sending || !attachments.areAccepted(accepted)) return;
     setSending(true);
-    const written = text;
-    const files = mentioned(text, chosenFiles.current).map((path) => ({ path }));
-    const body: NewPrompt = { prompt: promptBlocks(text, attachments.all, accepted), ...(files.length > 0 ? { attachments: files } : {}) };
-    const before = unanswered.current;
-    const isSame = before && JSON.stringify({ ...before.body, queue: undefined }) === JSON.stringify(body);
-    const attempt = isSame ? before : { body: running ? { ...body, queue: true } : body, key: idempotencyKey() };
+    const sentText = text;
+    const body = written();
+    const attempt = sameAgain() ?? { body: running ? { ...body, queue: true } : body, key: idempotencyKey() };
     unanswered.current = attempt;
     const arrived = await act(async () => {
       try {
@@ -95,14 +112,21 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
     });
     setSending(false);
     // Text in the field is not replaced.
-    if (latestText.current === written) focusNext();
+    if (latestText.current === sentText) focusNext();
     if (!arrived) return;
     settle();
     onSent();
     attachments.clear();
     // Text that was typed after the sent message begins the next one.
-    setText((now) => (now.startsWith(written) ? now.slice(written.length) : now));
+    setText((now) => (now.startsWith(sentText) ? now.slice(sentText.length) : now));
   }
+
+  // After a reconnect, a message without a response is sent again.
+  const sendAgain = useRef(() => {});
+  useEffect(() => {
+    sendAgain.current = () => void (sameAgain() && send());
+  });
+  useEffect(() => sendAgain.current(), [reached]);
 
   /** The message that the arrow keys have selected, as an index of `sent`. */
   const recalled = useRef<number | null>(null);
@@ -143,10 +167,10 @@ export function Composer({ client, sessionId, commands, accepted, sent, text, se
         <AttachmentChips attachments={attachments} />
         <MessageField
           client={client}
-          sessionId={sessionId}
+          sessionId={mayFiles ? sessionId : null}
           commands={commands}
           label={strings.composer.message}
-          placeholder={running ? strings.composer.placeholderRunning : strings.composer.placeholder(commands.length > 0)}
+          placeholder={running ? strings.composer.placeholderRunning : strings.composer.placeholder(commands.length > 0, mayFiles)}
           text={text}
           onText={write}
           chosenFiles={chosenFiles}

@@ -1,12 +1,14 @@
 // The requests of all sessions that wait for an answer.
 
 import { useCallback, useEffect, useState, type ReactNode } from "react";
-import { type GatewayClient, known, type RequestItem, requestItem, type SessionSummary } from "@acp-gateway/client";
+import { type GatewayClient, known, type RequestItem, requestItem, type SessionSummary, Unreachable } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
+import { useMay } from "../model/rights";
 import { sessionHref } from "../model/route";
 import { strings } from "../strings";
 import { PermissionCard } from "./PermissionCard";
 import { ProblemNote } from "./ProblemNote";
+import { useProblem } from "./useProblem";
 import { Where } from "./where";
 import { WorkingFolder } from "./workingFolder";
 
@@ -36,7 +38,8 @@ export function InboxPage({ client, sessions, menu, onAnswered }: Props) {
 
 function Entry({ client, session, onAnswered }: { client: GatewayClient; session: SessionSummary; onAnswered(): void }) {
   const [requests, setRequests] = useState<RequestItem[]>([]);
-  const [error, setError] = useState<unknown>(null);
+  const [error, setError] = useProblem(session);
+  const mayApprove = useMay(client, "approve");
   const { sessionId, lastActivityAt } = session;
 
   // Each request and each answer is an activity of the session.
@@ -47,7 +50,8 @@ function Entry({ client, session, onAnswered }: { client: GatewayClient; session
       (reason: unknown) => !stop.signal.aborted && setError(reason),
     );
     return () => stop.abort();
-  }, [client, sessionId, lastActivityAt]);
+    // After a lost connection, the next state of the session reads them again.
+  }, [client, sessionId, lastActivityAt, error instanceof Unreachable && session]);
 
   const answered = useCallback(
     async (requestId: string, answer: Parameters<GatewayClient["answerPermission"]>[2]) => {
@@ -61,7 +65,7 @@ function Entry({ client, session, onAnswered }: { client: GatewayClient; session
         return false;
       }
     },
-    [client, sessionId, onAnswered],
+    [client, sessionId, onAnswered, setError],
   );
 
   return (
@@ -73,19 +77,21 @@ function Entry({ client, session, onAnswered }: { client: GatewayClient; session
         </a>
       </div>
       {error !== null && <ProblemNote error={error} />}
+      {!mayApprove && <p className="permission-note">{strings.key.mayNotAnswer}</p>}
       <Where value={{ client, agent: session.agent }}>
         <WorkingFolder value={session.cwd ?? null}>
           {requests.map((request) =>
             request.method === "session/request_permission" && !request.reserved ? (
-              <PermissionCard
-                key={request.requestId}
-                request={request}
-                tool={null}
-                terminals={{}}
-                isDenied={() => false}
-                onAnswer={(answer) => answered(request.requestId, answer)}
-                listed
-              />
+              <fieldset key={request.requestId} className="answers" disabled={!mayApprove}>
+                <PermissionCard
+                  request={request}
+                  tool={null}
+                  terminals={{}}
+                  isDenied={() => false}
+                  onAnswer={(answer) => answered(request.requestId, answer)}
+                  listed
+                />
+              </fieldset>
             ) : (
               <section key={request.requestId} className="permission" aria-label={request.title}>
                 <p className="permission-title">{request.title || strings.requests.asksSomething}</p>

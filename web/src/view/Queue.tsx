@@ -16,6 +16,8 @@ interface Props {
   turns: Turn[];
   /** The prompt of the running turn. */
   running: string | null;
+  /** Whether the key may change the queue. */
+  mayChange: boolean;
   act: Act;
   /** Receives a text that a person changed in a message which has started or was removed meanwhile. */
   onLate(text: string): void;
@@ -30,7 +32,7 @@ interface Edit {
   saves: boolean;
 }
 
-export function Queue({ client, sessionId, turns, running, act, onLate }: Props) {
+export function Queue({ client, sessionId, turns, running, mayChange, act, onLate }: Props) {
   const queued = turns.flatMap((turn) => (turn.promptId === null ? [] : [{ turn, promptId: turn.promptId }]));
   const [edited, setEdited] = useState<Edit | null>(null);
   const isLate = edited !== null && !queued.some(({ promptId }) => promptId === edited.promptId);
@@ -82,6 +84,7 @@ export function Queue({ client, sessionId, turns, running, act, onLate }: Props)
               turn={turn}
               place={place}
               length={queued.length}
+              mayChange={mayChange}
               onSend={running === null ? null : () => void act(() => sendNow(promptId, running)).then(focusAfter)}
               // Before the message that follows the new place.
               onMove={(step) => void change(promptId, { before: queued[step === -1 ? place - 1 : place + 2]?.promptId ?? null })}
@@ -104,6 +107,7 @@ interface RowProps {
   turn: Turn;
   place: number;
   length: number;
+  mayChange: boolean;
   /** Stops the running turn, so that this message is next. Null if no turn is running. */
   onSend: (() => void) | null;
   onMove(step: -1 | 1): void;
@@ -111,7 +115,7 @@ interface RowProps {
   onRemove(): void;
 }
 
-function Row({ turn, place, length, onSend, onMove, onEdit, onRemove }: RowProps) {
+function Row({ turn, place, length, mayChange, onSend, onMove, onEdit, onRemove }: RowProps) {
   const [open, setOpen] = useState(false);
   const id = useId();
   const row = useRef<HTMLLIElement>(null);
@@ -133,22 +137,24 @@ function Row({ turn, place, length, onSend, onMove, onEdit, onRemove }: RowProps
           <Icon name="open" className="queue-open" />
         </button>
         {words !== "" && attachments !== "" && <span className="queue-meta">{attachments}</span>}
-        <span className="queue-actions" role="group" aria-labelledby={id}>
-          {onSend && (
-            <button className="link-button" type="button" title={strings.queue.sendNowTitle} onClick={once(onSend)}>
-              {strings.queue.sendNow}
-            </button>
-          )}
-          {length > 1 && (
-            <>
-              <Action name={strings.queue.sendEarlier} icon="up" disabled={place === 0} onPress={() => onMove(-1)} />
-              <Action name={strings.queue.sendLater} icon="down" disabled={place === length - 1} onPress={() => onMove(1)} />
-            </>
-          )}
-          {/* A message with pictures or files keeps them, so only a text alone is edited here. */}
-          {words !== "" && count === 0 && <Action name={strings.queue.edit} icon="edit" onPress={() => onEdit(words)} />}
-          <Action name={strings.queue.remove} icon="close" onPress={onRemove} />
-        </span>
+        {mayChange && (
+          <span className="queue-actions" role="group" aria-labelledby={id}>
+            {onSend && (
+              <button className="link-button" type="button" title={strings.queue.sendNowTitle} onClick={once(onSend)}>
+                {strings.queue.sendNow}
+              </button>
+            )}
+            {length > 1 && (
+              <>
+                <Action name={strings.queue.sendEarlier} icon="up" disabled={place === 0} onPress={() => onMove(-1)} />
+                <Action name={strings.queue.sendLater} icon="down" disabled={place === length - 1} onPress={() => onMove(1)} />
+              </>
+            )}
+            {/* A message with pictures or files keeps them, so only a text alone is edited here. */}
+            {words !== "" && count === 0 && <Action name={strings.queue.edit} icon="edit" onPress={() => onEdit(words)} />}
+            <Action name={strings.queue.remove} icon="close" onPress={onRemove} />
+          </span>
+        )}
       </div>
       {open && (
         <div className="queue-whole">

@@ -12,7 +12,7 @@ import { SessionStateMark } from "./SessionStateMark";
 
 const MOST = 5;
 
-export function RecentSessions({ sessions, children }: { sessions: SessionSummary[]; children: React.ReactNode }) {
+export function RecentSessions({ sessions, children }: { sessions: SessionSummary[]; children?: React.ReactNode }) {
   const shown = [...sessions].sort((a, b) => Number(known(b.state) === "waiting") - Number(known(a.state) === "waiting")).slice(0, MOST);
   return (
     <section className="recent" aria-labelledby="recent-title">

@@ -21,10 +21,12 @@ interface Props {
   title: string;
   /** Whether a turn runs. */
   busy: boolean;
+  /** Whether the key may change the session. */
+  mayChange: boolean;
   act: Act;
 }
 
-export function SessionMenu({ client, sessionId, log, wholeLog, title, busy, act }: Props) {
+export function SessionMenu({ client, sessionId, log, wholeLog, title, busy, mayChange, act }: Props) {
   const [showsOutput, setShowsOutput] = useState(false);
   const [renames, setRenames] = useState(false);
   const exportMarkdown = async () => download(`${fileName(title)}.md`, "text/markdown", toMarkdown(await wholeLog(), title));
@@ -56,19 +58,23 @@ export function SessionMenu({ client, sessionId, log, wholeLog, title, busy, act
               >
                 {strings.common.outputOfAgent}
               </Entry>
-              <Entry
-                onChoose={() => {
-                  close();
-                  setRenames(true);
-                }}
-              >
-                {strings.session.rename}
-              </Entry>
-              <hr className="popover-line" />
-              <Entry disabled={busy} onChoose={() => choose(fork)}>
-                {strings.session.fork}
-              </Entry>
-              {!log.closed && <Entry onChoose={() => choose(() => client.close(sessionId))}>{strings.session.close}</Entry>}
+              {mayChange && (
+                <>
+                  <Entry
+                    onChoose={() => {
+                      close();
+                      setRenames(true);
+                    }}
+                  >
+                    {strings.session.rename}
+                  </Entry>
+                  <hr className="popover-line" />
+                  <Entry disabled={busy} onChoose={() => choose(fork)}>
+                    {strings.session.fork}
+                  </Entry>
+                  {!log.closed && <Entry onChoose={() => choose(() => client.close(sessionId))}>{strings.session.close}</Entry>}
+                </>
+              )}
             </>
           );
         }}

@@ -17,12 +17,14 @@ interface Props {
   /** It has activity that nobody has seen in this browser. */
   unread: boolean;
   title: string;
+  /** Whether the key may change sessions. */
+  mayChange: boolean;
   onNavigate(): void;
   onRename(title: string): void;
   onDelete(): void;
 }
 
-export function SessionRow({ session, current, unread, title, onNavigate, onRename, onDelete }: Props) {
+export function SessionRow({ session, current, unread, title, mayChange, onNavigate, onRename, onDelete }: Props) {
   const [form, setForm] = useState<"rename" | "delete" | null>(null);
   const close = () => setForm(null);
   const mark = sessionMark(session, unread);
@@ -54,16 +56,18 @@ export function SessionRow({ session, current, unread, title, onNavigate, onRena
               </span>
             </span>
           </a>
-          <span className="session-actions">
-            <button className="icon-button" type="button" title={strings.sidebar.rename} onClick={() => setForm("rename")}>
-              <Icon name="edit" />
-              <span className="hidden">{strings.sidebar.renameOne(title)}</span>
-            </button>
-            <button className="icon-button" type="button" title={strings.sidebar.remove} onClick={() => setForm("delete")}>
-              <Icon name="delete" />
-              <span className="hidden">{strings.sidebar.removeOne(title)}</span>
-            </button>
-          </span>
+          {mayChange && (
+            <span className="session-actions">
+              <button className="icon-button" type="button" title={strings.sidebar.rename} onClick={() => setForm("rename")}>
+                <Icon name="edit" />
+                <span className="hidden">{strings.sidebar.renameOne(title)}</span>
+              </button>
+              <button className="icon-button" type="button" title={strings.sidebar.remove} onClick={() => setForm("delete")}>
+                <Icon name="delete" />
+                <span className="hidden">{strings.sidebar.removeOne(title)}</span>
+              </button>
+            </span>
+          )}
         </>
       )}
     </li>

@@ -10,6 +10,7 @@ import { folderName } from "../model/folders";
 import { panelChoice, togglePanel } from "../model/panelTab";
 import type { LineComment } from "../model/review";
 import { promptTitle } from "../model/words";
+import { useMay } from "../model/rights";
 import { seen } from "../model/seen";
 import { strings } from "../strings";
 import type { Act } from "./act";
@@ -29,6 +30,8 @@ import { RequestDock } from "./RequestDock";
 import { SessionMenu } from "./SessionMenu";
 import { Transcript } from "./Transcript";
 import { UsageMeter } from "./UsageMeter";
+import { Reached, useReached } from "./reached";
+import { useProblem } from "./useProblem";
 import { useWhole } from "./useWhole";
 import { Where } from "./where";
 import { WorkingFolder } from "./workingFolder";
@@ -54,20 +57,25 @@ export function SessionView(props: Props) {
 function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }: Props & { feed: SessionFeed; seenUntil: string | null }) {
   const shown = useSessionState(feed);
   const { log, connection, caughtUp, earlier } = shown;
-  const [error, setError] = useState<unknown>(null);
+  const reached = useReached(connection);
+  const [error, setError] = useProblem(reached);
   const [sends, setSends] = useState(0);
   /** A change of a queued message came too late. */
   const [isLate, setIsLate] = useState(false);
   const [comments, setComments] = useState<LineComment[]>([]);
   const [draft, setDraft] = useDraft(sessionId);
+  const mayPrompt = useMay(client, "prompt");
+  const mayApprove = useMay(client, "approve");
+  const mayFiles = useMay(client, "files");
   const running = runningTurn(log);
   const sent = useMemo(() => log.turns.map((turn) => blocksText(turn.prompt)).filter((text) => text !== ""), [log.turns]);
   const requests = useMemo(() => openRequests(log), [log]);
   const { elsewhere, answeredHere, dismiss } = useElsewhere(log, requests[0] ?? null);
-  const title = titleOf(log);
   const folder = log.cwd === null ? null : folderName(log.cwd, sessionId);
   const gone = log.deleted || (connection.state === "ended" && connection.why === "deleted");
   const refused = connection.state === "refused";
+  const isKnown = log.seq > 0;
+  const title = isKnown ? titleOf(log) : gone || refused ? strings.session.unknown : strings.session.loading;
 
   useEffect(() => {
     document.title = `${requests.length > 0 ? "(!) " : running ? "… " : ""}${title} – acp-gateway`;
@@ -94,7 +102,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
       setError(reason);
       return false;
     }
-  }, []);
+  }, [setError]);
 
   const rewrite = useCallback(
     (text: string) => {
@@ -154,14 +162,15 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
                   <span className="hidden">{strings.session.panel}</span>
                 </button>
               )}
-              {!gone && !refused && <SessionMenu client={client} sessionId={sessionId} log={log} wholeLog={wholeLog} title={title} busy={running !== null} act={act} />}
+              {!gone && !refused && <SessionMenu client={client} sessionId={sessionId} log={log} wholeLog={wholeLog} title={title} busy={running !== null} mayChange={mayPrompt} act={act} />}
             </header>
             <ConnectionBanner connection={connection} onRetry={() => feed.retryNow()} />
             <Transcript
               log={log}
               busy={running !== null}
               caughtUp={caughtUp}
-              loading={!caughtUp && log.seq === 0 && !refused}
+              loading={!caughtUp && !isKnown && !gone && !refused}
+              isReady={isKnown}
               earlier={earlier}
               whole={whole}
               onEarlier={readEarlier}
@@ -169,13 +178,16 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
               seenUntil={seenUntil}
               named={turn}
               sends={sends}
-              onRewrite={rewrite}
+              onRewrite={mayPrompt ? rewrite : null}
             />
             <footer className="dock">
-              {!gone && !refused && !log.closed && <Queue client={client} sessionId={sessionId} turns={queued} running={running?.promptId ?? null} act={act} onLate={keepChange} />}
+              {!gone && !refused && !log.closed && <Queue client={client} sessionId={sessionId} turns={queued} running={running?.promptId ?? null} mayChange={mayPrompt} act={act} onLate={keepChange} />}
               {!gone && (
                 <Boundary key={requests[0]?.requestId ?? ""}>
-                  <RequestDock log={log} requests={requests} client={client} sessionId={sessionId} act={act} onAnswer={answeredHere} />
+                  <fieldset className="answers" disabled={!mayApprove}>
+                    <RequestDock log={log} requests={requests} client={client} sessionId={sessionId} act={mayApprove ? act : refuse} onAnswer={answeredHere} />
+                  </fieldset>
+                  {!mayApprove && requests.length > 0 && <p className="dock-note">{strings.key.mayNotAnswer}</p>}
                 </Boundary>
               )}
               {elsewhere && <Elsewhere request={elsewhere} onDismiss={dismiss} />}
@@ -193,24 +205,32 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
                 </div>
               )}
               {gone || refused ? (
-                <Gone gone={gone} error={refused ? connection.error : null} />
+                <Gone gone={gone} error={refused ? connection.error : null} mayStart={mayPrompt} />
               ) : log.closed ? (
                 <div className="closed">
                   <p>{strings.session.closed}</p>
-                  <button className="button" type="button" onClick={() => void act(() => client.attach(sessionId))}>
-                    {strings.session.reopen}
-                  </button>
+                  {mayPrompt && (
+                    <button className="button" type="button" onClick={() => void act(() => client.attach(sessionId))}>
+                      {strings.session.reopen}
+                    </button>
+                  )}
+                </div>
+              ) : !mayPrompt ? (
+                <div className="closed">
+                  <p>{strings.key.mayNotPrompt}</p>
                 </div>
               ) : (
                 <Composer
                   client={client}
                   sessionId={sessionId}
                   commands={log.commands}
+                  mayFiles={mayFiles}
                   accepted={accepted}
                   sent={sent}
                   text={draft}
                   setText={setDraft}
                   running={running !== null}
+                  reached={reached}
                   act={act}
                   onStop={stop}
                   onSent={() => {
@@ -218,19 +238,22 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
                     setIsLate(false);
                   }}
                 >
-                  <Options log={log} client={client} sessionId={sessionId} act={act} />
+                  {mayApprove && <Options log={log} client={client} sessionId={sessionId} act={act} />}
                 </Composer>
               )}
-              {!gone && !refused && !log.closed && <Hints asks={requests.length > 0} queues={running !== null} hasCommands={log.commands.length > 0} />}
+              {!gone && !refused && !log.closed && mayPrompt && <Hints asks={requests.length > 0 && mayApprove} queues={running !== null} hasCommands={log.commands.length > 0} hasFiles={mayFiles} />}
             </footer>
             <Announcer log={log} caughtUp={caughtUp} />
           </div>
-          {panel !== "closed" && !gone && !refused && <PanelPlace client={client} sessionId={sessionId} log={log} onEarlier={readEarlier} tab={panel} act={act} comments={comments} onComments={setComments} onWrite={rewrite} />}
+          {panel !== "closed" && !gone && !refused && <Reached value={reached}><PanelPlace client={client} sessionId={sessionId} log={log} onEarlier={readEarlier} tab={panel} act={act} comments={comments} onComments={setComments} onWrite={rewrite} /></Reached>}
         </div>
       </WorkingFolder>
     </Where>
   );
 }
+
+/** For a key that may not answer: a key press does nothing. */
+const refuse: Act = () => Promise.resolve(false);
 
 const loadPanel = () => import("./panel/Panel");
 
@@ -240,8 +263,8 @@ function PanelPlace(props: PanelProps) {
 }
 
 /** The keys of the message field, or those of a question above it. */
-function Hints({ asks, queues, hasCommands }: { asks: boolean; queues: boolean; hasCommands: boolean }) {
-  const field = [["Enter", queues ? strings.composer.queue : strings.common.send], ["@", strings.common.files], ...(hasCommands ? [["/", strings.common.commands]] : [])];
+function Hints({ asks, queues, hasCommands, hasFiles }: { asks: boolean; queues: boolean; hasCommands: boolean; hasFiles: boolean }) {
+  const field = [["Enter", queues ? strings.composer.queue : strings.common.send], ...(hasFiles ? [["@", strings.common.files]] : []), ...(hasCommands ? [["/", strings.common.commands]] : [])];
   const question = [["Shift+Tab", strings.session.toQuestion], ["1–9", strings.session.answer]];
   return (
     <p className="hints" aria-hidden="true">
@@ -254,13 +277,15 @@ function Hints({ asks, queues, hasCommands }: { asks: boolean; queues: boolean; 
   );
 }
 
-function Gone({ gone, error }: { gone: boolean; error: unknown }) {
+function Gone({ gone, error, mayStart }: { gone: boolean; error: unknown; mayStart: boolean }) {
   return (
     <div className="closed">
       {gone ? <p>{strings.session.deleted}</p> : <ProblemNote error={error} />}
-      <a className="button" href="#/">
-        {strings.session.startNew}
-      </a>
+      {mayStart && (
+        <a className="button" href="#/">
+          {strings.session.startNew}
+        </a>
+      )}
     </div>
   );
 }

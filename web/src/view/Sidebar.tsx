@@ -4,6 +4,7 @@ import { useState, useSyncExternalStore } from "react";
 import { type GatewayClient, known, type SessionSummary as Session } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { grouped, matches } from "../model/groups";
+import { useMay } from "../model/rights";
 import { goTo, INBOX_HREF, TASKS_HREF, type Route } from "../model/route";
 import { seen } from "../model/seen";
 import { strings } from "../strings";
@@ -15,6 +16,7 @@ import { ProblemNote } from "./ProblemNote";
 import { SessionRow } from "./SessionRow";
 import { moveFocus, SessionSearch } from "./SessionSearch";
 import { Settings } from "./Settings";
+import { useProblem } from "./useProblem";
 
 interface Props {
   client: GatewayClient;
@@ -31,7 +33,8 @@ interface Props {
 }
 
 export function Sidebar({ client, list, route, open, openTitle, onForget, onNavigate, onSearch, onHelp }: Props) {
-  const [error, setError] = useState<unknown>(null);
+  const [error, setError] = useProblem(list.sessions);
+  const mayPrompt = useMay(client, "prompt");
   const [search, setSearch] = useState("");
   useSyncExternalStore(seen.subscribe, seen.stored);
   const now = useNow(GROUP_STEP_MS);
@@ -62,10 +65,12 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
           </a>
           <Settings client={client} onForget={onForget} />
         </div>
-        <a className="sidebar-action" href="#/" aria-keyshortcuts="Alt+N" onClick={onNavigate}>
-          <Icon name="plus" /> {strings.common.newSession}
-          <kbd aria-hidden="true">Alt N</kbd>
-        </a>
+        {mayPrompt && (
+          <a className="sidebar-action" href="#/" aria-keyshortcuts="Alt+N" onClick={onNavigate}>
+            <Icon name="plus" /> {strings.common.newSession}
+            <kbd aria-hidden="true">Alt N</kbd>
+          </a>
+        )}
         <SessionSearch search={search} onSearch={setSearch} onOpen={onSearch} />
         {waiting > 0 && (
           <a className="sidebar-action quiet" href={INBOX_HREF} aria-current={route.page === "inbox" ? "page" : undefined} onClick={onNavigate}>
@@ -99,6 +104,7 @@ export function Sidebar({ client, list, route, open, openTitle, onForget, onNavi
                   current={session.sessionId === open}
                   unread={session.sessionId !== open && seen.isUnread(session)}
                   title={titleOf(session)}
+                  mayChange={mayPrompt}
                   onNavigate={() => {
                     setSearch("");
                     onNavigate();

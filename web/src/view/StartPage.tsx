@@ -23,6 +23,7 @@ import { MessageField } from "./MessageField";
 import { ProblemNote } from "./ProblemNote";
 import { RecentSessions } from "./RecentSessions";
 import { StartOptions, type StartSelection, useKnownSession } from "./StartOptions";
+import { useProblem } from "./useProblem";
 import { useAttachments, useDroppedFiles } from "./useAttachments";
 import { Where } from "./where";
 
@@ -48,6 +49,10 @@ const SUGGESTED = [
 
 export function StartPage({ client, menu, sessions, onCreated }: Props) {
   const catalogue = useAgents(client);
+  const mayPrompt = useMay(client, "prompt");
+  const mayApprove = useMay(client, "approve");
+  const mayFiles = useMay(client, "files");
+  const mayAdmin = useMay(client, "admin");
   const [wanted, setWanted] = useState<string | null>(null);
   /** Undefined: the folder of the last start. */
   const [choice, setFolder] = useState<string | null>();
@@ -55,7 +60,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   const [selection, setSelection] = useState<StartSelection>({});
   const [busy, setBusy] = useState(false);
   const [imports, setImports] = useState(false);
-  const [error, setError] = useState<unknown>(null);
+  const [error, setError] = useProblem(catalogue.agents);
   const attempt = useRef<Attempt | null>(null);
   const attachments = useAttachments(null);
   const dropping = useDroppedFiles(attachments.add);
@@ -69,7 +74,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   const commands = useMemo(() => readCommands(known?.availableCommands), [known]);
   const chosenFiles = useRef(new Set<string>());
   // The list has the sessions of all principals, so only an admin key gets it.
-  const canImport = useMay(client, "admin") && listsSessions(agent);
+  const canImport = mayPrompt && mayAdmin && listsSessions(agent);
   const problem = error ?? (agents === null ? catalogue.error : null);
 
   useEffect(() => {
@@ -119,6 +124,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
     if (!empty) void start();
   }
 
+  if (!mayPrompt) return <MayNotStart menu={menu} sessions={sessions} />;
   if (agents?.length === 0) return <NoAgent menu={menu} />;
   return (
     <div className="start">
@@ -137,7 +143,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
             <AttachmentChips attachments={attachments} />
             <MessageField
               client={client}
-              sessionId={sessionIn(sessions, folder)}
+              sessionId={mayFiles ? sessionIn(sessions, folder) : null}
               commands={commands}
               label={strings.start.message}
               placeholder={strings.start.placeholder}
@@ -150,7 +156,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
             <div className="composer-row">
               <AttachButton onPick={attachments.add} />
               <div className="options">
-                {known && <StartOptions known={known} selection={selection} onSelect={setSelection} />}
+                {known && mayApprove && <StartOptions known={known} selection={selection} onSelect={setSelection} />}
               </div>
               <button
                 className="button primary round"
@@ -243,6 +249,19 @@ function AgentProblem({ agent }: { agent: Agent }) {
         {state.detail && `. ${state.detail}`}
       </span>
     </p>
+  );
+}
+
+/** For a key that may not start sessions: those that there are. */
+function MayNotStart({ menu, sessions }: Pick<Props, "menu" | "sessions">) {
+  return (
+    <div className="start">
+      <header className="bar">{menu}</header>
+      <div className="start-form">
+        <h1>{strings.key.mayNotStart}</h1>
+        {sessions !== null && sessions.length > 0 && <RecentSessions sessions={sessions} />}
+      </div>
+    </div>
   );
 }
 

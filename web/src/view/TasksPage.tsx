@@ -1,6 +1,6 @@
 // The tasks of the gateway, newest first, each with a link to its session.
 
-import { useEffect, useState, type ReactNode } from "react";
+import { useEffect, type ReactNode } from "react";
 import type { GatewayClient, Task } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { useMay } from "../model/rights";
@@ -10,12 +10,13 @@ import { isOpen, taskTone, taskWords } from "../model/tasks";
 import { strings } from "../strings";
 import { Ago } from "./Ago";
 import { ProblemNote } from "./ProblemNote";
+import { useProblem } from "./useProblem";
 import { Words } from "./Words";
 
 export function TasksPage({ client, menu }: { client: GatewayClient; menu: ReactNode }) {
   const list = useTasks(client);
   const mayPrompt = useMay(client, "prompt");
-  const [error, setError] = useState<unknown>(null);
+  const [error, setError] = useProblem(list.tasks);
 
   useEffect(() => {
     document.title = strings.inbox.tasks;

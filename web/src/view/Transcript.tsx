@@ -17,6 +17,8 @@ interface Props {
   busy: boolean;
   caughtUp: boolean;
   loading: boolean;
+  /** The session exists, and its log is read. */
+  isReady: boolean;
   /** The state of the part before the log. */
   earlier: FeedState["earlier"];
   /** All turns of the log are shown, also those far above. */
@@ -27,8 +29,8 @@ interface Props {
   named: string | null;
   /** The number of messages that were sent here. Each of them shows the end of the conversation. */
   sends: number;
-  /** Puts a prompt back into the message field. */
-  onRewrite(text: string): void;
+  /** Puts a prompt back into the message field. Null if the key may not send messages. */
+  onRewrite: ((text: string) => void) | null;
   /** Reads the part before the log. */
   onEarlier(): void;
 }
@@ -38,7 +40,7 @@ const TURNS = 50;
 /** Nearer to the end than this counts as being there. */
 const NEAR_PX = 80;
 
-export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp, loading, earlier, whole, seenUntil, named, sends, onRewrite, onEarlier }: Props) {
+export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp, loading, isReady, earlier, whole, seenUntil, named, sends, onRewrite, onEarlier }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const nearness = useMemo(() => new Nearness(() => scroller.current), []);
@@ -122,7 +124,7 @@ export const Transcript = memo(function Transcript({ log, agent, busy, caughtUp,
       <div className="transcript" ref={scroller} onScroll={scrolled} tabIndex={0} role="region" aria-label={strings.transcript.name}>
         <div className="transcript-content" ref={content} role="log" aria-live="off" aria-busy={busy} aria-label={strings.transcript.messages}>
           {loading && <p className="transcript-empty">{strings.transcript.loading}</p>}
-          {!loading && log.turns.length === 0 && <Empty agent={agent} />}
+          {isReady && log.turns.length === 0 && <Empty agent={agent} asks={onRewrite !== null} />}
           {log.start > 0 && <p className="not-printed">{strings.transcript.notPrinted}</p>}
           {caughtUp && (first > 0 || log.start > 0) && <Earlier state={earlier} beginning={beginning} onShow={showEarlier} />}
           <NearnessContext value={nearness}>
@@ -192,11 +194,11 @@ function lastChange(turn: Turn): string {
   return turn.endedAt ?? turn.createdAt;
 }
 
-function Empty({ agent }: { agent: string | null }) {
+function Empty({ agent, asks }: { agent: string | null; asks: boolean }) {
   return (
     <div className="transcript-empty">
       <p className="transcript-empty-title">{strings.transcript.ready(agent)}</p>
-      <p>{strings.transcript.readyHint}</p>
+      {asks && <p>{strings.transcript.readyHint}</p>}
     </div>
   );
 }

@@ -30,7 +30,8 @@ interface Props {
   /** A link names it. */
   isNamed: boolean;
   terminals: Record<string, Terminal>;
-  onRewrite(text: string): void;
+  /** Null if the key may not send messages. */
+  onRewrite: ((text: string) => void) | null;
 }
 
 export const TurnView = memo(function TurnView({ turn, isNamed, terminals, onRewrite }: Props) {
@@ -50,10 +51,12 @@ export const TurnView = memo(function TurnView({ turn, isNamed, terminals, onRew
             {clock(turn.createdAt)}
           </time>
           <CopyButton text={words} icon="copy" />
-          <button className="icon-button" type="button" title={strings.transcript.editAndSend} onClick={() => onRewrite(words)}>
-            <Icon name="edit" />
-            <span className="hidden">{strings.transcript.editAndSend}</span>
-          </button>
+          {onRewrite && (
+            <button className="icon-button" type="button" title={strings.transcript.editAndSend} onClick={() => onRewrite(words)}>
+              <Icon name="edit" />
+              <span className="hidden">{strings.transcript.editAndSend}</span>
+            </button>
+          )}
           {turn.promptId !== null && <CopyButton text={() => linkTo(turn.promptId!)} label={strings.transcript.copyTurnLink} icon="link" />}
         </div>
       )}
@@ -281,7 +284,7 @@ function ItemView({ item, live, settled, asked, declined, terminals }: Omit<Item
   }
 }
 
-function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): void }) {
+function TurnEnd({ turn, onRewrite }: Pick<Props, "turn" | "onRewrite">) {
   if (turn.status === "running") {
     const waits = turn.items.some((item) => item.kind === "request" && item.resolution === null && !item.reserved);
     return (
@@ -292,7 +295,12 @@ function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): voi
           </>
         ) : (
           <>
-            <span className="spinner" aria-hidden="true" /> {strings.transcript.working} <Elapsed since={turn.createdAt} /> <kbd className="key-hint" aria-hidden="true">Esc</kbd> <span className="key-hint" aria-hidden="true">{strings.transcript.stops}</span>
+            <span className="spinner" aria-hidden="true" /> {strings.transcript.working} <Elapsed since={turn.createdAt} />{" "}
+            {onRewrite && (
+              <>
+                <kbd className="key-hint" aria-hidden="true">Esc</kbd> <span className="key-hint" aria-hidden="true">{strings.transcript.stops}</span>
+              </>
+            )}
           </>
         )}
       </p>
@@ -302,7 +310,7 @@ function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): voi
     const words = blocksText(turn.prompt);
     return (
       <ProblemNote problem={turn.problem}>
-        {words !== "" && (
+        {onRewrite && words !== "" && (
           <button className="button small" type="button" onClick={() => onRewrite(words)}>
             {strings.transcript.writeAgain}
           </button>

@@ -2,7 +2,7 @@
 
 export const form = "Write a message";
 export const message = "Message";
-export const placeholder = (hasCommands: boolean) => (hasCommands ? "Write a message, / for commands, @ for files" : "Write a message, @ for files");
+export const placeholder = (hasCommands: boolean, hasFiles: boolean) => `Write a message${hasCommands ? ", / for commands" : ""}${hasFiles ? ", @ for files" : ""}`;
 export const placeholderRunning = "Write the next message: it waits in the queue";
 export const sendTitle = "Send (Enter)";
 export const queue = "Queue";

@@ -15,6 +15,10 @@ export const replaceText =
 export const keepMine = "Keep my key";
 export const replace = "Replace the key";
 
+export const mayNotPrompt = "This key may not send messages.";
+export const mayNotStart = "This key may not start sessions.";
+export const mayNotAnswer = "This key may not answer requests of agents.";
+
 export const signedInAs = (principal: string) => `Signed in as ${principal}`;
 export const rights = "Rights of the key";
 export const may = "This key may";

@@ -5,6 +5,9 @@ export const panelTitle = "Panel (Alt+P)";
 export const details = "Details";
 export const closed = "This session is closed. Its history stays readable.";
 export const reopen = "Open it again";
+/** In place of the title. */
+export const loading = "Loading…";
+export const unknown = "Session not found";
 export const deleted = "This session was deleted.";
 export const startNew = "Start a new session";
 

@@ -1,7 +1,7 @@
 // The files that differ from the start of the session, also after changes by commands. A person reverts a file or a change in
 // it, and comments on lines. The comments become one message.
 
-import { type Dispatch, type SetStateAction, useCallback, useEffect, useState } from "react";
+import { type Dispatch, type SetStateAction, useCallback, useContext, useEffect, useState } from "react";
 import { type FileChangeList, type GatewayClient, runningTurn, type SessionLog } from "@acp-gateway/client";
 import { type LineComment, reviewMessage } from "../../model/review";
 import { clock } from "../../model/words";
@@ -9,6 +9,7 @@ import { strings } from "../../strings";
 import { Icon } from "../Icon";
 import { ProblemNote } from "../ProblemNote";
 import type { Act } from "../act";
+import { Reached } from "../reached";
 import { ChangedFile } from "./ChangedFile";
 
 interface Props {
@@ -27,6 +28,7 @@ const EVERY_MS = 3_000;
 export function ChangesPane({ client, sessionId, log, act, comments, onComments, onWrite }: Props) {
   const [list, setList] = useState<FileChangeList | null>(null);
   const [error, setError] = useState<unknown>(null);
+  const reached = useContext(Reached);
   const [loads, setLoads] = useState(0);
   const reload = useCallback(() => setLoads((before) => before + 1), []);
   const running = runningTurn(log) !== null;
@@ -42,7 +44,7 @@ export function ChangesPane({ client, sessionId, log, act, comments, onComments,
       (reason: unknown) => !stop.signal.aborted && setError(reason),
     );
     return () => stop.abort();
-  }, [client, sessionId, loads, ended]);
+  }, [client, sessionId, loads, ended, reached]);
 
   useEffect(() => {
     if (!running) return;
@@ -73,7 +75,7 @@ export function ChangesPane({ client, sessionId, log, act, comments, onComments,
           client={client}
           sessionId={sessionId}
           file={file}
-          loads={loads + ended}
+          loads={loads + ended + reached}
           startsOpen={index === 0}
           act={act}
           comments={comments.filter((comment) => comment.path === file.path)}

@@ -1,6 +1,6 @@
 // The files of the session's folder, and a preview of one.
 
-import { useEffect, useState } from "react";
+import { useContext, useEffect, useState } from "react";
 import { ApiProblem, type FileEntry, type GatewayClient, known } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { strings } from "../../strings";
@@ -8,6 +8,7 @@ import { CopyButton } from "../CopyButton";
 import { Highlighted } from "../Highlighted";
 import { Icon } from "../Icon";
 import { ProblemNote } from "../ProblemNote";
+import { Reached } from "../reached";
 
 interface Props {
   client: GatewayClient;
@@ -20,8 +21,9 @@ const PREVIEW_BYTES = 256 * 1024;
 export function FilesPane({ client, sessionId }: Props) {
   const [folder, setFolder] = useState("");
   const [file, setFile] = useState<string | null>(null);
+  const reached = useContext(Reached);
   if (file !== null) return <Preview client={client} sessionId={sessionId} path={file} onBack={() => setFile(null)} />;
-  return <FolderRows key={folder} client={client} sessionId={sessionId} folder={folder} onFolder={setFolder} onFile={setFile} />;
+  return <FolderRows key={`${reached} ${folder}`} client={client} sessionId={sessionId} folder={folder} onFolder={setFolder} onFile={setFile} />;
 }
 
 interface FolderProps extends Props {
@@ -86,6 +88,7 @@ function FolderRows({ client, sessionId, folder, onFolder, onFile }: FolderProps
 }
 
 function Preview({ client, sessionId, path, onBack }: Props & { path: string; onBack(): void }) {
+  const reached = useContext(Reached);
   const [text, setText] = useState<string | null>(null);
   const [isCut, setCut] = useState(false);
   const [error, setError] = useState<unknown>(null);
@@ -97,6 +100,7 @@ function Preview({ client, sessionId, path, onBack }: Props & { path: string; on
       .then(async (response) => {
         setCut(Number(response.headers.get("Content-Range")?.split("/")[1] ?? 0) > PREVIEW_BYTES);
         setText(await response.text());
+        setError(null);
       })
       .catch((reason: unknown) => {
         if (stop.signal.aborted) return;
@@ -105,7 +109,7 @@ function Preview({ client, sessionId, path, onBack }: Props & { path: string; on
         else setError(reason);
       });
     return () => stop.abort();
-  }, [client, sessionId, path]);
+  }, [client, sessionId, path, reached]);
 
   return (
     <>

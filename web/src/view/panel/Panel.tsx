@@ -3,6 +3,7 @@
 import { type Dispatch, type KeyboardEvent, type ReactNode, type SetStateAction, useRef } from "react";
 import type { GatewayClient, SessionLog } from "@acp-gateway/client";
 import { openPanel, type Tab, TABS, togglePanel } from "../../model/panelTab";
+import { useMay } from "../../model/rights";
 import { strings } from "../../strings";
 import type { LineComment } from "../../model/review";
 import { onEscape } from "../escape";
@@ -31,18 +32,21 @@ export interface PanelProps {
   onWrite(text: string): void;
 }
 
-export function Panel({ client, sessionId, log, onEarlier, tab, act, comments, onComments, onWrite }: PanelProps) {
+export function Panel({ client, sessionId, log, onEarlier, tab: chosen, act, comments, onComments, onWrite }: PanelProps) {
   const tabs = useRef<HTMLDivElement>(null);
   const sheet = useRef<HTMLElement>(null);
   const head = useRef<HTMLDivElement>(null);
   useSwipeAway(sheet, head, close);
+  const mayFiles = useMay(client, "files");
+  const shown: readonly Tab[] = mayFiles ? TABS : TABS.filter((name) => name !== "changes" && name !== "files");
+  const tab = shown.includes(chosen) ? chosen : shown[0]!;
   const counts: Partial<Record<Tab, number>> = { terminals: terminalsOf(log).length };
 
   function move(event: KeyboardEvent) {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (step === 0) return;
     event.preventDefault();
-    const next = TABS[(TABS.indexOf(tab) + step + TABS.length) % TABS.length]!;
+    const next = shown[(shown.indexOf(tab) + step + shown.length) % shown.length]!;
     openPanel(next);
     tabs.current?.querySelector<HTMLElement>(`#tab-${next}`)?.focus();
   }
@@ -59,7 +63,7 @@ export function Panel({ client, sessionId, log, onEarlier, tab, act, comments, o
     <aside className="panel" ref={sheet} aria-label={strings.session.details} onKeyDown={(event) => onEscape(event, close)}>
       <div className="panel-tabs" ref={head}>
         <div role="tablist" aria-label={strings.session.details} ref={tabs} onKeyDown={move}>
-          {TABS.map((name) => (
+          {shown.map((name) => (
             <button
               key={name}
               id={`tab-${name}`}
