@@ -184,3 +184,114 @@ test("formulas are MathML, and prices, code, errors and unfinished formulas are 
   const copied = await page.evaluate(() => navigator.clipboard.readText());
   assert.ok(copied.includes("$\\frac{1}{2}$") && copied.endsWith("Unfinished: $x^2 + 1$"), copied);
 });
+
+test("the output of commands is text in a terminal, whatever its words and fences", async () => {
+  await chat.send("output");
+  await chat.ended("Finished");
+  await chat.lastTurn.getByRole("button", { name: /^Ran 4 commands/ }).click();
+  const call = (title) => chat.lastTurn.locator(".tool").filter({ has: page.locator(".tool-title").getByText(title, { exact: true }) });
+  const output = async (title) => {
+    const shown = call(title);
+    if (!(await shown.locator(".terminal pre").isVisible())) await shown.locator("summary.tool-head").click();
+    return shown.locator(".terminal pre").textContent();
+  };
+  assert.equal(await output("ls pkg"), "__init__.py\n__main__.py\n# not a title\n\n* 3 files");
+  assert.equal(await output("pytest"), "1 passed in __main__.py");
+  assert.equal(await call("pytest").locator("pre .ansi-green").textContent(), "1 passed");
+  assert.equal(await output("cat README.md"), "# Title\n```sh\nmake\n```\n\n```sh\nmake test\n```");
+  assert.equal(await output("Run the linter"), "__a__ is *unused*");
+  assert.equal(await call("Run the linter").getByText("lint", { exact: true }).count(), 1, "the command is shown once");
+  await call("Run the linter").getByText("exit 1").waitFor();
+  await call("Read pkg/__init__.py").locator("summary.tool-head").click();
+  assert.equal(await call("Read pkg/__init__.py").getByRole("group", { name: "Code, python" }).locator("pre").textContent(), '__all__ = ["a"]');
+  await call("Find names").locator("summary").click();
+  assert.equal(await call("Find names").getByRole("group", { name: "Output" }).textContent(), "__init__.py:1\n__main__.py:2\n");
+  assert.equal(await chat.lastTurn.locator(".tool .markdown").count(), 0);
+  await checkAccessibility(page);
+  await screenshot(page, "output-light");
+});
+
+test("a fence has the colours of its output and a limited height", async () => {
+  const block = chat.lastTurn.locator(".message.from-agent").getByRole("group", { name: "Code, text" });
+  assert.equal(await block.locator(".ansi-red").textContent(), "error");
+  assert.equal((await block.locator("pre").textContent()).includes("\u001b"), false);
+  const height = await block.locator("pre").evaluate((pre) => ({ shown: pre.clientHeight, whole: pre.scrollHeight }));
+  assert.ok(height.shown <= 400 && height.whole > 1000, JSON.stringify(height));
+  await page.emulateMedia({ media: "print" });
+  assert.equal(await block.locator("pre").evaluate((pre) => pre.clientHeight === pre.scrollHeight), true, "a print has all lines");
+  await page.emulateMedia({ media: "screen" });
+});
+
+test("a table scrolls before its words break", async () => {
+  const table = chat.lastTurn.locator(".markdown table");
+  for (const { width, height } of [{ width: 1280, height: 900 }, { width: 390, height: 800 }]) {
+    await page.setViewportSize({ width, height });
+    const box = await table.evaluate((element) => ({ shown: element.clientWidth, whole: element.scrollWidth, page: document.documentElement.scrollWidth }));
+    assert.ok(box.whole > box.shown && box.page <= width, JSON.stringify(box));
+    // A word is in one line: as high as a letter.
+    const cells = await table.locator("tbody td").evaluateAll((all) => all.filter((cell) => !cell.textContent.trim().includes(" ")).map((cell) => {
+      const range = document.createRange();
+      range.selectNodeContents(cell);
+      return new Set([...range.getClientRects()].map(({ bottom }) => Math.round(bottom / 10))).size;
+    }));
+    assert.ok(cells.length >= 4 && cells.every((lines) => lines === 1), JSON.stringify(cells));
+  }
+  await table.scrollIntoViewIfNeeded();
+  await checkAccessibility(page);
+  await screenshot(page, "table-phone");
+  await page.setViewportSize({ width: 1280, height: 900 });
+});
+
+test("each text has the direction of its letters", async () => {
+  const direction = (element) => element.evaluate((found) => getComputedStyle(found).direction);
+  const block = (text) => chat.lastTurn.locator(".markdown > div").filter({ hasText: text });
+  assert.equal(await direction(block("شكرا")), "rtl");
+  assert.equal(await direction(block("واحد")), "rtl");
+  assert.equal(await direction(block("And English again.")), "ltr");
+  await chat.message.fill("شكرا");
+  assert.equal(await direction(chat.message), "rtl");
+  await screenshot(page, "direction-light");
+  await chat.message.fill("");
+});
+
+/** The longest task of the browser's threads during a turn, in milliseconds of the processor. */
+async function longestTask(message) {
+  const session = await page.context().newCDPSession(page);
+  const tasks = [];
+  session.on("Tracing.dataCollected", ({ value }) => tasks.push(...value));
+  const traced = new Promise((resolve) => session.once("Tracing.tracingComplete", resolve));
+  await session.send("Tracing.start", { transferMode: "ReportEvents", traceConfig: { includedCategories: ["toplevel"] } });
+  await chat.send(message);
+  await chat.ended("Finished");
+  // The frame after the last update.
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+  await session.send("Tracing.end");
+  await traced;
+  await session.detach();
+  const times = tasks.filter(({ name, tdur }) => name.endsWith("RunTask") && tdur).map(({ tdur }) => tdur / 1000);
+  assert.ok(times.length > 10, "the trace has tasks");
+  return Math.max(...times);
+}
+
+for (const place of ["message", "fence", "letters", "output", "rewritten", "read", "raw", "diff"]) {
+  test(`a line of 10 MB is shown in parts and does not block the page: ${place}`, async () => {
+    // The time of the processor changes little on a busy machine, and the best of a few tries even less.
+    let longest = Infinity;
+    for (let tries = 0; tries < 4 && longest > 100; tries += 1) longest = Math.min(longest, await longestTask(`long ${place}`));
+    assert.ok(longest <= 100, `a task of ${longest} ms`);
+    const shown = await chat.lastTurn.evaluate((turn) => turn.textContent.length);
+    assert.ok(shown > 100 && shown < 200_000, `${shown} characters`);
+  });
+}
+
+test("the next parts of a long line follow on request", async () => {
+  const more = chat.lastTurn.getByRole("button", { name: /^Show more/ });
+  await chat.send("long message");
+  await chat.ended("Finished");
+  const length = () => chat.lastTurn.locator(".message.from-agent").evaluate((message) => message.textContent.length);
+  const before = await length();
+  await more.click();
+  await page.waitForFunction((least) => [...document.querySelectorAll(".message.from-agent")].at(-1).textContent.length > least, before * 1.5);
+  await checkAccessibility(page);
+  await screenshot(page, "parts-light");
+});

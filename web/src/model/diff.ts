@@ -158,6 +158,14 @@ function compare(old: DiffLine, fresh: DiffLine): void {
   fresh.parts = parts("added");
 }
 
+/** Characters of a line that are shown. */
+const MAX_SHOWN = 5_000;
+
+/** A part of a line as it is shown, and the number of characters that are missing. */
+export function shownPart(text: string): { text: string; rest: number } {
+  return { text: text.slice(0, MAX_SHOWN), rest: Math.max(0, text.length - MAX_SHOWN) };
+}
+
 export function textOf(line: DiffLine): string {
   return line.parts.map((part) => part.text).join("");
 }

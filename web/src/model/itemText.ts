@@ -4,7 +4,14 @@ import { blocksText, type Item, type ToolItem } from "@acp-gateway/client";
 import { records, text } from "@acp-gateway/client/read";
 import { noteWords } from "./words";
 
+/** Characters of a part that the search finds. A longer text is shown in parts too. */
+const MAX_LENGTH = 20_000;
+
 export function itemText(item: Item): string {
+  return textOf(item).slice(0, MAX_LENGTH);
+}
+
+function textOf(item: Item): string {
   switch (item.kind) {
     case "message":
     case "thought":

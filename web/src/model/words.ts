@@ -47,7 +47,7 @@ const TITLE_LENGTH = 60;
 
 /** The title that a session takes from its first prompt. It is the same as the gateway's. */
 export function promptTitle(text: string): string {
-  const line = [...(text.split("\n").map((part) => part.trim()).find((part) => part !== "") ?? "")];
+  const line = [...(text.split("\n").map((part) => part.trim()).find((part) => part !== "") ?? "").slice(0, 4 * TITLE_LENGTH)];
   if (line.length <= TITLE_LENGTH) return line.join("");
   const cut = line.slice(0, TITLE_LENGTH - 1).join("");
   return `${/^(.*)\s\S*$/.exec(cut)?.[1]?.trimEnd() ?? cut}…`;

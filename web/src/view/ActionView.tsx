@@ -1,10 +1,11 @@
 // The action of a tool call: the whole command or path, the folder it runs in and, on demand, its raw input.
 
-import { useContext } from "react";
+import { useContext, useMemo, useState } from "react";
 import type { Action } from "../model/action";
 import { strings } from "../strings";
 import { visible } from "@acp-gateway/client/read";
 import { Icon } from "./Icon";
+import { MoreButton, useParts } from "./Parts";
 import { Words } from "./Words";
 import { WorkingFolder } from "./workingFolder";
 
@@ -54,9 +55,30 @@ export function ActionView({ action, title }: Props) {
 }
 
 export function RawValue({ label, value }: { label: string; value: unknown }) {
+  const [whole, setWhole] = useState(false);
+  const { text, cut } = useMemo(() => jsonOf(value, whole), [value, whole]);
+  const { parts, more } = useParts(text);
   return (
-    <pre className="output" tabIndex={0} role="group" aria-label={label}>
-      {visible(typeof value === "string" ? value : JSON.stringify(value, null, 2))}
-    </pre>
+    <>
+      <pre className="output" tabIndex={0} role="group" aria-label={label}>
+        {visible(parts.join(""))}
+      </pre>
+      {cut > 0 ? <MoreButton rest={cut} onPress={() => setWhole(true)} /> : more}
+    </>
   );
+}
+
+/** Characters of a text in a value that are shown at first. */
+const MAX_TEXT = 20_000;
+
+/** `cut`: the characters of long texts that are missing. The JSON of many megabytes takes long. */
+function jsonOf(value: unknown, whole: boolean): { text: string; cut: number } {
+  if (typeof value === "string") return { text: value, cut: 0 };
+  let cut = 0;
+  const shortened = (_: string, member: unknown) => {
+    if (whole || typeof member !== "string" || member.length <= MAX_TEXT) return member;
+    cut += member.length - MAX_TEXT;
+    return `${member.slice(0, MAX_TEXT)}…`;
+  };
+  return { text: JSON.stringify(value, shortened, 2), cut };
 }

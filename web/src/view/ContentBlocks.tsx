@@ -7,6 +7,7 @@ import { resourceName } from "../model/words";
 import { strings } from "../strings";
 import { IMAGE } from "./addresses";
 import { Markdown } from "./Markdown";
+import { Output, useParts } from "./Parts";
 import { useShortPath } from "./workingFolder";
 
 export const ContentBlocks = memo(function ContentBlocks({ blocks, plain = false }: { blocks: ContentBlock[]; plain?: boolean }) {
@@ -19,6 +20,19 @@ export const ContentBlocks = memo(function ContentBlocks({ blocks, plain = false
   );
 });
 
+function Plain({ text }: { text: string }) {
+  const { parts, more } = useParts(text);
+  return (
+    <>
+      {/* React joins no texts, and a paragraph for each part would add lines. */}
+      <p className="plain" dir="auto">
+        {parts.join("")}
+      </p>
+      {more}
+    </>
+  );
+}
+
 /** The path of a file, without the session's folder, or the name of an attachment. */
 function ResourceName({ uri }: { uri: string }) {
   return useShortPath(visible(resourceName(uri)));
@@ -27,7 +41,7 @@ function ResourceName({ uri }: { uri: string }) {
 function Block({ block, plain }: { block: ContentBlock; plain: boolean }) {
   switch (block.type) {
     case "text":
-      return plain ? <p className="plain">{block.text}</p> : <Markdown text={block.text ?? ""} />;
+      return plain ? <Plain text={block.text ?? ""} /> : <Markdown text={block.text ?? ""} />;
     case "image": {
       const src = `data:${block.mimeType};base64,${block.data}`;
       return IMAGE.test(src) ? (
@@ -46,7 +60,7 @@ function Block({ block, plain }: { block: ContentBlock; plain: boolean }) {
           <summary>
             <ResourceName uri={block.resource?.uri ?? strings.content.attachedText} />
           </summary>
-          {block.resource?.text !== undefined && <pre className="output">{block.resource.text}</pre>}
+          {block.resource?.text !== undefined && <Output label={strings.content.attachedText} text={block.resource.text} />}
         </details>
       );
     default:

@@ -1,6 +1,9 @@
 // One line of a change.
 
-import type { DiffLine } from "../model/diff";
+import { Fragment } from "react";
+import { type DiffLine, shownPart } from "../model/diff";
+import { size } from "../model/attachments";
+import { strings } from "../strings";
 
 const MARKS = { same: " ", removed: "-", added: "+", skipped: "…" };
 
@@ -13,15 +16,15 @@ export function Line({ line, number }: { line: DiffLine | null; number: number |
       </span>
       <span className="diff-mark">{MARKS[line.kind]}</span>
       <span className="diff-text">
-        {line.parts.map((part, index) =>
-          part.changed ? (
-            <span key={index} className="diff-word">
-              {part.text}
-            </span>
-          ) : (
-            part.text
-          ),
-        )}
+        {line.parts.map((part, index) => {
+          const { text, rest } = shownPart(part.text);
+          return (
+            <Fragment key={index}>
+              {part.changed ? <span className="diff-word">{text}</span> : text}
+              {rest > 0 && ` ${strings.tools.restOfLine(size(rest))}`}
+            </Fragment>
+          );
+        })}
       </span>
     </span>
   );

@@ -71,7 +71,7 @@ function Entry({ client, session, onAnswered }: { client: GatewayClient; session
   return (
     <section className="inbox-entry" aria-label={visible(session.title ?? session.agent)}>
       <div className="recent-head">
-        <h2 className="recent-title">{visible(session.title ?? strings.common.untitled)}</h2>
+        <h2 className="recent-title" dir="auto">{visible(session.title ?? strings.common.untitled)}</h2>
         <a className="link-button" href={sessionHref(sessionId)}>
           {strings.common.openSession}
         </a>

@@ -4,12 +4,10 @@ import { useEffect, useState } from "react";
 import type { GatewayClient, InstallableAgent } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { strings } from "../strings";
-import { useMay } from "../model/rights";
 import { ProblemNote } from "./ProblemNote";
 import { Words } from "./Words";
 
 export function InstallableAgents({ client, configured }: { client: GatewayClient; configured: string[] }) {
-  const admin = useMay(client, "admin");
   const [open, setOpen] = useState(false);
   const [list, setList] = useState<{ configured: boolean; agents: InstallableAgent[] } | null>(null);
   const [error, setError] = useState<unknown>(null);
@@ -19,7 +17,6 @@ export function InstallableAgents({ client, configured }: { client: GatewayClien
     client.installableAgents().then(setList, setError);
   }, [client, open, list]);
 
-  if (!admin) return null;
   const others = list?.agents.filter((agent) => !configured.includes(agent.id));
   return (
     <details className="installable" onToggle={(event) => setOpen(event.currentTarget.open)}>

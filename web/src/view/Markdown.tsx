@@ -3,12 +3,40 @@
 
 import { memo, useLayoutEffect, useMemo, useRef } from "react";
 import type { Maths } from "../maths/maths";
+import { openFence } from "../model/parts";
 import { CodeBlock } from "./CodeBlock";
+import { useParts } from "./Parts";
 import { renderBlocks } from "./renderBlocks";
 import { sanitize } from "./sanitize";
 import { useMaths } from "./useMaths";
 
+/** Characters of a part. Messages are seldom longer. */
+const SIZE = 40_000;
+
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
+  const { parts, more } = useParts(text, SIZE);
+  const texts = useMemo(() => withFences(parts), [parts]);
+  return (
+    <>
+      {texts.map((part, index) => (
+        <Part key={index} text={part} />
+      ))}
+      {more}
+    </>
+  );
+});
+
+/** A code block that goes on in the next part begins again there. */
+function withFences(parts: string[]): string[] {
+  let fence = "";
+  return parts.map((part) => {
+    const whole = fence === "" ? part : `${fence}\n${part}`;
+    fence = parts.length > 1 ? openFence(whole) : "";
+    return whole;
+  });
+}
+
+const Part = memo(function Part({ text }: { text: string }) {
   const maths = useMaths(text);
   const blocks = useMemo(() => (maths?.renderBlocks ?? renderBlocks)(text), [text, maths]);
   return (
@@ -35,5 +63,6 @@ const Html = memo(function Html({ html, place }: HtmlProps) {
     const nodes = sanitize(html);
     element.current?.replaceChildren(place ? place(nodes) : nodes);
   }, [html, place]);
-  return <div ref={element} />;
+  // The direction of a block is that of its first letter.
+  return <div ref={element} dir="auto" />;
 });

@@ -50,7 +50,9 @@ export function MessageField({ client, sessionId, commands, label, placeholder, 
     if (!box) return;
     if (suggestion.path !== null) chosenFiles.current.add(suggestion.path);
     const at = typed.from + suggestion.text.length;
-    const rest = text.slice(caret).replace(/^ /, suggestion.text.endsWith(" ") ? "" : " ");
+    // The closing quote of a path that is changed.
+    const behind = suggestion.text.endsWith('" ') ? text.slice(caret).replace(/^[^"\s]*"/, "") : text.slice(caret);
+    const rest = behind.replace(/^ /, suggestion.text.endsWith(" ") ? "" : " ");
     onText(text.slice(0, typed.from) + suggestion.text + rest);
     setCaret(at);
     placeCaret.current = at;
@@ -75,6 +77,7 @@ export function MessageField({ client, sessionId, commands, label, placeholder, 
         id={MESSAGE_ID}
         ref={field}
         rows={1}
+        dir="auto"
         value={text}
         placeholder={placeholder}
         aria-autocomplete="list"

@@ -22,7 +22,7 @@ export function RecentSessions({ sessions, children }: { sessions: SessionSummar
       </div>
       {shown.map((session) => (
         <a key={session.sessionId} className="recent-row" href={sessionHref(session.sessionId)}>
-          <span className="recent-title">{visible(session.title ?? strings.common.untitled)}</span>
+          <span className="recent-title" dir="auto">{visible(session.title ?? strings.common.untitled)}</span>
           <span className="recent-state">
             <SessionStateMark mark={sessionMark(session, seen.isUnread(session))} />
           </span>

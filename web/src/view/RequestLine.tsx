@@ -13,7 +13,7 @@ export const RequestLine = memo(function RequestLine({ item, live }: { item: Req
   return (
     <p className={waits ? "request-line waits" : "request-line"}>
       <Icon name={waits ? "waiting" : "mode"} />
-      <span className="request-line-title">{item.title.replace(/[.:]$/, "") || strings.requests.asked}</span>
+      <span className="request-line-title" dir="auto">{item.title.replace(/[.:]$/, "") || strings.requests.asked}</span>
       <span>
         {item.resolution ? resolutionWords(item, item.resolution) : waits ? strings.requests.waitsForEditor : strings.requests.notAnswered}
         {item.done && strings.requests.andDone}

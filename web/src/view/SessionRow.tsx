@@ -44,7 +44,7 @@ export function SessionRow({ session, current, unread, title, mayChange, onNavig
       ) : (
         <>
           <a className="session-link" href={sessionHref(session.sessionId)} aria-current={current ? "page" : undefined} onClick={onNavigate}>
-            <span className={unread ? "session-title unread" : "session-title"}>
+            <span className={unread ? "session-title unread" : "session-title"} dir="auto">
               {title}
               {unread && <span className="hidden"> {strings.sidebar.isNew}</span>}
             </span>

@@ -147,7 +147,7 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
             <header className="bar">
               {menu}
               <div className="bar-words">
-                <h1 className="bar-title">{title}</h1>
+                <h1 className="bar-title" dir="auto">{title}</h1>
                 {folder !== null && log.cwd !== null && (
                   <p className="bar-meta" title={visible(log.cwd)}>
                     <Icon name="folder" />

@@ -10,13 +10,11 @@ import { strings } from "../strings";
 import { useSessions } from "@acp-gateway/react";
 import { onEscape } from "./escape";
 import { Icon } from "./Icon";
-import { InboxPage } from "./InboxPage";
-import { KeyboardHelp } from "./KeyboardHelp";
 import { SessionView } from "./SessionView";
 import { useShortcuts } from "./shortcuts";
 import { Sidebar } from "./Sidebar";
 import { StartPage } from "./StartPage";
-import { TasksPage } from "./TasksPage";
+import { WhenOpened } from "./WhenOpened";
 
 interface Props {
   client: GatewayClient;
@@ -102,16 +100,16 @@ export function Shell({ client, hub, onForget }: Props) {
       {drawer && <div className="drawer-scrim" onClick={() => setDrawer(false)} />}
       <main id="main" tabIndex={-1}>
         {route.page === "inbox" ? (
-          <InboxPage client={client} sessions={sessions} menu={menu} onAnswered={refresh} />
+          <WhenOpened>{({ InboxPage }) => <InboxPage client={client} sessions={sessions} menu={menu} onAnswered={refresh} />}</WhenOpened>
         ) : route.page === "tasks" ? (
-          <TasksPage client={client} menu={menu} />
+          <WhenOpened>{({ TasksPage }) => <TasksPage client={client} menu={menu} />}</WhenOpened>
         ) : open ? (
           <SessionView key={open} client={client} hub={hub} sessionId={open} turn={route.page === "session" ? route.turn : null} menu={menu} onActivity={changed} />
         ) : (
           <StartPage client={client} menu={menu} sessions={list.sessions} onCreated={list.refresh} />
         )}
       </main>
-      {help && <KeyboardHelp onClose={() => setHelp(false)} />}
+      {help && <WhenOpened>{({ KeyboardHelp }) => <KeyboardHelp onClose={() => setHelp(false)} />}</WhenOpened>}
     </div>
   );
 }

@@ -12,19 +12,18 @@ import { goTo, sessionHref } from "../model/route";
 import { mentioned } from "../model/suggest";
 import { strings } from "../strings";
 import { AgentMenu } from "./AgentMenu";
-import { AgentSessions } from "./AgentSessions";
 import { AttachButton } from "./AttachButton";
 import { AttachmentChips } from "./AttachmentChips";
 import { focusMessage, sendsText } from "./focus";
 import { FolderChoice } from "./FolderChoice";
 import { Icon } from "./Icon";
-import { InstallableAgents } from "./InstallableAgents";
 import { MessageField } from "./MessageField";
 import { ProblemNote } from "./ProblemNote";
 import { RecentSessions } from "./RecentSessions";
 import { StartOptions, type StartSelection, useKnownSession } from "./StartOptions";
 import { useProblem } from "./useProblem";
 import { useAttachments, useDroppedFiles } from "./useAttachments";
+import { WhenOpened } from "./WhenOpened";
 import { Where } from "./where";
 
 interface Props {
@@ -218,8 +217,8 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
             )}
           </RecentSessions>
         )}
-        {imports && chosen && <AgentSessions client={client} agent={chosen} onClose={() => setImports(false)} />}
-        {agents !== null && <InstallableAgents client={client} configured={agents.map(({ name }) => name)} />}
+        {imports && chosen && <WhenOpened>{({ AgentSessions }) => <AgentSessions client={client} agent={chosen} onClose={() => setImports(false)} />}</WhenOpened>}
+        {mayAdmin && agents !== null && <WhenOpened>{({ InstallableAgents }) => <InstallableAgents client={client} configured={agents.map(({ name }) => name)} />}</WhenOpened>}
       </div>
     </div>
   );

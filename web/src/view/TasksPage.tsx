@@ -9,6 +9,7 @@ import { useTasks } from "@acp-gateway/react";
 import { isOpen, taskTone, taskWords } from "../model/tasks";
 import { strings } from "../strings";
 import { Ago } from "./Ago";
+import { Output } from "./Parts";
 import { ProblemNote } from "./ProblemNote";
 import { useProblem } from "./useProblem";
 import { Words } from "./Words";
@@ -65,7 +66,7 @@ function TaskRow({ task, mayPrompt, onCancel }: { task: Task; mayPrompt: boolean
   const output = task.result?.output ?? "";
   return (
     <li className="task">
-      <p className="task-title">{title}</p>
+      <p className="task-title" dir="auto">{title}</p>
       <p className="task-meta">
         <span className={`agent-state agent-${taskTone(task)}`}>
           <span className="agent-dot" aria-hidden="true" />
@@ -79,9 +80,7 @@ function TaskRow({ task, mayPrompt, onCancel }: { task: Task; mayPrompt: boolean
       {output !== "" && (
         <details>
           <summary>{strings.common.output}</summary>
-          <pre className="output" tabIndex={0} role="group" aria-label={strings.common.output}>
-            {visible(output)}
-          </pre>
+          <Output label={strings.common.output} text={output} />
         </details>
       )}
       <p className="task-actions">

@@ -1,21 +1,27 @@
 // A command in a terminal with its output. A long output shows its end until it is expanded.
 
 import { memo, useMemo, useState } from "react";
-import { styledLines, type Span } from "../model/ansi";
+import { plainText, styledLines } from "../model/ansi";
+import { size } from "../model/attachments";
+import { lastPart } from "../model/parts";
 import { strings } from "../strings";
 import type { Terminal } from "@acp-gateway/client";
 import { CopyButton } from "./CopyButton";
 import { Icon } from "./Icon";
+import { Styled } from "./Parts";
 
 /** Lines of a long output that are shown at first. */
 const SHOWN = 14;
-/** An output with more changes of style is shown without styles. */
-const MAX_SPANS = 4000;
+/** Characters of a long output that are shown at first, and more with each press of the button. */
+const FIRST = 20_000;
+const STEP = 100_000;
 
 export const TerminalBlock = memo(function TerminalBlock({ terminal }: { terminal: Terminal }) {
-  const [whole, setWhole] = useState(false);
-  const lines = useMemo(() => styledLines(terminal.output.replace(/\n$/, "")), [terminal.output]);
-  const hidden = whole ? 0 : Math.max(0, lines.length - SHOWN);
+  const [presses, setPresses] = useState(0);
+  const { output } = terminal;
+  const from = lastPart(output, FIRST + presses * STEP);
+  const lines = useMemo(() => styledLines(output.slice(from).replace(/\n$/, "")), [output, from]);
+  const hidden = presses > 0 ? 0 : Math.max(0, lines.length - SHOWN);
   const shown = hidden > 0 ? lines.slice(hidden) : lines;
   const isEmpty = shown.every((line) => line.length === 0);
   return (
@@ -23,14 +29,14 @@ export const TerminalBlock = memo(function TerminalBlock({ terminal }: { termina
       <figcaption>
         <Icon name="execute" />
         <code>{terminal.command}</code>
-        <Ending terminal={terminal} />
-        {!isEmpty && <CopyButton text={() => textOf(lines)} icon="copy" />}
+        {!(terminal.exited && terminal.terminalId === "" && terminal.exitCode === null) && <Ending terminal={terminal} />}
+        {!isEmpty && <CopyButton text={() => plainText(output.replace(/\n$/, ""))} icon="copy" />}
       </figcaption>
-      {(hidden > 0 || terminal.cut) && (
+      {(hidden > 0 || from > 0 || terminal.cut) && (
         <p className="terminal-more">
-          {hidden > 0 ? (
-            <button className="button small" type="button" onClick={() => setWhole(true)}>
-              {strings.tools.earlierLines(hidden)}
+          {hidden > 0 || from > 0 ? (
+            <button className="button small" type="button" onClick={() => setPresses(presses + 1)}>
+              {from > 0 ? strings.tools.earlierPart(size(from)) : strings.tools.earlierLines(hidden)}
             </button>
           ) : (
             strings.tools.earlierIsGone
@@ -45,27 +51,6 @@ export const TerminalBlock = memo(function TerminalBlock({ terminal }: { termina
     </figure>
   );
 });
-
-function Styled({ lines }: { lines: Span[][] }) {
-  const count = lines.reduce((sum, line) => sum + line.length, 0);
-  if (count > MAX_SPANS) return textOf(lines);
-  return lines.map((line, index) => [
-    index > 0 && "\n",
-    ...line.map((span, at) =>
-      span.style === "" ? (
-        span.text
-      ) : (
-        <span key={`${index} ${at}`} className={span.style}>
-          {span.text}
-        </span>
-      ),
-    ),
-  ]);
-}
-
-function textOf(lines: Span[][]): string {
-  return lines.map((line) => line.map((span) => span.text).join("")).join("\n");
-}
 
 function Ending({ terminal }: { terminal: Terminal }) {
   const failed = terminal.exited && (terminal.signal !== null || (terminal.exitCode ?? 0) !== 0);

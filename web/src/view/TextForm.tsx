@@ -43,7 +43,7 @@ export function TextForm({ className, label, text: before, save, onText, onSave,
         onEscape(event, onCancel);
       }}
     >
-      <textarea className="field-box" aria-label={label} autoFocus rows={3} value={text} onChange={(event) => change(event.target.value)} />
+      <textarea className="field-box" dir="auto" aria-label={label} autoFocus rows={3} value={text} onChange={(event) => change(event.target.value)} />
       <div className="dialog-actions">
         <button className="button small" type="submit" disabled={empty}>
           {save}

@@ -9,6 +9,7 @@ export function TitleField({ className, value, onChange }: { className: string; 
   return (
     <input
       className={className}
+      dir="auto"
       aria-label={strings.sidebar.title}
       autoFocus
       maxLength={MAX_TITLE}

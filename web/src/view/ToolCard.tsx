@@ -1,15 +1,16 @@
 // A tool call: its title and state, and, when expanded, its content.
 
 import { memo, useMemo } from "react";
-import type { Terminal, ToolItem, ToolLocation } from "@acp-gateway/client";
-import { line, lookup, visible } from "@acp-gateway/client/read";
+import type { Raw, Terminal, ToolItem, ToolLocation } from "@acp-gateway/client";
+import { line, lookup, record, visible } from "@acp-gateway/client/read";
 import { actionOf } from "../model/action";
 import { diffCounts } from "../model/diff";
+import { rawOutputOf } from "../model/output";
 import { strings } from "../strings";
 import { ActionView, RawValue } from "./ActionView";
 import { Icon } from "./Icon";
 import { TerminalBlock } from "./TerminalBlock";
-import { ToolContent } from "./ToolContent";
+import { CommandOutput, ToolContent } from "./ToolContent";
 import { useShortPath } from "./workingFolder";
 
 interface Props {
@@ -38,16 +39,21 @@ export const ToolCard = memo(function ToolCard({ item, live, settled, folded, de
   const action = actionOf(null, item);
   const hides = action.command !== null && action.command !== item.title && item.commands === undefined;
   const commands = Object.values(item.commands ?? {}).map((command) => (open && live ? command : { ...command, exited: true }));
-  const hasRaw = item.content.length === 0 && commands.length === 0 && !hides && (item.rawInput !== undefined || item.rawOutput !== undefined);
-  const hasBody = item.content.length > 0 || commands.length > 0 || hides || item.locations.length > 0 || hasRaw;
-  const shows = item.status === "failed" || item.content.some((part) => part["type"] === "diff" || part["type"] === "terminal");
+  const output = commands.length === 0 ? rawOutputOf(item) : null;
+  const hasRaw = item.content.length === 0 && commands.length === 0 && output === null && !hides && (item.rawInput !== undefined || item.rawOutput !== undefined);
+  const hasBody = item.content.length > 0 || commands.length > 0 || output !== null || hides || item.locations.length > 0 || hasRaw;
+  // The output of a command has the command above it.
+  const showsCommand = commands.length > 0 || output !== null || (item.toolKind === "execute" && item.content.some(isText));
+  const shows = item.status === "failed" || showsCommand || item.content.some((part) => part["type"] === "diff" || part["type"] === "terminal");
   const counts = useMemo(() => changed(item), [item]);
   const head = (
     <>
       {hasBody && <Icon name="chevron" className="chevron" />}
       <Icon name={item.toolKind} />
       <span className="hidden">{lookup(strings.tools.kinds, item.toolKind) ?? strings.tools.otherKind}: </span>
-      <span className="tool-title">{item.title}</span>
+      <span className={action.command === item.title ? "tool-title tool-command" : "tool-title"} dir="auto">
+        {item.title}
+      </span>
       {counts && (
         <span className="diff-counts">
           <span className="diff-plus">+{counts.added}</span> <span className="diff-minus">−{counts.removed}</span>
@@ -70,15 +76,16 @@ export const ToolCard = memo(function ToolCard({ item, live, settled, folded, de
             ))}
           </ul>
         )}
-        {hides && <ActionView action={{ ...action, targets: [] }} title={item.title} />}
-        <ToolContent content={item.content.filter((part) => !(part["type"] === "terminal" && own(item, part["terminalId"])))} terminals={terminals} />
+        {hides && <ActionView action={{ ...action, command: showsCommand ? null : action.command, targets: [] }} title={item.title} />}
+        <ToolContent content={item.content.filter((part) => !(part["type"] === "terminal" && own(item, part["terminalId"])))} terminals={terminals} toolKind={item.toolKind} command={action.command ?? item.title} running={open && live} />
         {commands.map((command) => (
           <TerminalBlock key={command.terminalId} terminal={{ ...command, command: action.command ?? item.title }} />
         ))}
+        {output !== null && <CommandOutput command={action.command ?? item.title} running={open && live} {...output} />}
         {hasRaw && (
           <>
-            <Raw label={strings.tools.input} value={item.rawInput} />
-            <Raw label={strings.common.output} value={item.rawOutput} />
+            <RawMember label={strings.tools.input} value={item.rawInput} />
+            <RawMember label={strings.common.output} value={item.rawOutput} />
           </>
         )}
       </div>
@@ -92,6 +99,10 @@ function changed(item: ToolItem): { added: number; removed: number } | null {
   if (diffs.length === 0) return null;
   const each = diffs.map((part) => diffCounts(line(part["oldText"]), line(part["newText"]) ?? ""));
   return { added: each.reduce((sum, { added }) => sum + added, 0), removed: each.reduce((sum, { removed }) => sum + removed, 0) };
+}
+
+function isText(part: Raw): boolean {
+  return part["type"] === "content" && record(part["content"])?.["type"] === "text";
 }
 
 /** A command of the agent's own is shown below, with its output. */
@@ -109,7 +120,7 @@ function Place({ location }: { location: ToolLocation }) {
   );
 }
 
-function Raw({ label, value }: { label: string; value: unknown }) {
+function RawMember({ label, value }: { label: string; value: unknown }) {
   if (value === undefined) return null;
   return (
     <>

@@ -258,8 +258,8 @@ function ItemView({ item, live, settled, asked, declined, terminals }: Omit<Item
     case "note":
       return (
         <div className={`note note-${item.severity}`}>
-          <p>{noteWords(item)}</p>
-          {item.detail && <p className="note-detail">{item.cause === "agent_disconnected" ? sentence(item.detail) : item.detail}</p>}
+          <p dir="auto">{noteWords(item)}</p>
+          {item.detail && <p className="note-detail" dir="auto">{item.cause === "agent_disconnected" ? sentence(item.detail) : item.detail}</p>}
         </div>
       );
     case "compaction":

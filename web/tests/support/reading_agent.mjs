@@ -74,12 +74,47 @@ async function formulas(sessionId) {
   return { stopReason: "cancelled" };
 }
 
-const TURNS = { work, hang, slow, formulas };
+/** What agents that run commands by themselves send: plain text, a fence around it, colours in a fence, and only a raw result. */
+function output(sessionId) {
+  const text = (words) => ({ content: [{ type: "content", content: { type: "text", text: words } }] });
+  call(sessionId, "o1", "ls pkg", "execute", "completed", { rawInput: { command: "ls pkg" }, ...text("__init__.py\n__main__.py\n# not a title\n\n* 3 files\n") });
+  call(sessionId, "o2", "pytest", "execute", "completed", { rawInput: { command: "pytest" }, ...text("```console\n\u001b[32m1 passed\u001b[0m in __main__.py\n```") });
+  call(sessionId, "o3", "cat README.md", "execute", "completed", { rawInput: { command: "cat README.md" }, ...text("# Title\n```sh\nmake\n```\n\n```sh\nmake test\n```\n") });
+  call(sessionId, "o4", "Run the linter", "execute", "completed", { rawInput: { command: "lint" }, rawOutput: { output: "__a__ is *unused*\n", exit_code: 1 } });
+  call(sessionId, "o5", "Read pkg/__init__.py", "read", "completed", text("```python\n__all__ = [\"a\"]\n```"));
+  call(sessionId, "o6", "Find names", "search", "completed", text("__init__.py:1\n__main__.py:2\n"));
+  say(sessionId, `The end:\n\n\`\`\`\n\u001b[31merror\u001b[0m: failed\n${"a line of the output\n".repeat(80)}\`\`\`\n`);
+  say(sessionId, `\n| Name | What it does with a longer text | Third | Fourth | Fifth | Sixth |\n|---|---|---|---|---|---|\n| configuration | ${"words ".repeat(30)} | Uninterruptible | Characteristics | Responsibilities | \`internationalization_of_everything\` |\n`);
+  say(sessionId, "\n\nشكرا لك على المساعدة\n\n* واحد\n* اثنان\n\nAnd English again.");
+  return { stopReason: "end_turn" };
+}
+
+const MANY = 10_000_000;
+
+/** Single lines of 10 MB in each place that shows a text of an agent. */
+function long(sessionId, [, place]) {
+  const line = "The quick brown fox. ".repeat(MANY / 21);
+  const text = (words) => ({ content: [{ type: "content", content: { type: "text", text: words } }] });
+  const PLACES = {
+    message: () => say(sessionId, line),
+    fence: () => say(sessionId, `\`\`\`text\n${line}\n\`\`\`\n`),
+    letters: () => say(sessionId, "a".repeat(MANY)),
+    output: () => call(sessionId, "l1", "cat line", "execute", "completed", text(line)),
+    rewritten: () => call(sessionId, "l2", "progress", "execute", "completed", text(`${line.replaceAll(". ", ".\r")}done`)),
+    read: () => call(sessionId, "l3", "Read line", "read", "completed", text(line)),
+    raw: () => call(sessionId, "l4", "Use a tool", "other", "failed", { rawOutput: { line } }),
+    diff: () => call(sessionId, "l5", "Edit line", "edit", "completed", { content: [{ type: "diff", path: "/w/line", oldText: "short", newText: line }] }),
+  };
+  PLACES[place]();
+  return { stopReason: "end_turn" };
+}
+
+const TURNS = { work, hang, slow, formulas, output, long };
 
 const METHODS = {
   initialize: () => ({ protocolVersion: 1, agentCapabilities: {}, agentInfo: { name: "reading", version: "1" } }),
   "session/new": () => ({ sessionId: "reading-1" }),
-  "session/prompt": ({ sessionId, prompt: [{ text }] }) => TURNS[text](sessionId),
+  "session/prompt": ({ sessionId, prompt: [{ text }] }) => TURNS[text.split(" ")[0]](sessionId, text.split(" ")),
 };
 
 createInterface({ input: process.stdin }).on("line", async (line) => {

@@ -11,6 +11,9 @@ export const unknownOf = (type: string) => `Content of a kind that this page doe
 /** In place of a picture that has no words. */
 export const image = "image";
 
+/** `size`: of the text that is not shown. */
+export const showRest = (size: string) => `Show more (${size} left)`;
+
 /** In place of the language. */
 export const plainText = "text";
 export const code = (language: string) => `Code, ${language}`;

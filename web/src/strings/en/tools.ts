@@ -52,10 +52,14 @@ function counted(count: number, noun: string): string {
 export const newFile = "new file";
 export const sideBySide = "Side by side";
 export const changesTo = (path: string) => `Changes to ${path}`;
+/** `size`: of the end of a long line. */
+export const restOfLine = (size: string) => `… (${size} more)`;
 export const unchangedLines = (count: number) => (count === 1 ? "1 unchanged line" : `${count} unchanged lines`);
 
 export const terminal = (id: string) => `Terminal ${id}`;
 export const earlierLines = (count: number) => `Show ${count === 1 ? "one earlier line" : `${count} earlier lines`}`;
+/** `size`: of the earlier part. */
+export const earlierPart = (size: string) => `Show more of the earlier ${size}`;
 export const earlierIsGone = "What came earlier is not held here.";
 export const commandOutput = "Output of the command";
 export const running = "running";

@@ -7,6 +7,7 @@ import { strings } from "../../strings";
 import { CopyButton } from "../CopyButton";
 import { Highlighted } from "../Highlighted";
 import { Icon } from "../Icon";
+import { useParts } from "../Parts";
 import { ProblemNote } from "../ProblemNote";
 import { Reached } from "../reached";
 
@@ -128,9 +129,15 @@ function Preview({ client, sessionId, path, onBack }: Props & { path: string; on
 }
 
 function Text({ path, text }: { path: string; text: string }) {
+  const { parts, more } = useParts(text);
   return (
-    <pre className="file-text" tabIndex={0} role="region" aria-label={strings.panel.contentOf(visible(path))}>
-      <Highlighted language={path.split(".").at(-1) ?? ""} text={text} />
-    </pre>
+    <>
+      <pre className="file-text" tabIndex={0} role="region" aria-label={strings.panel.contentOf(visible(path))}>
+        {parts.map((part, index) => (
+          <Highlighted key={index} language={parts.length === 1 ? (path.split(".").at(-1) ?? "") : ""} text={part} />
+        ))}
+      </pre>
+      {more}
+    </>
   );
 }

@@ -1,0 +1,7 @@
+// The parts that are loaded when a person opens one of them.
+
+export { AgentSessions } from "./AgentSessions";
+export { InboxPage } from "./InboxPage";
+export { InstallableAgents } from "./InstallableAgents";
+export { KeyboardHelp } from "./KeyboardHelp";
+export { TasksPage } from "./TasksPage";
