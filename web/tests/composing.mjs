@@ -81,6 +81,39 @@ test("files are suggested after @, and the message contains the chosen ones", as
   assert.deepEqual(files.map((block) => block.resource.text).sort(), ["content of src/main.rs", "content of src/parser.rs"]);
 });
 
+test("folders and names with spaces are suggested in their order, and attached", async () => {
+  for (const name of ["my docs/the list.txt", "my docs/a2.txt", "my docs/a10.txt", "my docs/deep/x.txt"]) {
+    const path = name.split("/").map(encodeURIComponent).join("/");
+    const response = await fetch(`${gateway.origin}/v1/sessions/${sessionId()}/files/${path}`, {
+      method: "PUT",
+      headers: { Authorization: `Bearer ${api.key}` },
+      body: `content of ${name}`,
+    });
+    assert.equal(response.status, 201);
+  }
+  const turns = await chat.turns.count();
+  const words = () => options().locator("code").allTextContents();
+  await chat.message.fill("");
+  await chat.message.pressSequentially("look at @");
+  await active().filter({ hasText: "my docs/" }).waitFor();
+  assert.deepEqual(await words(), ["my docs/", "src/", "notes.txt"]);
+  await chat.message.press("Enter");
+  assert.equal(await chat.message.inputValue(), 'look at @"my docs/');
+  await active().filter({ hasText: "my docs/deep/" }).waitFor();
+  assert.deepEqual(await words(), ["my docs/deep/", "my docs/a2.txt", "my docs/a10.txt", "my docs/the list.txt"]);
+  await screenshot(page, "suggestions-folder");
+  await chat.message.pressSequentially("the li");
+  await active().filter({ hasText: "the list.txt" }).waitFor();
+  await chat.message.press("Enter");
+  assert.equal(await chat.message.inputValue(), 'look at @"my docs/the list.txt" ');
+  assert.equal(await options().count(), 0);
+  await chat.message.press("Enter");
+  await chat.turns.nth(turns).waitFor();
+  await chat.ended("Finished");
+  const [, file] = await sentBlocks();
+  assert.equal(file.resource.text, "content of my docs/the list.txt");
+});
+
 test("a suggestion keeps the text behind the caret", async () => {
   await chat.message.fill("read @no and say why");
   await chat.message.evaluate((field) => field.setSelectionRange(8, 8));

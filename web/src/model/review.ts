@@ -1,6 +1,7 @@
 // Comments of a person on changed lines, which become one message for the agent.
 
 import { strings } from "../strings";
+import { mention } from "./suggest";
 
 export interface LineComment {
   key: string;
@@ -18,7 +19,7 @@ export function reviewMessage(comments: readonly LineComment[]): string {
   const sorted = [...comments].sort((a, b) => (a.path === b.path ? a.line - b.line : a.path < b.path ? -1 : 1));
   const parts = sorted.map(({ path, line, removed, code, text }) => {
     const place = removed ? strings.panel.removedLine(line) : strings.panel.line(line);
-    return `${strings.panel.commentAt(path, place)}\n\n> ${code.trim() || strings.panel.emptyLine}\n\n${text.trim()}`;
+    return `${strings.panel.commentAt(mention(path), place)}\n\n> ${code.trim() || strings.panel.emptyLine}\n\n${text.trim()}`;
   });
   return `${strings.panel.commentsHead(comments.length)}\n\n${parts.join("\n\n")}`;
 }

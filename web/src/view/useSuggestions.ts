@@ -1,9 +1,9 @@
 // The suggestions while a person types a command or a file, and the keys that select one.
 
 import { useEffect, useMemo, useState, type KeyboardEvent } from "react";
-import type { GatewayClient, Command, FileEntry } from "@acp-gateway/client";
+import type { GatewayClient, Command, FileEntry, FileQuery } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
-import { bestFiles, commandsLike, typedAt, type Typed } from "../model/suggest";
+import { bestFiles, commandsLike, isFolder, mention, openMention, typedAt, type Typed } from "../model/suggest";
 import { strings } from "../strings";
 
 export interface Suggestion {
@@ -38,6 +38,8 @@ interface Field {
 
 /** A search begins when a person pauses. */
 const PAUSE_MS = 120;
+/** The entries of which the best are suggested. */
+const MOST_FILES = 200;
 
 export function useSuggestions({ client, sessionId, commands, text, caret, onPick }: Field): Suggestions {
   const typed = useMemo(() => typedAt(text, caret), [text, caret]);
@@ -77,7 +79,7 @@ function useFiles(client: GatewayClient, sessionId: string | null, query: string
     if (query === null || sessionId === null) return setFiles([]);
     const abort = new AbortController();
     const timer = setTimeout(() => {
-      client.files(sessionId, { match: query }, { signal: abort.signal }).then(
+      client.files(sessionId, searchFor(query), { signal: abort.signal }).then(
         ({ files }) => setFiles(bestFiles(files, query)),
         // A key without the right to see files, and a session on another host, have no suggestions.
         () => setFiles([]),
@@ -91,12 +93,18 @@ function useFiles(client: GatewayClient, sessionId: string | null, query: string
   return files;
 }
 
+/** The entries of a folder whose name is complete, else the files of all folders. */
+function searchFor(query: string): FileQuery {
+  return query.endsWith("/") ? { path: query.slice(0, -1), limit: MOST_FILES } : { match: query, limit: MOST_FILES };
+}
+
 function ofCommand({ name, description, hint }: Command): Suggestion {
   return { key: name, words: `/${visible(name)}`, hint, about: description ?? "", text: `/${name} `, path: null };
 }
 
 /** A folder continues the search in it. */
-function ofFile({ path, type }: FileEntry): Suggestion {
-  if (type === "folder") return { key: path, words: `${visible(path)}/`, hint: null, about: strings.composer.folder, text: `@${path}/`, path: null };
-  return { key: path, words: visible(path), hint: null, about: "", text: `@${path} `, path };
+function ofFile(entry: FileEntry): Suggestion {
+  const { path } = entry;
+  if (isFolder(entry)) return { key: path, words: `${visible(path)}/`, hint: null, about: strings.composer.folder, text: openMention(path), path: null };
+  return { key: path, words: visible(path), hint: null, about: "", text: `${mention(path)} `, path };
 }

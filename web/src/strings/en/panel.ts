@@ -38,7 +38,8 @@ export const addComment = "Add the comment";
 
 /** The message with the comments. */
 export const commentsHead = (count: number) => `${count === 1 ? "A comment" : "Comments"} on your changes:`;
-export const commentAt = (path: string, place: string) => `In @${path}, ${place}:`;
+/** `file`: as a message names it. */
+export const commentAt = (file: string, place: string) => `In ${file}, ${place}:`;
 export const removedLine = (line: number) => `the removed line ${line}`;
 export const line = (line: number) => `line ${line}`;
 export const emptyLine = "(empty line)";
