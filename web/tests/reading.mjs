@@ -236,6 +236,8 @@ test("a table scrolls before its words break", async () => {
     }));
     assert.ok(cells.length >= 4 && cells.every((lines) => lines === 1), JSON.stringify(cells));
   }
+  const long = await table.locator("td").filter({ hasText: "words words" }).evaluate((cell) => cell.clientWidth);
+  assert.ok(long >= 200, `a text has ${long} px`);
   await table.scrollIntoViewIfNeeded();
   await checkAccessibility(page);
   await screenshot(page, "table-phone");

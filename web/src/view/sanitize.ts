@@ -12,6 +12,9 @@ const TAGS = [
 ];
 const ATTRIBUTES = ["href", "src", "alt", "title", "start", "align", "target", "rel"];
 
+/** Characters of a cell that has a column of its own width. */
+const LONG_CELL = 30;
+
 /** The only one: the page's policy permits one policy of Trusted Types for it. */
 export const purifier = DOMPurify();
 
@@ -23,6 +26,8 @@ purifier.addHook("afterSanitizeAttributes", (node) => {
   }
   // Elements that scroll sideways must be reachable by the keyboard.
   if (node.nodeName === "PRE" || node.nodeName === "TABLE") node.setAttribute("tabindex", "0");
+  // A table scrolls, so that a text needs no narrow column.
+  if (node.nodeName === "TD" && (node.textContent ?? "").length > LONG_CELL) node.setAttribute("data-long", "");
   if (node.nodeName === "IMG" && !IMAGE.test(node.getAttribute("src") ?? "")) node.remove();
 });
 
