@@ -230,7 +230,7 @@ pub async fn start(
     let (log, audit, fatal) = start_log(store, &ids, &limits, &shutdown).await?;
 
     let configured = catalogue::build(&config)?;
-    let (fleet, catalogue) = start_fleet(&configured, &log, (&limits, &shutdown)).await?;
+    let (fleet, catalogue) = start_fleet(&configured, (&log, &keys), (&limits, &shutdown)).await?;
     let spawner = Spawner::new(
         OWN_PROGRAM.into(),
         config.data.run(),
@@ -287,7 +287,12 @@ pub async fn start(
         counters,
     ));
     let prestart_pool = pool.clone();
-    let publisher = Publisher::new(configured, catalogues, pool.clone(), fleet.clone());
+    let publisher = Publisher::new(
+        configured,
+        catalogues,
+        pool.clone(),
+        (fleet.clone(), keys.clone()),
+    );
     publisher.start(&log, &audit, &shutdown);
     let reloader = Reloader {
         publisher,
@@ -343,11 +348,11 @@ fn start_later(isolation: &HostIsolation, pool: Pool, shutdown: &Shutdown) {
 /// The fleet with the members of an earlier gateway process, and the catalogue that contains them.
 async fn start_fleet(
     configured: &Catalogue,
-    log: &EventLog,
+    (log, keys): (&EventLog, &Keys),
     (limits, shutdown): (&Arc<Limits>, &Shutdown),
 ) -> Result<(Fleet, Arc<Catalogue>), StartError> {
     let fleet = Fleet::new(limits.member_return_timeout, shutdown.clone());
-    members::restore(&fleet, log)
+    members::restore(&fleet, log, keys)
         .await
         .map_err(StartError::Members)?;
     let catalogue = Arc::new(members::with_members(configured.clone(), &fleet));

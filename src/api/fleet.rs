@@ -60,6 +60,14 @@ pub struct FleetMemberList {
     pub next_cursor: Option<String>,
 }
 
+/// The members that an operator has removed.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RemovedMembers {
+    /// The names of the members.
+    pub members: Vec<AgentName>,
+}
+
 /// A call of a method of a member.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

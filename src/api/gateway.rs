@@ -70,6 +70,10 @@ pub struct PerKeyLimits {
     pub max_live_sessions: u32,
     /// The maximum number of prompts and calls that wait for a process of one agent.
     pub max_queued_prompts: u32,
+    /// The maximum number of bytes of tasks that wait for a process.
+    pub max_queued_task_bytes: u32,
+    /// The maximum number of members of the fleet.
+    pub max_fleet_members: u32,
 }
 
 impl GatewayLimits {
@@ -90,6 +94,8 @@ impl GatewayLimits {
                 max_streams: principal.get(PrincipalLimit::Streams),
                 max_live_sessions: principal.get(PrincipalLimit::LiveSessions),
                 max_queued_prompts: principal.get(PrincipalLimit::QueuedPrompts),
+                max_queued_task_bytes: principal.get(PrincipalLimit::QueuedTaskBytes),
+                max_fleet_members: principal.get(PrincipalLimit::Members),
             },
         }
     }

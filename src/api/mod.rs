@@ -48,7 +48,7 @@ pub use broadcast::{
 };
 pub use change::{FileChange, FileChangeKind, FileChangeList, FileChangeText};
 pub use file::{FileContent, FileEntry, FileKind, FileList};
-pub use fleet::{FleetMember, FleetMemberList, FleetMemberState, MemberCall};
+pub use fleet::{FleetMember, FleetMemberList, FleetMemberState, MemberCall, RemovedMembers};
 pub use gateway::{GatewayInfo, GatewayLimits, PerKeyLimits, PerSessionLimits, PrincipalInfo};
 pub use problem::{FieldError, Problem, ProblemCode};
 pub use prompt::{AttachAs, Attachment, Cancelled, CreatePrompt, Prompt, PromptList, PromptPatch};

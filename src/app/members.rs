@@ -8,12 +8,13 @@ use tokio::sync::watch;
 use super::member_events;
 use crate::agent::{AgentSpec, Catalogue};
 use crate::audit::Audit;
+use crate::auth::Keys;
 use crate::eventlog::{EventLog, Records};
-use crate::fleet::{Fleet, MemberInfo, StoredMember};
+use crate::fleet::{Fleet, KEY_ENDED_TEXT, MemberInfo, StoredMember};
 use crate::pool::Pool;
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::store::{ReadError, Table};
-use crate::types::AgentName;
+use crate::types::{AgentName, Tenant};
 
 /// The number of members that a start reads at a time.
 const PAGE: usize = 256;
@@ -29,6 +30,7 @@ struct Inner {
     sender: watch::Sender<Arc<Catalogue>>,
     pool: Pool,
     fleet: Fleet,
+    keys: Keys,
 }
 
 /// The change of the catalogue.
@@ -42,13 +44,14 @@ impl Publisher {
         configured: Catalogue,
         sender: watch::Sender<Arc<Catalogue>>,
         pool: Pool,
-        fleet: Fleet,
+        (fleet, keys): (Fleet, Keys),
     ) -> Self {
         Self(Arc::new(Inner {
             configured: Mutex::new(configured),
             sender,
             pool,
             fleet,
+            keys,
         }))
     }
 
@@ -78,6 +81,8 @@ impl Publisher {
             audit.clone(),
             shutdown.clone(),
         ));
+        let (fleet, keys) = (self.0.fleet.clone(), self.0.keys.clone());
+        shutdown.spawn(remove_with_keys(fleet, keys, shutdown.clone()));
         shutdown.spawn(self.clone().run(log.clone(), shutdown.clone()));
     }
 
@@ -137,24 +142,56 @@ pub(super) fn with_members(configured: Catalogue, fleet: &Fleet) -> Catalogue {
     }))
 }
 
-/// Adds the members of an earlier gateway process to the fleet.
-pub(super) async fn restore(fleet: &Fleet, log: &EventLog) -> Result<(), ReadError> {
+/// Whether the fleet may have a member of this name. Members are not bound to one key, so that an operator can replace it
+/// by another one of the same name.
+fn is_permitted(keys: &Keys, name: &AgentName, key: &str) -> bool {
+    keys.permits_member(&Tenant::default(), key, name)
+}
+
+/// Removes members whose keys have ended, until the drain.
+async fn remove_with_keys(fleet: Fleet, keys: Keys, shutdown: Shutdown) {
+    let mut ended = keys.watch_ended();
+    loop {
+        ended.mark_unchanged();
+        let is_over = |name: &AgentName, key: &Arc<str>| !is_permitted(&keys, name, key);
+        for member in fleet.remove_where(is_over, KEY_ENDED_TEXT) {
+            tracing::info!(%member, "removed a member from the fleet, because its key has ended");
+        }
+        tokio::select! {
+            outcome = ended.changed() => if outcome.is_err() { return },
+            () = shutdown.drain_started() => return,
+        }
+    }
+}
+
+/// Adds the members of an earlier gateway process to the fleet, and forgets those whose keys have ended.
+pub(super) async fn restore(fleet: &Fleet, log: &EventLog, keys: &Keys) -> Result<(), ReadError> {
     let mut after = None;
+    let mut ended = Records::default();
     loop {
         let page = log
             .scan(Table::Member, Vec::new(), after.take(), PAGE)
             .await?;
         let Some((last, _)) = page.last() else {
-            return Ok(());
+            break;
         };
         for (key, value) in &page {
             let name = std::str::from_utf8(key)
                 .ok()
                 .and_then(|name| name.parse().ok());
-            if let (Some(name), Ok(stored)) = (name, serde_json::from_slice(value)) {
-                fleet.restore(name, stored);
+            match (name, serde_json::from_slice::<StoredMember>(value)) {
+                (Some(name), Ok(stored)) if is_permitted(keys, &name, &stored.key) => {
+                    fleet.restore(name, stored);
+                }
+                _ => ended = ended.delete(Table::Member, key.clone()),
             }
         }
         after = Some(last.clone());
     }
+    if !ended.is_empty()
+        && let Err(error) = log.write(ended).await
+    {
+        tracing::warn!(%error, "could not delete the records of members whose keys have ended");
+    }
+    Ok(())
 }

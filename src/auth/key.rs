@@ -9,7 +9,10 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::event::AuditedKey;
-use crate::types::{GrantedFolders, Ids, KeyLimits, Principal, Scopes, Tenant, Timestamp};
+use crate::types::{
+    AgentName, GrantedFolders, Ids, KeyLimits, MemberNames, Principal, Scope, Scopes, Tenant,
+    Timestamp,
+};
 
 /// The secret text of a key: `acpg_` and 256 random bits in base64url. It is shown once and never stored.
 #[derive(Clone)]
@@ -111,6 +114,9 @@ pub struct Key {
     /// The limits of the principal. All of its keys have the same limits.
     #[serde(default, skip_serializing_if = "KeyLimits::is_empty")]
     pub limits: KeyLimits,
+    /// The only names that members of the fleet may use with the key. Without any, all but those of known agents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub member_names: Vec<AgentName>,
     /// The folders that the owner of the gateway has granted to the key.
     #[serde(default, skip_serializing_if = "GrantedFolders::is_empty")]
     pub folders: GrantedFolders,
@@ -125,6 +131,23 @@ impl Key {
             tenant: self.tenant.clone(),
             scopes: self.scopes,
             folders: self.folders.clone(),
+        }
+    }
+
+    /// Returns true if the key permits everything that `other` permits.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let names = self.permitted_member_names();
+        self.scopes.covers(other.scopes) && names.covers(&other.permitted_member_names())
+    }
+
+    /// The names that members of the fleet may use with the key.
+    pub(super) fn permitted_member_names(&self) -> MemberNames {
+        if !self.member_names.is_empty() {
+            MemberNames::Only(self.member_names.as_slice().into())
+        } else if self.scopes.contains(Scope::Admin) {
+            MemberNames::Any
+        } else {
+            MemberNames::Unreserved
         }
     }
 

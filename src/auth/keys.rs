@@ -24,8 +24,8 @@ use crate::event::{ActorKind, AuditEvent, KeyCreated, KeyExpired, KeyRevoked, Ke
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::store::{Batch, CommitError, ReadError, RecordStore, Table};
 use crate::types::{
-    Author, Expiry, GrantedFolders, Ids, LimitChange, Limits, Principal, PrincipalLimits, Scope,
-    Scopes, Tenant, Timestamp,
+    AgentName, Author, Expiry, GrantedFolders, Ids, LimitChange, Limits, MemberNames, Principal,
+    PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
 };
 
 pub use change::{KeyChange, UpdateKeyError};
@@ -89,6 +89,8 @@ pub struct NewKey<'a> {
     pub name: &'a str,
     pub tenant: Tenant,
     pub scopes: Scopes,
+    /// The only names that members of the fleet may use with the key. Without any, all but those of known agents.
+    pub member_names: Vec<AgentName>,
     /// Limits of the principal, which also apply to its other keys.
     pub limits: Vec<LimitChange>,
 }
@@ -98,6 +100,8 @@ pub struct NewKey<'a> {
 pub struct Verified {
     pub principal: Principal,
     pub key: KeyId,
+    /// The names that members of the fleet may use with the key.
+    pub member_names: MemberNames,
     /// Whether this was the first use of a link key.
     pub first_use_of_link: bool,
 }
@@ -210,14 +214,18 @@ impl Keys {
         Some(Verified {
             principal: entry.key.principal(),
             key: id.clone(),
+            member_names: entry.key.permitted_member_names(),
             first_use_of_link: *kind == KeyKind::Link && last_used_at.is_none() && !used_before,
         })
     }
 
-    /// Whether a verified key is still valid and still has all of its scopes.
+    /// Whether a verified key is still valid and still has all of its scopes and names of members.
     pub fn is_valid(&self, verified: &Verified) -> bool {
         let holder = self.verified_by_id(&verified.key);
-        holder.is_some_and(|now| now.principal.scopes.covers(verified.principal.scopes))
+        holder.is_some_and(|now| {
+            now.principal.scopes.covers(verified.principal.scopes)
+                && now.member_names.covers(&verified.member_names)
+        })
     }
 
     /// The limits of principals, from the configuration and from the keys.
@@ -235,28 +243,34 @@ impl Keys {
         let entry = entries
             .values()
             .find(|entry| entry.key.id == *id && self.is_valid_at(entry, now))?;
-        Some(Verified {
-            principal: entry.key.principal(),
-            key: id.clone(),
-            first_use_of_link: false,
-        })
+        Some(verified(&entry.key))
     }
 
     /// Whether the principal has a valid key with this scope.
     pub fn principal_has_scope(&self, tenant: &Tenant, id: &str, scope: Scope) -> bool {
-        if let Some(admin) = self
-            .admin_hash()
-            .map(|admin| verified_admin(&admin).principal)
-            && *admin.id == *id
+        self.has_key(tenant, id, |key| key.principal.scopes.contains(scope))
+    }
+
+    /// Whether the principal has a valid key that permits a member of the fleet with this name.
+    pub fn permits_member(&self, tenant: &Tenant, id: &str, name: &AgentName) -> bool {
+        self.has_key(tenant, id, |key| {
+            key.principal.scopes.contains(Scope::Fleet) && key.member_names.check(name).is_ok()
+        })
+    }
+
+    /// Whether the principal has a valid key that satisfies the condition.
+    fn has_key(&self, tenant: &Tenant, id: &str, condition: impl Fn(&Verified) -> bool) -> bool {
+        if let Some(admin) = self.admin_hash().map(|admin| verified_admin(&admin))
+            && *admin.principal.id == *id
         {
-            return admin.tenant == *tenant && admin.scopes.contains(scope);
+            return admin.principal.tenant == *tenant && condition(&admin);
         }
         let now = self.0.expiry.earliest_now();
         self.entries().values().any(|entry| {
             let key = &entry.key;
             *key.name == *id
                 && key.tenant == *tenant
-                && key.scopes.contains(scope)
+                && condition(&verified(key))
                 && self.is_valid_at(entry, now)
         })
     }
@@ -381,11 +395,9 @@ impl Keys {
                     entry.last_used_millis.store(last_used, Ordering::Relaxed);
                 }
             }
-            let any_ended = entries.iter().any(|(hash, old)| {
-                found
-                    .get(hash)
-                    .is_none_or(|new| !new.key.scopes.covers(old.key.scopes))
-            });
+            let any_ended = entries
+                .iter()
+                .any(|(hash, old)| found.get(hash).is_none_or(|new| !new.key.covers(&old.key)));
             self.0
                 .principal_limits
                 .set_key_limits(limits_by_principal(found.values().map(|entry| &entry.key)));
@@ -419,6 +431,7 @@ impl Keys {
             name: new.name.into(),
             tenant: new.tenant.clone(),
             scopes: new.scopes,
+            member_names: new.member_names.clone(),
             limits: former.with(&new.limits),
             folders: GrantedFolders::default(),
             created_at: self.0.ids.now(),
@@ -528,6 +541,16 @@ fn revoked_by(by: ActorKind) -> impl Fn(&Key) -> (ActorKind, AuditEvent) {
     move |key| (by, KeyRevoked { key: key.audited() }.into())
 }
 
+/// A key that was verified before.
+fn verified(key: &Key) -> Verified {
+    Verified {
+        principal: key.principal(),
+        key: key.id.clone(),
+        member_names: key.permitted_member_names(),
+        first_use_of_link: false,
+    }
+}
+
 fn verified_admin(hash: &KeyHash) -> Verified {
     let scopes = Scopes::from_iter([Scope::Admin]);
     let principal = Principal {
@@ -539,6 +562,7 @@ fn verified_admin(hash: &KeyHash) -> Verified {
     Verified {
         principal,
         key: hash.id(),
+        member_names: MemberNames::Any,
         first_use_of_link: false,
     }
 }

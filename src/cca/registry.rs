@@ -38,7 +38,7 @@ pub enum OpenError {
         "another member with this name is connected; only a connection with the same `instance` replaces it"
     )]
     Connected,
-    #[error("too many members are connected (limit {MAX_MEMBERS})")]
+    #[error("too many members are connected")]
     TooMany,
 }
 
@@ -65,20 +65,28 @@ impl CcaMembers {
         lock_or_abort(self.0.lock())
     }
 
-    /// Begins a connection. A member that returns has its former channels.
+    /// Begins a connection. A member that returns has its former channels. The fleet has admitted the name to the key.
     pub fn open(
         self: &Arc<Self>,
         name: &AgentName,
         key: &PrincipalKey,
         instance: Option<String>,
+        max_of_key: usize,
     ) -> Result<CcaConnection, OpenError> {
         let mut entries = self.entries();
-        if entries.len() >= MAX_MEMBERS && !entries.contains_key(name) {
-            let away = entries.iter().find(|(_, entry)| entry.connection.is_none());
-            let away = away
-                .map(|(name, _)| name.clone())
-                .ok_or(OpenError::TooMany)?;
-            entries.remove(&away);
+        // The fleet has forgotten a member whose name it gives to another key.
+        entries.retain(|of, entry| of != name || entry.key == *key || entry.connection.is_some());
+        if !entries.contains_key(name) {
+            let of_key = entries.values().filter(|entry| entry.key == *key).count();
+            if of_key >= max_of_key || entries.len() >= MAX_MEMBERS {
+                let away = entries.iter().find(|(_, entry)| {
+                    entry.connection.is_none() && (of_key < max_of_key || entry.key == *key)
+                });
+                let away = away
+                    .map(|(name, _)| name.clone())
+                    .ok_or(OpenError::TooMany)?;
+                entries.remove(&away);
+            }
         }
         let entry = entries.entry(name.clone()).or_insert_with(|| Entry {
             key: key.clone(),
@@ -178,20 +186,45 @@ mod tests {
         let members = Arc::new(CcaMembers::default());
         let name: AgentName = "worker".parse().unwrap();
         let of = |key: &str| (Tenant::default(), Arc::from(key));
-        let first = members.open(&name, &of("a"), Some("1".to_owned())).unwrap();
+        let first = members
+            .open(&name, &of("a"), Some("1".to_owned()), 2)
+            .unwrap();
         let error = |key: &str, instance: Option<&str>| {
             members
-                .open(&name, &of(key), instance.map(str::to_owned))
+                .open(&name, &of(key), instance.map(str::to_owned), 2)
                 .unwrap_err()
         };
         assert_eq!(error("b", Some("1")), OpenError::OtherKey);
         assert_eq!(error("a", Some("2")), OpenError::Connected);
         assert_eq!(error("a", None), OpenError::Connected);
-        let second = members.open(&name, &of("a"), Some("1".to_owned())).unwrap();
+        let second = members
+            .open(&name, &of("a"), Some("1".to_owned()), 2)
+            .unwrap();
         drop(first);
         assert_eq!(error("a", None), OpenError::Connected);
         drop(second);
-        members.open(&name, &of("a"), None).unwrap();
+        members.open(&name, &of("a"), None, 2).unwrap();
+        // The fleet gives the name to another key when it has forgotten the member.
+        members.open(&name, &of("b"), None, 2).unwrap();
+    }
+
+    #[test]
+    fn one_key_has_a_limited_number_of_names() {
+        let members = Arc::new(CcaMembers::default());
+        let of = |key: &str| (Tenant::default(), Arc::from(key));
+        let open = |name: &str, key: &str| members.open(&name.parse().unwrap(), &of(key), None, 2);
+        let away = open("other", "b").unwrap();
+        drop(away);
+        let first = open("first", "a").unwrap();
+        let _second = open("second", "a").unwrap();
+        assert_eq!(open("third", "a").unwrap_err(), OpenError::TooMany);
+        drop(first);
+        let _third = open("third", "a").unwrap();
+        let names = |name: &str| members.contains(&name.parse().unwrap());
+        assert!(
+            !names("first") && names("other"),
+            "it replaces its own only"
+        );
     }
 
     #[tokio::test]
@@ -201,7 +234,7 @@ mod tests {
         let send = |tenant: &Tenant| members.send(&name, tenant, "{}".to_owned());
         assert_eq!(send(&ours).unwrap_err(), SendError::Disconnected);
         let connection = members
-            .open(&name, &(ours.clone(), "a".into()), None)
+            .open(&name, &(ours.clone(), "a".into()), None, 2)
             .unwrap();
         assert_eq!(
             send(&Tenant::new("other")).unwrap_err(),

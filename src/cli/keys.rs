@@ -13,7 +13,7 @@ use super::source::local_config;
 use super::{key_store, link, output};
 use crate::auth::{Key, KeyChange, NewKey};
 use crate::config::Flags;
-use crate::types::{LimitChange, PrincipalLimit, Scope, Tenant};
+use crate::types::{AgentName, AgentNameError, LimitChange, PrincipalLimit, Scope, Tenant};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
@@ -21,7 +21,7 @@ pub(super) enum KeyCommand {
     Create {
         /// The name of the principal, shown in events. Keys with the same name share one principal
         name: String,
-        /// The scopes of the key: read, prompt, approve, files, mcp, admin
+        /// The scopes of the key: read, prompt, approve, files, mcp, fleet, admin
         #[arg(
             long,
             value_name = "SCOPES",
@@ -33,6 +33,10 @@ pub(super) enum KeyCommand {
         /// Print a link that opens the page with the key, in place of the key
         #[arg(long)]
         link: bool,
+        /// The only names that members of the fleet may use with the key, also names of known agents. Without it, a
+        /// member may use every name except those of known agents
+        #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+        member_names: Vec<AgentName>,
         #[command(flatten)]
         limits: LimitFlags,
     },
@@ -41,9 +45,12 @@ pub(super) enum KeyCommand {
     Update {
         #[arg(value_name = "ID|NAME")]
         key: String,
-        /// The new scopes of the key: read, prompt, approve, files, mcp, admin
+        /// The new scopes of the key: read, prompt, approve, files, mcp, fleet, admin
         #[arg(long, value_name = "SCOPES", value_delimiter = ',', value_parser = parse_scope)]
         scopes: Option<Vec<Scope>>,
+        /// The only names that members of the fleet may use with the key, or `default`
+        #[arg(long, value_name = "NAMES|default")]
+        member_names: Option<NameList>,
         #[command(flatten)]
         limits: LimitFlags,
     },
@@ -79,6 +86,12 @@ pub(super) struct LimitFlags {
     /// Maximum prompts that wait for a process of one agent
     #[arg(long, value_name = "N|default")]
     max_queued_prompts: Option<LimitValue>,
+    /// Maximum bytes of tasks that wait for a process
+    #[arg(long, value_name = "N|default")]
+    max_queued_task_bytes: Option<LimitValue>,
+    /// Maximum members of the fleet
+    #[arg(long, value_name = "N|default")]
+    max_fleet_members: Option<LimitValue>,
 }
 
 impl LimitFlags {
@@ -89,6 +102,8 @@ impl LimitFlags {
             (PrincipalLimit::Streams, self.max_streams),
             (PrincipalLimit::LiveSessions, self.max_live_sessions),
             (PrincipalLimit::QueuedPrompts, self.max_queued_prompts),
+            (PrincipalLimit::QueuedTaskBytes, self.max_queued_task_bytes),
+            (PrincipalLimit::Members, self.max_fleet_members),
         ];
         flags
             .into_iter()
@@ -113,6 +128,22 @@ impl std::str::FromStr for LimitValue {
     }
 }
 
+/// The names of members; none restores the default.
+#[derive(Debug, Clone)]
+pub(super) struct NameList(Vec<AgentName>);
+
+impl std::str::FromStr for NameList {
+    type Err = AgentNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "default" {
+            return Ok(Self(Vec::new()));
+        }
+        let names: Result<_, _> = text.split(',').map(str::parse).collect();
+        Ok(Self(names?))
+    }
+}
+
 pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
     let config = local_config(flags)?;
     let (keys, lock) = key_store::open(&config)?;
@@ -121,6 +152,7 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
             name,
             scopes,
             link,
+            member_names,
             limits,
         } => {
             let is_running = lock.is_none();
@@ -132,6 +164,7 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
                 name,
                 tenant: Tenant::default(),
                 scopes,
+                member_names: member_names.clone(),
                 limits: limits.changes(),
             })?;
             if is_running {
@@ -145,6 +178,7 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
         KeyCommand::Update {
             key,
             scopes,
+            member_names,
             limits,
         } => {
             let scopes = scopes
@@ -152,10 +186,11 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
                 .map(|scopes| scopes.iter().copied().collect());
             let change = KeyChange {
                 scopes,
+                member_names: member_names.as_ref().map(|names| names.0.clone()),
                 limits: limits.changes(),
             };
-            if change.scopes.is_none() && change.limits.is_empty() {
-                return Err("nothing to change: set --scopes or a limit".into());
+            if change.is_empty() {
+                return Err("nothing to change: set --scopes, --member-names or a limit".into());
             }
             for updated in keys.update(key, &change)? {
                 output::write_line(&format!("updated {} ({})", updated.id, updated.name))?;
@@ -188,10 +223,12 @@ fn name_of<T: Serialize + Copy>(value: T) -> String {
 
 /// The limits that the key sets, by the names of their flags.
 fn format_limits(key: &Key) -> String {
-    let set: Vec<_> = key
-        .limits
-        .iter()
+    let names: Vec<_> = key.member_names.iter().map(AgentName::as_str).collect();
+    let names = (!names.is_empty()).then(|| format!("member-names={}", names.join("+")));
+    let limits = key.limits.iter();
+    let set: Vec<_> = limits
         .map(|(limit, value)| format!("{}={value}", limit.flag()))
+        .chain(names)
         .collect();
     if set.is_empty() {
         "default".to_owned()

@@ -13,7 +13,7 @@ use super::output;
 use super::recorded::Recorder;
 use crate::app::Gateway;
 use crate::config::Config;
-use crate::types::text::strip_controls;
+use crate::types::text::one_line;
 use crate::types::{Isolation, Mechanism, PublicUrl};
 
 const STOP: &str = "SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once";
@@ -151,7 +151,7 @@ impl Summary {
             .into_iter()
             .filter_map(|(name, value)| Some((name, value?)))
         {
-            let value = strip_controls(value).replace(['\n', '\t'], " ");
+            let value = one_line(value);
             writeln!(text, "{name:<12}{value}").expect("writing to a string does not fail");
         }
         text

@@ -6,7 +6,7 @@ use super::agent::{Agent, Home, Launch};
 use super::environment::Environment;
 use super::secret::Secret;
 use crate::types::AgentName;
-use crate::types::known_agents::{KNOWN, KnownAgent};
+use crate::types::known_agents::{DEMO_NAME, KNOWN, KnownAgent};
 
 /// Returns the default agents. `on_path` returns true if a program exists; no program runs. Commands on PATH
 /// are included only if `search` is true.
@@ -19,7 +19,7 @@ pub(super) fn default_agents(
         name.parse::<AgentName>()
             .expect("the names in the table are valid agent names")
     };
-    let mut agents = BTreeMap::from([(name("demo"), Agent::new(Launch::Demo))]);
+    let mut agents = BTreeMap::from([(name(DEMO_NAME), Agent::new(Launch::Demo))]);
     if search {
         let found = KNOWN.iter().filter_map(|known| {
             let command = known.commands.iter().find(|command| on_path(command))?;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::types::text::strip_controls;
+use crate::types::text::{check_name, one_line};
 
 /// Folders of the system. An agent must not change programs, devices or settings of the machine.
 const SYSTEM: [&str; 13] = [
@@ -54,7 +54,7 @@ impl FolderRules {
         if !requested.starts_with('/') {
             return Err(FolderRejection::Relative);
         }
-        let shown = strip_controls(requested).into_owned();
+        let shown = one_line(requested);
         let real = match Path::new(requested).canonicalize() {
             Ok(real) if real.is_dir() => real,
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -65,7 +65,7 @@ impl FolderRules {
         if self.roots.iter().any(|root| real.starts_with(root)) {
             return Ok(None);
         }
-        let text = real.to_str().filter(|text| strip_controls(text) == *text);
+        let text = real.to_str().filter(|text| check_name(text).is_ok());
         let name = text.ok_or(FolderRejection::NotText)?.to_owned();
         if real.starts_with(&self.data) {
             return Err(FolderRejection::Forbidden(

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use crate::types::AgentName;
-use crate::types::text::strip_controls;
+use crate::types::text::one_line;
 
-/// The reason of a removal.
+/// The reasons of removals.
 pub const REMOVED_TEXT: &str = "an operator removed the member from the fleet";
+pub const KEY_ENDED_TEXT: &str =
+    "the key of the member has ended, or does not permit its name any more";
 /// The maximum number of bytes of an error that a member reports.
 const ERROR_BYTES: usize = 512;
 
@@ -35,8 +37,8 @@ pub struct MemberChange {
     pub error: Option<String>,
 }
 
-/// An error that a member reports, bounded and without control characters.
+/// An error that a member reports, bounded and in one line.
 pub(super) fn shown_error(error: &str) -> String {
     let end = error.floor_char_boundary(ERROR_BYTES.min(error.len()));
-    strip_controls(&error[..end]).to_string()
+    one_line(&error[..end])
 }

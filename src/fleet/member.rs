@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::change::{MemberChange, PublishedState, REMOVED_TEXT};
+use super::change::{MemberChange, PublishedState};
 use super::commands::{CommandQueue, NumberedCommand};
 use super::frame::{
     ChannelId, Command, GatewayFrame, HeldChannel, Hello, MemberFrame, MemberInfo, encode,
@@ -255,9 +255,9 @@ impl Member {
     }
 
     /// Ends the current connection and loses all channels.
-    pub(super) fn remove(&self) {
+    pub(super) fn remove(&self, reason: &str) {
         let mut inner = self.inner();
-        inner.lose_all(REMOVED_TEXT);
+        inner.lose_all(reason);
         inner.state = (MemberState::Disconnected, Instant::now());
         self.current.send_replace(0);
     }

@@ -18,7 +18,7 @@ mod registry;
 #[cfg(test)]
 mod tests;
 
-pub use change::{MemberChange, PublishedState, REMOVED_TEXT};
+pub use change::{KEY_ENDED_TEXT, MemberChange, PublishedState, REMOVED_TEXT};
 pub use channel::Channel;
 pub use commands::CommandReceiver;
 pub use frame::{
@@ -28,7 +28,7 @@ pub use frame::{
 pub use member::{Member, MemberState, MemberStatus};
 pub use output::{OutputBuffer, OutputPart, ProtocolError};
 pub use received::{ChannelEnd, ChannelOutput};
-pub use registry::{Fleet, FleetError, JoinError, Joined, StoredMember};
+pub use registry::{Fleet, FleetError, JoinError, Joined, MemberKey, StoredMember};
 
 use std::time::Duration;
 

@@ -8,13 +8,17 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
-use super::change::{MemberChange, PublishedState, REMOVED_TEXT, shown_error};
+use super::change::{MemberChange, PublishedState, shown_error};
 use super::channel::Channel;
 use super::frame::{ChannelId, Hello, MemberInfo, PROTOCOL};
 use super::member::{MAX_CHANNELS, Member, MemberState, MemberStatus};
 use super::received::ChannelOutput;
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::{AgentName, random_uuid};
+use crate::types::text::check_name;
+use crate::types::{
+    AgentName, EffectiveLimits, LimitExceeded, MemberNameError, MemberNames, PrincipalLimit,
+    random_uuid,
+};
 
 /// The number of members that the gateway remembers. Beyond it, a new member replaces one that is disconnected.
 const MAX_MEMBERS: usize = 256;
@@ -27,6 +31,8 @@ const MAX_ROOTS: usize = 32;
 const ROOT_BYTES: usize = 4096;
 /// The number of changes that a slow observer may not have read. It loses the oldest ones.
 const QUEUED_CHANGES: usize = 256;
+/// When a member that exceeds a limit may try again.
+const RETRY_AFTER: Duration = Duration::from_mins(1);
 /// The last segment of the path on which members connect. A member of this name would have the same path.
 const RESERVED_NAME: &str = "connect";
 
@@ -61,8 +67,12 @@ pub enum JoinError {
     NameTaken,
     #[error("too many members (limit {MAX_MEMBERS})")]
     TooMany,
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+    #[error(transparent)]
+    Name(#[from] MemberNameError),
     #[error("{0}")]
-    Invalid(&'static str),
+    Invalid(String),
 }
 
 /// Why a member does not provide a process.
@@ -76,6 +86,16 @@ pub enum FleetError {
     Gone,
     #[error("the member is being drained and accepts no new processes")]
     Draining,
+}
+
+/// The key with which a member joins, and what it permits.
+#[derive(Debug, Clone)]
+pub struct MemberKey {
+    /// The name of the principal.
+    pub name: Arc<str>,
+    /// The names that members may have.
+    pub names: MemberNames,
+    pub limits: EffectiveLimits,
 }
 
 /// A connection of a member. Dropping it ends the connection.
@@ -157,37 +177,45 @@ impl Fleet {
         self.members().get(name).cloned()
     }
 
-    /// Removes a member: ends its connection and loses its processes. Returns false if there is none of this name.
-    pub fn remove(&self, name: &AgentName) -> bool {
-        let Some(member) = self.members().remove(name) else {
-            return false;
-        };
-        member.remove();
-        self.publish(member.change(PublishedState::Disconnected, Some(REMOVED_TEXT.to_owned())));
-        self.0.version.send_modify(|version| *version += 1);
-        true
+    /// Removes members: ends their connections and loses their processes. Returns the names of the removed ones.
+    pub fn remove_where(
+        &self,
+        condition: impl Fn(&AgentName, &Arc<str>) -> bool,
+        reason: &str,
+    ) -> Vec<AgentName> {
+        let removed: Vec<_> = self
+            .members()
+            .extract_if(.., |name, member| condition(name, member.key()))
+            .collect();
+        for (_, member) in &removed {
+            member.remove(reason);
+            self.publish(member.change(PublishedState::Disconnected, Some(reason.to_owned())));
+        }
+        if !removed.is_empty() {
+            self.0.version.send_modify(|version| *version += 1);
+        }
+        removed.into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Begins a connection of the member that `hello` describes, with the key `key`.
-    pub fn join(&self, hello: Hello, key: &Arc<str>) -> Result<Joined, JoinError> {
+    /// Whether a member of this name may join with the key.
+    pub fn check(&self, name: &AgentName, key: &MemberKey) -> Result<(), JoinError> {
+        admit(&self.members(), name, key).map(drop)
+    }
+
+    /// Begins a connection of the member that `hello` describes.
+    pub fn join(&self, hello: Hello, key: &MemberKey) -> Result<Joined, JoinError> {
         check(&hello)?;
         let mut members = self.members();
+        let replaced = admit(&members, &hello.name, key)?;
         let member = match members.get(&hello.name) {
-            Some(member) if member.key() != key => return Err(JoinError::OtherKey),
             Some(member) if !member.accepts(hello.instance) => return Err(JoinError::NameTaken),
             Some(member) => Arc::clone(member),
             None => {
-                if members.len() >= MAX_MEMBERS {
-                    let gone = members
-                        .values()
-                        .find(|member| member.state() == MemberState::Disconnected);
-                    let gone = gone
-                        .map(|member| member.name().clone())
-                        .ok_or(JoinError::TooMany)?;
-                    members.remove(&gone);
+                if let Some(replaced) = replaced {
+                    members.remove(&replaced);
                 }
-                let member = Member::new(hello.name.clone(), Arc::clone(key), hello.info.clone());
-                let member = Arc::new(member);
+                let (name, info) = (hello.name.clone(), hello.info.clone());
+                let member = Arc::new(Member::new(name, Arc::clone(&key.name), info));
                 members.insert(hello.name.clone(), Arc::clone(&member));
                 member
             }
@@ -294,6 +322,43 @@ impl Drop for Joined {
     }
 }
 
+/// Whether a member of this name may join with the key. Returns the disconnected member that it replaces, if there are too
+/// many.
+fn admit(
+    members: &BTreeMap<AgentName, Arc<Member>>,
+    name: &AgentName,
+    key: &MemberKey,
+) -> Result<Option<AgentName>, JoinError> {
+    key.names.check(name)?;
+    if let Some(member) = members.get(name) {
+        return if *member.key() == key.name {
+            Ok(None)
+        } else {
+            Err(JoinError::OtherKey)
+        };
+    }
+    let own = || members.values().filter(|member| *member.key() == key.name);
+    if own().count() >= key.limits.max(PrincipalLimit::Members) {
+        let exceeded = || key.limits.exceeded(PrincipalLimit::Members, RETRY_AFTER);
+        return longest_gone(own())
+            .map(Some)
+            .ok_or_else(|| exceeded().into());
+    }
+    if members.len() >= MAX_MEMBERS {
+        let gone = longest_gone(members.values());
+        return gone.map(Some).ok_or(JoinError::TooMany);
+    }
+    Ok(None)
+}
+
+/// The member that has been disconnected for the longest time.
+fn longest_gone<'a>(members: impl Iterator<Item = &'a Arc<Member>>) -> Option<AgentName> {
+    let gone = members.map(|member| member.status());
+    let gone = gone.filter(|status| status.state == MemberState::Disconnected);
+    gone.max_by_key(|status| status.since)
+        .map(|status| status.name)
+}
+
 /// Whether a root is absolute and has one spelling, so that folders can be compared with it by name.
 fn is_root(root: &str) -> bool {
     let mut parts = root
@@ -301,10 +366,7 @@ fn is_root(root: &str) -> bool {
         .into_iter()
         .flat_map(|rest| rest.split('/'));
     let is_clean = root == "/" || parts.all(|part| !matches!(part, "" | "." | ".."));
-    root.starts_with('/')
-        && root.len() <= ROOT_BYTES
-        && is_clean
-        && !root.chars().any(char::is_control)
+    root.starts_with('/') && root.len() <= ROOT_BYTES && is_clean
 }
 
 fn check(hello: &Hello) -> Result<(), JoinError> {
@@ -313,29 +375,41 @@ fn check(hello: &Hello) -> Result<(), JoinError> {
         return Err(JoinError::Version);
     }
     if !(1..=MAX_CAPACITY).contains(&info.capacity) {
-        return Err(JoinError::Invalid("`capacity` must be from 1 to 256"));
+        return Err(JoinError::Invalid(
+            "`capacity` must be from 1 to 256".to_owned(),
+        ));
     }
     if hello.name.as_str() == RESERVED_NAME {
-        return Err(JoinError::Invalid("the name `connect` is reserved"));
+        return Err(JoinError::Invalid(
+            "the name `connect` is reserved".to_owned(),
+        ));
     }
-    let is_short =
-        |text: &String| text.len() <= METADATA_BYTES && !text.chars().any(char::is_control);
+    let is_short = |text: &String| text.len() <= METADATA_BYTES;
     let has_short_texts = info
         .metadata
         .iter()
         .all(|(key, value)| is_short(key) && is_short(value));
     if info.metadata.len() > MAX_METADATA || !has_short_texts || !is_short(&info.version) {
         return Err(JoinError::Invalid(
-            "the description must have at most 32 entries with at most 256 bytes each and no control characters",
+            "the description must have at most 32 entries with at most 256 bytes each".to_owned(),
         ));
     }
     if info.roots.len() > MAX_ROOTS || !info.roots.iter().all(|root| is_root(root)) {
         return Err(JoinError::Invalid(
-            "the roots must be at most 32 absolute folders with at most 4096 bytes each, without `.`, `..` and control characters",
+            "the roots must be at most 32 absolute folders with at most 4096 bytes each, without `.` and `..`"
+                .to_owned(),
         ));
     }
+    let metadata = info.metadata.iter().flat_map(|(key, value)| [key, value]);
+    let texts = std::iter::once(("version", &info.version))
+        .chain(info.roots.iter().map(|root| ("roots", root)))
+        .chain(metadata.map(|text| ("metadata", text)));
+    for (member, text) in texts {
+        check_name(text)
+            .map_err(|error| JoinError::Invalid(format!("`{member}` is not valid: {error}")))?;
+    }
     if hello.channels.len() > MAX_CHANNELS {
-        return Err(JoinError::Invalid("too many channels"));
+        return Err(JoinError::Invalid("too many channels".to_owned()));
     }
     Ok(())
 }

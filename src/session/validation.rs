@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::error::InputError;
-use crate::types::text::check_name;
+use crate::types::text::{UnsafeCharacter, check_name, check_text};
 
 /// The maximum number of characters of a title.
 const TITLE_CHARS: usize = 512;
@@ -31,12 +31,29 @@ pub(super) fn check_metadata(metadata: &Map<String, Value>) -> Result<(), InputE
         return Err(InputError::invalid("/metadata", "at most 64 members"));
     }
     metadata
-        .keys()
-        .try_for_each(|name| check_name(name))
-        .map_err(|error| {
+        .iter()
+        .try_for_each(|(name, value)| check_member(name, value))
+        .map_err(|(what, error)| {
             InputError::invalid(
                 "/metadata",
-                format!("the name of a member is not valid: {error}"),
+                format!("the {what} of a member is not valid: {error}"),
             )
         })
+}
+
+/// Checks the name of a member, and all names and texts in its value.
+fn check_member(name: &str, value: &Value) -> Result<(), (&'static str, UnsafeCharacter)> {
+    check_name(name).map_err(|error| ("name", error))?;
+    check_value(value)
+}
+
+fn check_value(value: &Value) -> Result<(), (&'static str, UnsafeCharacter)> {
+    match value {
+        Value::String(text) => check_text(text).map_err(|error| ("value", error)),
+        Value::Array(values) => values.iter().try_for_each(check_value),
+        Value::Object(members) => members
+            .iter()
+            .try_for_each(|(name, value)| check_member(name, value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+    }
 }

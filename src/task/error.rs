@@ -2,6 +2,7 @@
 
 use crate::eventlog::{Closed, ReadError};
 use crate::session::IdempotencyError;
+use crate::types::text::UnsafeCharacter;
 use crate::webhooks;
 
 /// The number of queued tasks of a tenant.
@@ -27,6 +28,8 @@ pub enum CreateError {
     Session(Box<crate::session::CreateError>),
     #[error("expected 1 to {MAX_DESCRIPTION_CHARS} characters")]
     Description,
+    #[error(transparent)]
+    UnsafeDescription(#[from] UnsafeCharacter),
     #[error("no such task, or a task of another tenant")]
     NoSuchParent,
     #[error("the parent has ended")]

@@ -21,6 +21,7 @@ use crate::eventlog::{Closed, EventLog, ReadError, Records, TenantRecords};
 use crate::session::{Context, IdempotencyError, IdempotencyKey, SessionRegistry};
 use crate::shutdown::lock_or_abort;
 use crate::store::Table;
+use crate::types::text::{check_text, one_line};
 use crate::types::{AgentName, OnTimeout, Principal, SessionPolicy, Tenant};
 use crate::webhooks::{TaskReport, Webhooks};
 
@@ -195,6 +196,7 @@ impl Tasks {
         if !(1..=MAX_DESCRIPTION_CHARS).contains(&description) {
             return Err(CreateError::Description);
         }
+        check_text(request.description.as_deref().unwrap_or_default())?;
         let (request_key, body_hash) = key.unzip();
         let record = self.record(by, request, blocks, (depth, request_key));
         self.0.sessions.check_request(&session_request(&record))?;
@@ -525,20 +527,14 @@ impl Filter {
 
 /// The request for the session of a task.
 pub(super) fn session_request(record: &TaskRecord) -> CreateSession {
-    let title = record
+    let first_line = record
         .description
         .as_ref()
-        .map(|text| text.lines().next().unwrap_or_default().chars());
+        .and_then(|text| text.lines().next());
+    let title = first_line.map(|line| one_line(line).chars().take(80).collect::<String>());
     CreateSession {
         cwd: record.cwd.clone(),
-        title: title
-            .map(|title| {
-                title
-                    .filter(|c| !c.is_control())
-                    .take(80)
-                    .collect::<String>()
-            })
-            .filter(|title| !title.is_empty()),
+        title: title.filter(|title| !title.is_empty()),
         metadata: Some(record.metadata.clone()),
         policy: Some(SessionPolicy {
             permissions: Some(record.permissions.clone()),

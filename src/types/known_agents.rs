@@ -112,6 +112,17 @@ impl KnownAgent {
     }
 }
 
+/// The name of the built-in demo agent in a catalogue that finds no other agent.
+pub const DEMO_NAME: &str = "demo";
+
+/// Whether clients expect a known agent or the demo agent under this name: a name in the catalogue, or a command.
+pub fn is_known_name(name: &str) -> bool {
+    name == DEMO_NAME
+        || KNOWN
+            .iter()
+            .any(|known| known.name == name || known.commands.contains(&name))
+}
+
 /// The modes in which an agent runs every tool without a question: the default of `modes.deny`. `None`: an agent that
 /// is not in the table.
 pub fn privileged_modes(known: Option<&KnownAgent>) -> Vec<String> {

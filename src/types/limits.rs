@@ -45,6 +45,11 @@ macro_rules! all_limits {
                     /// The number of prompts and calls that wait for a process of one agent. Further ones fail with
                     /// 429.
                     max_queued_prompts: usize = 2000, count;
+                    /// The size of the tasks that wait for a process. Further tasks fail with 429.
+                    max_queued_task_bytes: usize = 64 << 20, size;
+                    /// The number of members of the fleet. A further member replaces one that is disconnected, or is
+                    /// rejected.
+                    max_fleet_members: usize = 16, count;
                 }
                 ["limits.per_session"] {
                     /// The number of prompts that wait in the session. Further prompts fail with 429.

@@ -104,6 +104,11 @@ impl Scopes {
         other.iter().all(|scope| self.contains(scope))
     }
 
+    /// Returns true if the set allows something besides the connection of a member of the fleet.
+    pub fn serves_clients(self) -> bool {
+        self.iter().any(|scope| scope != Scope::Fleet)
+    }
+
     pub fn iter(self) -> impl Iterator<Item = Scope> {
         Scope::ALL
             .into_iter()

@@ -22,15 +22,21 @@ pub enum PrincipalLimit {
     LiveSessions,
     /// Prompts and other calls that wait for a process of one agent.
     QueuedPrompts,
+    /// The bytes of tasks that wait for a process.
+    QueuedTaskBytes,
+    /// Members of the fleet.
+    Members,
 }
 
 impl PrincipalLimit {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Requests,
         Self::Prompts,
         Self::Streams,
         Self::LiveSessions,
         Self::QueuedPrompts,
+        Self::QueuedTaskBytes,
+        Self::Members,
     ];
 
     /// The key in `[limits.per_key]`, the unit of a limit on concurrent objects (`None` for a limit per minute),
@@ -54,6 +60,16 @@ impl PrincipalLimit {
                 Some("prompts"),
                 "too many prompts wait for a process of this agent",
             ),
+            Self::QueuedTaskBytes => (
+                "max_queued_task_bytes",
+                Some("content-bytes"),
+                "too many bytes of queued tasks",
+            ),
+            Self::Members => (
+                "max_fleet_members",
+                Some("members"),
+                "too many members of the fleet",
+            ),
         }
     }
 
@@ -69,7 +85,7 @@ impl PrincipalLimit {
 }
 
 /// The configured default of each limit.
-type Defaults = [u32; 5];
+type Defaults = [u32; 7];
 
 fn defaults(limits: &Limits) -> Defaults {
     let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
@@ -79,6 +95,8 @@ fn defaults(limits: &Limits) -> Defaults {
         PrincipalLimit::Streams => whole(limits.max_streams),
         PrincipalLimit::LiveSessions => whole(limits.max_live_sessions),
         PrincipalLimit::QueuedPrompts => whole(limits.max_queued_prompts),
+        PrincipalLimit::QueuedTaskBytes => whole(limits.max_queued_task_bytes),
+        PrincipalLimit::Members => whole(limits.max_fleet_members),
     })
 }
 
@@ -90,6 +108,8 @@ impl Limits {
         self.max_streams = next.max_streams;
         self.max_live_sessions = next.max_live_sessions;
         self.max_queued_prompts = next.max_queued_prompts;
+        self.max_queued_task_bytes = next.max_queued_task_bytes;
+        self.max_fleet_members = next.max_fleet_members;
     }
 }
 
@@ -99,7 +119,7 @@ pub type LimitChange = (PrincipalLimit, Option<u32>);
 /// The limits that the keys of a principal set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(from = "BTreeMap<String, u32>", into = "BTreeMap<String, u32>")]
-pub struct KeyLimits([Option<u32>; 5]);
+pub struct KeyLimits([Option<u32>; 7]);
 
 impl KeyLimits {
     pub fn is_empty(&self) -> bool {

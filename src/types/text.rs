@@ -1,47 +1,66 @@
-//! Characters that change the display of other text: [`check_name`] rejects them in names that clients send,
-//! and [`strip_controls`] removes them from text of agents and clients before a person reads it.
+//! Characters that change the display of other text, or that nobody sees: control characters, bidi controls and
+//! invisible format characters.
+//!
+//! This is the only check of names and texts that clients, keys and members define. [`check_name`] and [`check_text`]
+//! reject the characters, and [`strip_controls`] and [`one_line`] remove them from text of agents and clients before a
+//! person reads it. The content of prompts, messages and files is passed unchanged.
 
 use std::borrow::Cow;
 
 /// The reason why a text is not accepted as a title or name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "character {position} is U+{:04X}: control characters, line breaks and bidi controls are not allowed",
-    u32::from(*character)
+    "character {position} is U+{:04X}: control characters, bidi controls, invisible format characters{} are not allowed",
+    u32::from(*character),
+    if *in_lines { "" } else { " and line breaks" }
 )]
 pub struct UnsafeCharacter {
     character: char,
     /// The position in the text, counted in characters from 1.
     position: usize,
+    /// Whether the text may have several lines.
+    in_lines: bool,
 }
 
-/// Checks a title or name: one line without control characters and bidi controls.
+/// Checks a title or name: one line without control characters, bidi controls and invisible format characters.
 pub fn check_name(name: &str) -> Result<(), UnsafeCharacter> {
-    let found = name
-        .chars()
-        .enumerate()
-        .find(|(_, character)| is_unsafe(*character));
-    found.map_or(Ok(()), |(index, character)| {
-        Err(UnsafeCharacter {
-            character,
-            position: index + 1,
-        })
-    })
+    check(name, false)
 }
 
-/// Removes escape sequences as a whole, and all other control characters and bidi controls. Line feeds and
-/// tabs remain.
+/// Checks a text of any number of lines, such as a description: as [`check_name`], but with line ends and tabs.
+pub fn check_text(text: &str) -> Result<(), UnsafeCharacter> {
+    check(text, true)
+}
+
+fn check(text: &str, in_lines: bool) -> Result<(), UnsafeCharacter> {
+    let mut previous = None;
+    for (index, character) in text.chars().enumerate() {
+        let is_permitted_line_end = in_lines && matches!(character, '\n' | '\r' | '\t');
+        if is_unsafe(character, previous) && !is_permitted_line_end {
+            return Err(UnsafeCharacter {
+                character,
+                position: index + 1,
+                in_lines,
+            });
+        }
+        previous = Some(character);
+    }
+    Ok(())
+}
+
+/// Removes escape sequences as a whole, and all other characters that [`check_name`] rejects. Line feeds and tabs
+/// remain.
 ///
 /// A control string (such as a window title) without an end reaches to the end of its line.
 pub fn strip_controls(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_stripped) {
+    if !text.contains(|character| is_stripped(character, None)) {
         return Cow::Borrowed(text);
     }
     let mut stripped = String::with_capacity(text.len());
     let mut state = State::Text;
     for character in text.chars() {
         state = state.next(character);
-        if state == State::Text && !is_stripped(character) {
+        if state == State::Text && !is_stripped(character, stripped.chars().next_back()) {
             stripped.push(character);
         } else if state == State::Final {
             state = State::Text;
@@ -50,14 +69,44 @@ pub fn strip_controls(text: &str) -> Cow<'_, str> {
     Cow::Owned(stripped)
 }
 
-/// Control characters, and characters that separate lines or change the order of text.
-fn is_unsafe(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// The text as one line that [`check_name`] accepts.
+pub fn one_line(text: &str) -> String {
+    strip_controls(text).replace(['\n', '\t'], " ")
 }
 
-fn is_stripped(character: char) -> bool {
-    is_unsafe(character) && !matches!(character, '\n' | '\t')
+/// Control characters, characters that separate lines or change the order of text, and format characters that nobody
+/// sees.
+///
+/// `previous` is the character before. Emoji and many scripts need the joiners U+200C and U+200D, which are therefore
+/// permitted after a character that is not ASCII.
+fn is_unsafe(character: char, previous: Option<char>) -> bool {
+    match character {
+        '\u{200c}' | '\u{200d}' => {
+            previous.is_none_or(|previous| previous.is_ascii() || is_joiner(previous))
+        }
+        '\u{ad}'
+        | '\u{61c}'
+        | '\u{180e}'
+        | '\u{200b}'
+        | '\u{200e}'
+        | '\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e007f}' => true,
+        _ => character.is_control(),
+    }
+}
+
+fn is_joiner(character: char) -> bool {
+    matches!(character, '\u{200c}' | '\u{200d}')
+}
+
+fn is_stripped(character: char, previous: Option<char>) -> bool {
+    is_unsafe(character, previous) && !matches!(character, '\n' | '\t')
 }
 
 /// The position in an escape sequence (ECMA-48).
@@ -110,7 +159,8 @@ mod tests {
             3 => any::<char>().prop_map(String::from),
             3 => prop::sample::select(vec![
                 '\u{1b}', '[', ']', 'P', '\\', '\u{7}', '\u{9b}', '\u{9c}', '\u{9d}', '\n', '\t', '\r', '\0',
-                '\u{18}', '\u{7f}', '\u{85}', '\u{202e}', '\u{2066}', '\u{2028}', '\u{61c}', 'm', '3', ';', 'ü',
+                '\u{18}', '\u{7f}', '\u{85}', '\u{202e}', '\u{2066}', '\u{2028}', '\u{61c}', '\u{200b}', '\u{200d}',
+                '\u{ad}', '\u{e0041}', 'm', '3', ';', 'ü',
             ])
             .prop_map(String::from),
             1 => ".{0,8}",
@@ -158,6 +208,9 @@ mod tests {
             ("a\0b\r\nc\td\u{7f}e\u{8}\u{85}f", "ab\nc\tdef"),
             ("\u{202e}gpj.exe\u{2066}\u{200f}", "gpj.exe"),
             ("👨\u{200d}👩 שלום", "👨\u{200d}👩 שלום"),
+            ("می\u{200c}خواهم", "می\u{200c}خواهم"),
+            ("ad\u{200d}m\u{200b}i\u{ad}n\u{feff}\u{e0041}", "admin"),
+            ("ü\u{200d}\u{200d}ü", "ü\u{200d}ü"),
         ] {
             assert_eq!(strip_controls(text), stripped, "{text:?}");
         }
@@ -168,10 +221,28 @@ mod tests {
         let error = check_name("ab\u{1b}[2J").unwrap_err().to_string();
         assert!(error.starts_with("character 3 is U+001B: "), "{error}");
         for name in [
-            "a\nb", "a\tb", "\0", "\u{7f}", "\u{9b}", "\u{85}", "\u{2028}", "\u{202e}", "\u{200e}",
+            "a\nb",
+            "a\tb",
+            "\0",
+            "\u{7f}",
+            "\u{9b}",
+            "\u{85}",
+            "\u{2028}",
+            "\u{202e}",
+            "\u{200e}",
+            "a\u{200b}b",
+            "a\u{ad}b",
+            "a\u{2060}b",
+            "\u{feff}a",
+            "a\u{e0062}",
+            "a\u{200d}b",
+            "\u{200c}",
         ] {
             assert!(check_name(name).is_err(), "{name:?}");
+            let is_text = name.contains(['\n', '\t']);
+            assert_eq!(check_text(name).is_ok(), is_text, "{name:?}");
         }
+        assert_eq!(check_text("a\r\n\tb"), Ok(()));
         for name in [
             "",
             "Fix the tests",
@@ -187,9 +258,9 @@ mod tests {
         #[test]
         fn stripped_text_has_no_unsafe_character(text in hostile()) {
             let stripped = strip_controls(&text);
-            prop_assert!(!stripped.contains(is_stripped), "{stripped:?}");
+            prop_assert!(check_text(&stripped).is_ok(), "{stripped:?}");
             prop_assert_eq!(strip_controls(&stripped), stripped.as_ref());
-            prop_assert!(check_name(&stripped.replace(['\n', '\t'], " ")).is_ok());
+            prop_assert!(check_name(&one_line(&text)).is_ok());
         }
 
         #[test]

@@ -1,5 +1,6 @@
 //! Members of the fleet: `acp-gateway connect` in front of a real gateway, through cuts of the network and kills of the gateway.
 
+mod abuse;
 pub(crate) mod cca;
 mod load;
 mod management;

@@ -68,6 +68,7 @@ fn new_key(name: &str) -> NewKey<'_> {
         name,
         tenant: Tenant::default(),
         scopes: [Scope::Read, Scope::Prompt].into_iter().collect(),
+        member_names: Vec::new(),
         limits: Vec::new(),
     }
 }

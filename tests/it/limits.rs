@@ -181,6 +181,10 @@ async fn limits_of_a_key_are_its_principals_own() {
         "3",
         "--max-queued-prompts",
         "2",
+        "--max-queued-task-bytes",
+        "5000",
+        "--max-fleet-members",
+        "4",
     ];
     let alice = key_command(&gateway, &[&["create", "alice"], &flags[..]].concat());
     let bob = key(&gateway, "bob", "read,prompt").await;
@@ -191,6 +195,8 @@ async fn limits_of_a_key_are_its_principals_own() {
         ("maxStreams", 1),
         ("maxLiveSessions", 3),
         ("maxQueuedPrompts", 2),
+        ("maxQueuedTaskBytes", 5000),
+        ("maxFleetMembers", 4),
     ] {
         assert_eq!(shown[member], value, "{member}: {shown}");
     }

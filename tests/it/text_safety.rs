@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use crate::support::calls::Answer;
 use crate::support::{Gateway, Setup, eventually};
 
-/// One of each kind: C0, an escape sequence, DEL, C1, a line break, a separator of lines, bidi controls.
-const UNSAFE: [&str; 9] = [
+/// One of each kind: C0, an escape sequence, DEL, C1, a line break, a separator of lines, bidi controls, and format
+/// characters that nobody sees.
+const UNSAFE: [&str; 14] = [
     "\0",
     "\u{1b}[2J",
     "\t",
@@ -19,6 +20,11 @@ const UNSAFE: [&str; 9] = [
     "\u{2028}",
     "\u{202e}",
     "\u{2066}",
+    "\u{200b}",
+    "\u{200d}",
+    "\u{ad}",
+    "\u{feff}",
+    "\u{e0041}",
 ];
 /// A forged record in both formats of the log, escape sequences, and bidi controls.
 const HOSTILE: &str = "\u{1b}]0;title\u{7}a\u{1b}[31mb\u{1b}[0m\r\n{\"level\":\"ERROR\",\"message\":\"forged\"}\n\u{202e}c\u{9b}2J\u{85}d\u{2028}e\0";
@@ -54,6 +60,19 @@ async fn titles_and_names_with_control_characters_are_rejected_with_their_field(
         );
         let metadata = json!({ "agent": agent, "metadata": { &name: 1 } });
         assert_names_field(create(metadata).await, "/metadata", text);
+        let is_line_end = matches!(text, "\n" | "\t");
+        if !is_line_end {
+            for value in [json!(name), json!([1, name]), json!({ "a": { "b": name } })] {
+                let metadata = json!({ "agent": agent, "metadata": { "a": value } });
+                assert_names_field(create(metadata).await, "/metadata", text);
+            }
+            let task = json!({ "agent": agent, "description": name });
+            let answer = gateway.posted("/v1/tasks", &[], &task).await;
+            assert_names_field(answer, "/description", text);
+        }
+        let task = json!({ "agent": agent, "description": "x", "metadata": { &name: 1 } });
+        let answer = gateway.posted("/v1/tasks", &[], &task).await;
+        assert_names_field(answer, "/metadata", text);
         let adopted = json!({ "agent": agent, "agentSessionId": name, "cwd": "." });
         assert_names_field(create(adopted).await, "/agentSessionId", text);
         let changed = |body: Value| Answer::of(gateway.request(Method::PATCH, &path).json(&body));
@@ -105,7 +124,7 @@ async fn titles_and_names_with_control_characters_are_rejected_with_their_field(
     );
     assert_eq!(
         patched.body["metadata"][title], "a\nb",
-        "values of metadata are free"
+        "values of metadata may have several lines"
     );
 }
 

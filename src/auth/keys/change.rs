@@ -6,13 +6,21 @@ use super::{KeyStoreError, Keys, MAX_TRIES};
 use crate::audit::pending_entry;
 use crate::event::{ActorKind, KeyUpdated};
 use crate::store::{Batch, CommitError};
-use crate::types::{LimitChange, Scopes};
+use crate::types::{AgentName, LimitChange, Scopes};
 
 /// A change to existing keys.
 #[derive(Debug, Clone, Default)]
 pub struct KeyChange {
     pub scopes: Option<Scopes>,
+    /// An empty list permits all names except those of known agents.
+    pub member_names: Option<Vec<AgentName>>,
     pub limits: Vec<LimitChange>,
+}
+
+impl KeyChange {
+    pub fn is_empty(&self) -> bool {
+        self.scopes.is_none() && self.member_names.is_none() && self.limits.is_empty()
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +36,7 @@ pub enum UpdateKeyError {
 impl Keys {
     /// Changes the key with this id, or all keys with this name. Returns the changed keys.
     ///
-    /// Scopes belong to a key. Limits belong to the principal, so they change for every key with the same
+    /// Scopes and names of members belong to a key. Limits belong to the principal, so they change for every key with the same
     /// name.
     pub fn update(&self, id_or_name: &str, change: &KeyChange) -> Result<Vec<Key>, UpdateKeyError> {
         if change
@@ -55,6 +63,11 @@ impl Keys {
                 if let Some(scopes) = change.scopes.filter(|_| key.is_named(id_or_name)) {
                     key.scopes = scopes;
                 }
+                if let Some(names) = &change.member_names
+                    && key.is_named(id_or_name)
+                {
+                    key.member_names.clone_from(names);
+                }
                 if principals
                     .iter()
                     .any(|(tenant, name)| (tenant, name) == (&key.tenant, &key.name))
@@ -65,7 +78,8 @@ impl Keys {
                     let event = KeyUpdated {
                         key: key.audited(),
                         former_scopes: entry.key.scopes,
-                        limits_changed: key.limits != entry.key.limits,
+                        limits_changed: key.limits != entry.key.limits
+                            || key.member_names != entry.key.member_names,
                     };
                     batch
                         .puts

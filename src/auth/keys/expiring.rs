@@ -49,6 +49,7 @@ impl Keys {
             name,
             tenant: Tenant::default(),
             scopes,
+            member_names: Vec::new(),
             limits: Vec::new(),
         };
         let created = self.insert(KeyKind::Link, by, &new)?;

@@ -52,6 +52,7 @@ impl Instance {
             name: "alice",
             tenant: Tenant::default(),
             scopes: [Scope::Read].into_iter().collect(),
+            member_names: Vec::new(),
             limits: Vec::new(),
         };
         let (key, _) = self.keys.create(&new).unwrap();
@@ -188,6 +189,7 @@ impl OneTicketFixture {
                 name: "alice",
                 tenant: Tenant::default(),
                 scopes,
+                member_names: Vec::new(),
                 limits: Vec::new(),
             })
             .unwrap();

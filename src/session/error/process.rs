@@ -114,7 +114,9 @@ impl ToProblem for AcquireError {
 impl ToProblem for LimitExceeded {
     fn problem(&self) -> Problem {
         let code = match self.limit {
-            PrincipalLimit::QueuedPrompts => ProblemCode::QueueFull,
+            PrincipalLimit::QueuedPrompts | PrincipalLimit::QueuedTaskBytes => {
+                ProblemCode::QueueFull
+            }
             _ => ProblemCode::RateLimited,
         };
         let retry_after_seconds = Some(self.retry_after_seconds());

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::acp::RawObject;
+use crate::types::text::one_line;
 
 /// The maximum size of a name or a version in bytes. A longer text is cut.
 const MAX_TEXT_BYTES: usize = 128;
@@ -45,7 +46,7 @@ impl ClientInfo {
         let text = |name| {
             object
                 .text(name)
-                .map(|text| text[..text.floor_char_boundary(MAX_TEXT_BYTES)].into())
+                .map(|text| one_line(&text[..text.floor_char_boundary(MAX_TEXT_BYTES)]).into())
         };
         Some(Self {
             name: text("name")?,
@@ -94,6 +95,10 @@ mod tests {
             (
                 r#"{"name":"a","version":1,"title":"x"}"#,
                 Some(r#"{"name":"a"}"#),
+            ),
+            (
+                r#"{"name":"a\u202e\n","version":"\u200b1"}"#,
+                Some(r#"{"name":"a ","version":"1"}"#),
             ),
             (r#"{"version":"1"}"#, None),
             ("[]", None),

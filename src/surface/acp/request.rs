@@ -134,6 +134,11 @@ impl Head {
     pub(super) fn of(gateway: &Gateway, parts: &Parts) -> Result<Self, TransportError> {
         let by = Authorized::<HasKey>::from_parts(parts)
             .map_err(|error| TransportError::new(StatusCode::UNAUTHORIZED, error.to_string()))?;
+        if !by.scopes.serves_clients() {
+            gateway.audit_forbidden(&by.author());
+            let detail = "this key has only the scope fleet, which permits nothing at /acp";
+            return Err(TransportError::new(StatusCode::FORBIDDEN, detail));
+        }
         let named = parts.uri.path().strip_prefix("/acp/").map(str::to_owned);
         let query = parts.uri.query().unwrap_or_default();
         let parameter = query

@@ -11,16 +11,20 @@ use super::fleet_codec::{Codec, Converted};
 use crate::auth::Admission;
 use crate::cca::CcaConnection;
 use crate::fleet::{
-    self, HEARTBEAT, Hello, Joined, Member, MemberFrame, MemberInfo, MemberState, REMOVED, SILENCE,
+    self, HEARTBEAT, Hello, Joined, Member, MemberFrame, MemberInfo, MemberKey, MemberState,
+    REMOVED, SILENCE,
 };
 use crate::server::ConnectionPermit;
 use crate::stream::StreamGuard;
 use crate::surface::Gateway;
+use crate::types::AgentName;
 
 /// How long a member may wait before it sends `hello`.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for one frame to the member.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// The size of a reason in a close frame (RFC 6455, section 5.5).
+const MAX_REASON_BYTES: usize = 123;
 /// The time limit for the close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -29,8 +33,8 @@ pub(crate) struct FleetSocket {
     pub(crate) gateway: Gateway,
     /// Reports the end of the key.
     pub(crate) admission: Arc<Admission>,
-    /// The name of the key.
-    pub(crate) key: Arc<str>,
+    /// The key, and what it permits.
+    pub(crate) key: MemberKey,
     /// A member of the dialect `cca`, with its description.
     pub(crate) cca: Option<(CcaConnection, MemberInfo)>,
     pub(crate) _guard: StreamGuard,
@@ -51,10 +55,10 @@ impl FleetSocket {
         let cca = self.cca.take();
         let Err(end) = self.serve(&mut socket, cca).await;
         let Some((code, reason)) = end else { return };
-        tracing::info!(key = %self.key, code, reason, "closed the connection of a member");
+        tracing::info!(key = %self.key.name, code, reason, "closed the connection of a member");
         let frame = Message::Close(Some(CloseFrame {
             code,
-            reason: reason.into(),
+            reason: reason[..reason.floor_char_boundary(MAX_REASON_BYTES)].into(),
         }));
         // A member that does not accept the frame in time counts as disconnected.
         drop(timeout(CLOSE_TIMEOUT, socket.send(frame)).await);
@@ -115,11 +119,15 @@ impl FleetSocket {
                 queued.delivered();
             }
             tokio::select! {
-                () = key_ended.as_mut() => return Err(Some((close_code::POLICY, "the key has ended".to_owned()))),
+                () = key_ended.as_mut() => return Err(key_has_ended()),
                 () = shutdown.closing_started() => {
                     return Err(Some((close_code::AWAY, "the gateway is shutting down".to_owned())));
                 }
                 () = member.replaced(connection) => {
+                    // The end of a key also removes its members.
+                    if !self.admission.is_key_valid() {
+                        return Err(key_has_ended());
+                    }
                     let (code, reason) = if member.state() == MemberState::Disconnected {
                         (REMOVED, fleet::REMOVED_TEXT)
                     } else {
@@ -144,28 +152,47 @@ impl FleetSocket {
     }
 
     fn join(&self, hello: Hello) -> Result<Joined, End> {
-        let name = hello.name.clone();
-        if self
-            .gateway
-            .catalogue
-            .agent(&name)
-            .is_some_and(|spec| !spec.is_member())
-        {
-            let reason = "an agent of the configuration has this name; use another one";
-            self.gateway
-                .fleet
-                .rejected(&name, &self.key, reason.to_owned());
-            return Err(Some((close_code::POLICY, reason.to_owned())));
-        }
-        let joined = self.gateway.fleet.join(hello, &self.key).map_err(|error| {
-            self.gateway
-                .fleet
-                .rejected(&name, &self.key, error.to_string());
-            Some((close_code::POLICY, error.to_string()))
-        })?;
-        tracing::info!(member = %joined.member.name(), key = %self.key, state = "connected", "a member of the fleet connected");
+        let (name, fleet) = (hello.name.clone(), &self.gateway.fleet);
+        let joined = check_name(&self.gateway, &name, &self.key).and_then(|()| {
+            fleet
+                .join(hello, &self.key)
+                .map_err(|error| rejected(&self.gateway, &name, &self.key, error.to_string()))
+        });
+        let joined = joined.map_err(|reason| Some((close_code::POLICY, reason)))?;
+        tracing::info!(member = %joined.member.name(), key = %self.key.name, state = "connected", "a member of the fleet connected");
         Ok(joined)
     }
+}
+
+/// Checks that a member of this name may join with the key. The error is the reason for the member.
+pub(crate) fn check_name(
+    gateway: &Gateway,
+    name: &AgentName,
+    key: &MemberKey,
+) -> Result<(), String> {
+    let configured = gateway.catalogue.agent(name);
+    let checked = if configured.is_some_and(|spec| !spec.is_member()) {
+        Err("an agent of the configuration has this name; use another one".to_owned())
+    } else {
+        let fleet = &gateway.fleet;
+        fleet.check(name, key).map_err(|error| error.to_string())
+    };
+    checked.map_err(|reason| rejected(gateway, name, key, reason))
+}
+
+/// Publishes a rejection, and returns its reason.
+pub(crate) fn rejected(
+    gateway: &Gateway,
+    name: &AgentName,
+    key: &MemberKey,
+    reason: String,
+) -> String {
+    gateway.fleet.rejected(name, &key.name, reason.clone());
+    reason
+}
+
+fn key_has_ended() -> End {
+    Some((close_code::POLICY, "the key has ended".to_owned()))
 }
 
 /// Both ends of a socket.

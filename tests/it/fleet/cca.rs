@@ -19,6 +19,14 @@ pub(crate) struct Worker(WebSocketStream<MaybeTlsStream<TcpStream>>);
 
 impl Worker {
     async fn connect(gateway: &Gateway, query: &str) -> Result<Self, (StatusCode, Value)> {
+        Self::connect_with(gateway, query, KEY).await
+    }
+
+    pub(super) async fn connect_with(
+        gateway: &Gateway,
+        query: &str,
+        key: &str,
+    ) -> Result<Self, (StatusCode, Value)> {
         let url = format!(
             "ws://{}/v1/fleet/connect?dialect=cca&{query}",
             gateway.address()
@@ -26,7 +34,7 @@ impl Worker {
         let mut request = url.into_client_request().expect("a URL");
         request.headers_mut().insert(
             "authorization",
-            format!("Bearer {KEY}").parse().expect("a header"),
+            format!("Bearer {key}").parse().expect("a header"),
         );
         match connect_async(request).await {
             Ok((socket, _)) => Ok(Self(socket)),
@@ -71,7 +79,7 @@ impl Worker {
     }
 
     /// The reason with which the gateway closes the connection.
-    async fn closed(&mut self) -> String {
+    pub(super) async fn closed(&mut self) -> String {
         loop {
             match tokio::time::timeout(PATIENCE, self.0.next())
                 .await

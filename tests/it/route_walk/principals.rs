@@ -69,6 +69,7 @@ fn key(keys: &Keys, name: &str, tenant: Tenant, scopes: Scopes) -> String {
         name,
         tenant,
         scopes,
+        member_names: Vec::new(),
         limits: Vec::new(),
     };
     keys.create(&new).expect("a key").0.expose().to_owned()

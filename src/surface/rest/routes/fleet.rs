@@ -1,6 +1,7 @@
 //! `/v1/fleet`: members that connect to the gateway and run agents.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::WebSocketUpgrade;
@@ -12,18 +13,21 @@ use serde_json::value::RawValue;
 
 use crate::acp::{to_one_line, with_trace};
 use crate::api::{
-    FleetMember, FleetMemberList, FleetMemberState, MemberCall, ProblemCode, RpcResult,
+    FleetMember, FleetMemberList, FleetMemberState, MemberCall, ProblemCode, RemovedMembers,
+    RpcResult,
 };
-use crate::cca::{MAX_MESSAGE_BYTES, OpenError};
-use crate::fleet::{MEMBER_FRAME_BYTES, MemberInfo, MemberState, MemberStatus};
+use crate::cca::MAX_MESSAGE_BYTES;
+use crate::fleet::{
+    MEMBER_FRAME_BYTES, MemberInfo, MemberKey, MemberState, MemberStatus, REMOVED_TEXT,
+};
 use crate::pool::Priority;
 use crate::server::ConnectionPermit;
 use crate::surface::authorized::{CanAdmin, CanFleet};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, JsonBody, Params};
-use crate::surface::rest::fleet_socket::FleetSocket;
+use crate::surface::rest::fleet_socket::{FleetSocket, check_name, rejected};
 use crate::types::method_list::route_of;
-use crate::types::{AgentDialect, AgentName, Timestamp};
+use crate::types::{AgentDialect, AgentName, PrincipalLimit, Timestamp};
 
 /// The longest method of a call, in bytes, and the longest time for its result.
 const MAX_METHOD_BYTES: usize = 256;
@@ -87,11 +91,41 @@ pub(super) async fn drain_member(
 pub(super) async fn remove_member(
     request: ApiRequest<CanAdmin, AgentName>,
 ) -> Result<StatusCode, ApiError> {
-    if !request.gateway.fleet.remove(&request.ids) {
+    let is_named = |name: &AgentName, _: &Arc<str>| *name == request.ids;
+    if remove(&request, is_named).is_empty() {
         return Err(ApiError::not_found());
     }
-    tracing::info!(member = %request.ids, key = %request.by.id, "a member was removed from the fleet");
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Removes all members of a key.
+///
+/// As the removal of each of them. To exclude them, also revoke the key: this removes its members too.
+#[utoipa::path(
+    delete,
+    path = "/v1/fleet",
+    responses((status = 200, body = RemovedMembers, description = "The members of the key are removed. There may be none."))
+)]
+pub(super) async fn remove_members(
+    mut request: ApiRequest<CanAdmin, (), Params>,
+) -> Result<Json<RemovedMembers>, ApiError> {
+    let key = request.params.text("key")?;
+    let key = key.ok_or_else(|| ApiError::invalid("key", "expected the name of a key"))?;
+    request.params.finish()?;
+    let members = remove(&request, |_, of| **of == *key);
+    Ok(Json(RemovedMembers { members }))
+}
+
+/// Removes members for an operator.
+fn remove<I, Q>(
+    request: &ApiRequest<CanAdmin, I, Q>,
+    condition: impl Fn(&AgentName, &Arc<str>) -> bool,
+) -> Vec<AgentName> {
+    let removed = request.gateway.fleet.remove_where(condition, REMOVED_TEXT);
+    for member in &removed {
+        tracing::info!(%member, key = %request.by.id, "a member was removed from the fleet");
+    }
+    removed
 }
 
 fn member_info(status: MemberStatus, now: Timestamp) -> FleetMember {
@@ -206,15 +240,21 @@ pub(super) async fn connect_member(
         ApiError::new(ProblemCode::Malformed, detail)
     })?;
     let guard = gateway.streams().acquire(&by)?;
+    let key = MemberKey {
+        name: by.id.clone(),
+        names: by.credential().verified().member_names.clone(),
+        limits: gateway.principal_limits.effective(&by),
+    };
     let cca = match description {
         None => None,
         Some((name, instance, info)) => {
-            let opened = gateway.cca().open(&name, &by.key(), instance);
-            let rejected = |error: OpenError| {
-                gateway.fleet.rejected(&name, &by.id, error.to_string());
-                ApiError::new(ProblemCode::Forbidden, error.to_string())
-            };
-            Some((opened.map_err(rejected)?, info))
+            let max = key.limits.max(PrincipalLimit::Members);
+            let opened = check_name(&gateway, &name, &key).and_then(|()| {
+                let opened = gateway.cca().open(&name, &by.key(), instance, max);
+                opened.map_err(|error| rejected(&gateway, &name, &key, error.to_string()))
+            });
+            let opened = opened.map_err(|reason| ApiError::new(ProblemCode::Forbidden, reason))?;
+            Some((opened, info))
         }
     };
     let max_bytes = if cca.is_some() {
@@ -227,7 +267,7 @@ pub(super) async fn connect_member(
     let socket = FleetSocket {
         gateway,
         admission,
-        key: by.id.clone(),
+        key,
         cca,
         _guard: guard,
         _permit: held,

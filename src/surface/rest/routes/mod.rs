@@ -101,7 +101,7 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(transcript::get_stderr))
         .routes(routes!(tickets::create_ticket))
         .routes(routes!(audit::get_audit))
-        .routes(routes!(fleet::list_members))
+        .routes(routes!(fleet::list_members, fleet::remove_members))
         .routes(routes!(fleet::connect_member))
         .routes(routes!(fleet::drain_member))
         .routes(routes!(fleet::remove_member))

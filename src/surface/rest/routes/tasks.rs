@@ -225,7 +225,9 @@ impl From<CreateError> for ApiError {
         let detail = error.to_string();
         match error {
             CreateError::Session(error) => of_task(error.problem()).into(),
-            CreateError::Description => Self::invalid("/description", detail),
+            CreateError::Description | CreateError::UnsafeDescription(_) => {
+                Self::invalid("/description", detail)
+            }
             CreateError::NoSuchParent | CreateError::ParentEnded | CreateError::TooDeep => {
                 Self::invalid("/parentTask", detail)
             }

@@ -1227,6 +1227,11 @@ export interface components {
         PerKeyLimits: {
             /**
              * Format: int32
+             * @description The maximum number of members of the fleet.
+             */
+            maxFleetMembers: number;
+            /**
+             * Format: int32
              * @description The maximum number of sessions that have a process or wait for one.
              */
             maxLiveSessions: number;
@@ -1240,6 +1245,11 @@ export interface components {
              * @description The maximum number of prompts and calls that wait for a process of one agent.
              */
             maxQueuedPrompts: number;
+            /**
+             * Format: int32
+             * @description The maximum number of bytes of tasks that wait for a process.
+             */
+            maxQueuedTaskBytes: number;
             /**
              * Format: int32
              * @description The maximum number of requests in a minute.
@@ -1675,6 +1685,11 @@ export interface components {
          * @enum {string}
          */
         RejectReason: "misdirected_request" | "origin_forbidden" | "missing_key" | "invalid_key" | "invalid_ticket" | "too_many_invalid_keys" | "forbidden";
+        /** @description The members that an operator has removed. */
+        RemovedMembers: {
+            /** @description The names of the members. */
+            members: components["schemas"]["AgentName"][];
+        };
         /** @description A result, which is passed to the agent unchanged, or a JSON-RPC error. */
         RequestAnswer: components["schemas"]["ResultAnswer"] | components["schemas"]["ErrorAnswer"];
         /** @description The agent sent a request that clients can answer. */
