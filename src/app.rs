@@ -21,7 +21,7 @@ use crate::agent::{
     Catalogue, CurrentCatalogue, IdleFolders, Launcher, MemberSource, RemoteConnector,
 };
 use crate::audit::{Audit, CountedEvents};
-use crate::auth::{KeyHash, KeyStoreError, KeyText, Keys, Policy, PolicyOptions, Tickets};
+use crate::auth::{CreateKeyError, KeyHash, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
 use crate::event::{ActorKind, LinkPrinted};
 use crate::eventlog::EventLog;
@@ -527,9 +527,9 @@ fn open_files(config: &Config) -> Option<OpenFiles> {
 }
 
 impl Gateway {
-    /// Creates the key of a link. Blocks on the store.
-    pub fn create_link_key(&self) -> Result<KeyText, KeyStoreError> {
-        self.keys.create_link_key()
+    /// Creates the key of the link that a start prints. Blocks on the store.
+    pub fn create_link_key(&self) -> Result<KeyText, CreateKeyError> {
+        self.keys.create_start_link_key()
     }
 
     /// The isolation of agents on this machine.

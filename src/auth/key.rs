@@ -120,6 +120,9 @@ pub struct Key {
     /// The folders that the owner of the gateway has granted to the key.
     #[serde(default, skip_serializing_if = "GrantedFolders::is_empty")]
     pub folders: GrantedFolders,
+    /// Whether a start has printed the link with the key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub printed_by_start: bool,
     pub created_at: Timestamp,
     pub last_used_at: Option<Timestamp>,
 }

@@ -2,7 +2,8 @@
 //!
 //! The command line creates and revokes keys in the same store while the gateway runs. The gateway reloads
 //! the table every second, so a revoked key is valid for at most one second longer. The gateway writes the
-//! time of a key's last use to the store every minute, so the command line sees it with that delay.
+//! first use of a key to the store at once, because unused link keys are evicted, and later uses every minute. The command
+//! line sees them with that delay.
 
 mod change;
 mod expiring;
@@ -15,7 +16,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::background::{run_blocking, scan_all};
 use super::key::{Key, KeyHash, KeyId, KeyKind, KeyText};
@@ -42,7 +43,7 @@ const ADMIN_NAME: &str = "admin";
 pub const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum number of attempts when another process changes the same keys.
 const MAX_TRIES: usize = 5;
-/// How often the gateway writes `lastUsedAt` to the store.
+/// How often the gateway writes `lastUsedAt` to the store, after the first use.
 const FLUSH_INTERVAL: Duration = Duration::from_mins(1);
 
 /// A handle to the keys that is cheap to clone. Methods that write or reload block on the store; `verify`
@@ -63,6 +64,8 @@ struct Inner {
     principal_limits: PrincipalLimits,
     /// Counts the changes that revoked a key, expired it, or removed one of its scopes.
     ended_count: watch::Sender<u64>,
+    /// A key was used for the first time.
+    first_use: Notify,
 }
 
 #[derive(Debug)]
@@ -135,6 +138,10 @@ pub enum CreateKeyError {
     NoScope,
     #[error("too many keys ({0}): revoke a key first")]
     TooMany(usize),
+    #[error(
+        "{0} link keys are in use, which is the limit: revoke one with `acp-gateway key revoke ID`; `acp-gateway key list` has the ids"
+    )]
+    TooManyLinks(usize),
     #[error(transparent)]
     Store(#[from] KeyStoreError),
 }
@@ -164,6 +171,7 @@ impl Keys {
             entries: RwLock::default(),
             principal_limits: PrincipalLimits::new(limits),
             ended_count: watch::Sender::new(0),
+            first_use: Notify::new(),
         }));
         keys.reload()?;
         keys.remove_expired()?;
@@ -211,11 +219,15 @@ impl Keys {
             id,
             ..
         } = &entry.key;
+        let is_first = last_used_at.is_none() && !used_before;
+        if is_first {
+            self.0.first_use.notify_one();
+        }
         Some(Verified {
             principal: entry.key.principal(),
             key: id.clone(),
             member_names: entry.key.permitted_member_names(),
-            first_use_of_link: *kind == KeyKind::Link && last_used_at.is_none() && !used_before,
+            first_use_of_link: *kind == KeyKind::Link && is_first,
         })
     }
 
@@ -311,7 +323,7 @@ impl Keys {
         if named >= self.0.limits.max_named_keys {
             return Err(CreateKeyError::TooMany(named));
         }
-        Ok(self.insert(KeyKind::Named, ActorKind::CommandLine, new)?)
+        Ok(self.insert((KeyKind::Named, false), ActorKind::CommandLine, new)?)
     }
 
     /// All valid keys without their texts, the oldest first.
@@ -333,7 +345,7 @@ impl Keys {
     /// Revokes the key with this id, or all keys with this name. Returns the revoked keys.
     pub fn revoke(&self, id_or_name: &str) -> Result<Vec<Key>, RevokeError> {
         let by = revoked_by(ActorKind::CommandLine);
-        let revoked = self.remove_where(|key| key.is_named(id_or_name), &by)?;
+        let revoked = self.remove_where(|entry| entry.key.is_named(id_or_name), &by)?;
         if revoked.is_empty() {
             Err(RevokeError::NotFound)
         } else {
@@ -347,11 +359,12 @@ impl Keys {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut flushed = tokio::time::Instant::now();
         loop {
-            let stop = tokio::select! {
-                () = shutdown.drain_started() => true,
-                _ = ticks.tick() => false,
+            let (stop, used) = tokio::select! {
+                () = shutdown.drain_started() => (true, false),
+                () = self.0.first_use.notified() => (false, true),
+                _ = ticks.tick() => (false, false),
             };
-            let flush = stop || flushed.elapsed() >= FLUSH_INTERVAL;
+            let flush = stop || used || flushed.elapsed() >= FLUSH_INTERVAL;
             if flush {
                 flushed = tokio::time::Instant::now();
             }
@@ -412,7 +425,7 @@ impl Keys {
 
     fn insert(
         &self,
-        kind: KeyKind,
+        (kind, printed_by_start): (KeyKind, bool),
         by: ActorKind,
         new: &NewKey<'_>,
     ) -> Result<(KeyText, Key), KeyStoreError> {
@@ -434,6 +447,7 @@ impl Keys {
             member_names: new.member_names.clone(),
             limits: former.with(&new.limits),
             folders: GrantedFolders::default(),
+            printed_by_start,
             created_at: self.0.ids.now(),
             last_used_at: None,
         };
@@ -465,14 +479,14 @@ impl Keys {
     /// Removes keys, each with its event of the audit log.
     fn remove_where(
         &self,
-        ends: impl Fn(&Key) -> bool,
+        ends: impl Fn(&Entry) -> bool,
         event: &dyn Fn(&Key) -> (ActorKind, AuditEvent),
     ) -> Result<Vec<Key>, KeyStoreError> {
         let mut tries = 0;
         loop {
             tries += 1;
             let (mut batch, mut keys) = (Batch::default(), Vec::new());
-            for (hash, entry) in self.entries().iter().filter(|(_, entry)| ends(&entry.key)) {
+            for (hash, entry) in self.entries().iter().filter(|(_, entry)| ends(entry)) {
                 let (by, event) = event(&entry.key);
                 push_delete(&mut batch, *hash, entry.stored.clone());
                 batch.puts.push(pending_entry(&self.0.ids, by, event));
@@ -497,7 +511,7 @@ impl Keys {
     fn remove_expired(&self) -> Result<(), KeyStoreError> {
         let holding: Vec<_> = self.list().into_iter().map(|key| key.id).collect();
         let expired = |key: &Key| (ActorKind::Timeout, KeyExpired { key: key.audited() }.into());
-        self.remove_where(|key| !holding.contains(&key.id), &expired)
+        self.remove_where(|entry| !holding.contains(&entry.key.id), &expired)
             .map(drop)
     }
 

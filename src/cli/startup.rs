@@ -12,6 +12,7 @@ use super::lock::{self, DataLock};
 use super::output;
 use super::recorded::Recorder;
 use crate::app::Gateway;
+use crate::auth::CreateKeyError;
 use crate::config::Config;
 use crate::types::text::one_line;
 use crate::types::{Isolation, Mechanism, PublicUrl};
@@ -58,11 +59,18 @@ impl Announcement {
         self.summary.report(gateway);
         let line = match self.recorder {
             _ if self.has_admin_key => format!("{url}/"),
-            None => {
-                let key = gateway.create_link_key()?;
-                gateway.link_printed(&key);
-                link(&url, &key)
-            }
+            None => match gateway.create_link_key() {
+                Ok(key) => {
+                    gateway.link_printed(&key);
+                    link(&url, &key)
+                }
+                // A start must not fail because people use their links.
+                Err(error @ CreateKeyError::TooManyLinks(_)) => {
+                    tracing::warn!(%error, "the start prints no link with a key");
+                    format!("{url}/")
+                }
+                Err(error) => return Err(error.into()),
+            },
             Some(recorder) => {
                 tracing::info!(
                     "{recorder} keeps this output, so it has no key: run `acp-gateway link` for a link with a key, or \

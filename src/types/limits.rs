@@ -187,7 +187,7 @@ macro_rules! all_limits {
                 max_breaker_crashes: u32 = 5, count;
                 breaker_window: Duration = seconds(120), time;
                 /// The number of keys of each kind. Beyond it, the gateway rejects a new named key, and evicts the
-                /// least recently used link key.
+                /// oldest unused link key, or rejects a new one if all are in use.
                 max_named_keys: usize = 1000, count;
                 max_link_keys: usize = 100, count;
                 /// The number of tickets of one principal. Beyond it, the gateway evicts the oldest ticket without a

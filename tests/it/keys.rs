@@ -165,6 +165,81 @@ fn named_keys_are_bounded_and_link_keys_replace_the_oldest() {
     assert_eq!(keys.list().len(), 4);
 }
 
+#[tokio::test]
+async fn link_key_in_use_survives_any_number_of_crash_restarts() {
+    let house = House::new();
+    let gateway = house.keys();
+    let shutdown = Shutdown::new();
+    let following = shutdown.spawn(gateway.clone().run(shutdown.clone()));
+    let link = gateway.create_start_link_key().unwrap();
+    let asked = gateway.create_link_key().unwrap();
+    assert!(gateway.verify(link.expose()).is_some());
+    // The first use is durable long before the next regular write.
+    let stored_use = || {
+        let keys = house.keys().list();
+        keys.iter().any(|key| key.last_used_at.is_some())
+    };
+    let until = tokio::time::Instant::now() + Duration::from_secs(20);
+    while !stored_use() {
+        assert!(
+            tokio::time::Instant::now() < until,
+            "the first use is not stored"
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // A killed gateway writes nothing more.
+    following.abort();
+    for _ in 0..250 {
+        house.clock.advance(Duration::from_secs(1));
+        house.keys().create_start_link_key().unwrap();
+    }
+    let keys = house.keys();
+    assert!(keys.verify(link.expose()).is_some(), "the link in use");
+    assert!(
+        keys.verify(asked.expose()).is_some(),
+        "a link that a person asked for"
+    );
+    assert_eq!(keys.list().len(), 3, "and one unused link of a start");
+}
+
+#[test]
+fn full_link_keys_evict_only_unused_ones() {
+    let house = House::new();
+    let limits = Limits {
+        max_link_keys: 3,
+        ..no_settling()
+    };
+    let keys = house.keys_with(&limits);
+    let create = || {
+        house.clock.advance(Duration::from_secs(1));
+        keys.create_link_key()
+    };
+    let (used, unused) = (create().unwrap(), create().unwrap());
+    assert!(keys.verify(used.expose()).is_some());
+    let third = create().unwrap();
+    let fourth = create().unwrap();
+    assert!(
+        keys.verify(unused.expose()).is_none(),
+        "the oldest unused one"
+    );
+    for link in [&used, &third, &fourth] {
+        assert!(keys.verify(link.expose()).is_some());
+    }
+    let error = create().unwrap_err();
+    assert!(matches!(error, CreateKeyError::TooManyLinks(3)), "{error}");
+    assert!(error.to_string().contains("key revoke"), "{error}");
+    for start in [keys.create_start_link_key().err(), create().err()] {
+        assert!(matches!(start, Some(CreateKeyError::TooManyLinks(3))));
+    }
+    // Keys of local programs have a bound of their own.
+    for _ in 0..5 {
+        house.clock.advance(Duration::from_secs(1));
+        keys.create_attach_key().unwrap();
+    }
+    assert_eq!(keys.list().len(), 6);
+    assert!(keys.verify(used.expose()).is_some());
+}
+
 #[test]
 fn unused_link_key_expires() {
     let house = House::new();

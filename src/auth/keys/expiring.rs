@@ -4,7 +4,10 @@ use std::path::Path;
 
 use super::super::key::{Key, KeyId, KeyKind, KeyText};
 use super::record::push_put;
-use super::{ATTACH_NAME, KeyStoreError, Keys, MAX_TRIES, NewKey, OWNER_NAME, revoked_by};
+use super::{
+    ATTACH_NAME, CreateKeyError, Entry, KeyStoreError, Keys, MAX_TRIES, NewKey, OWNER_NAME,
+    revoked_by,
+};
 use crate::audit::pending_entry;
 use crate::event::{ActorKind, FolderGranted};
 use crate::store::{Batch, CommitError};
@@ -30,45 +33,54 @@ pub fn is_local_editor(principal: &Principal) -> bool {
 }
 
 impl Keys {
-    /// Creates the key of a printed link. It has every scope except `mcp` and `admin`, and expires without use.
+    /// Creates the key of a link that a person asks for. It has every scope except `mcp`, `fleet` and `admin`, and
+    /// expires without use.
     ///
-    /// If there are too many link keys, this removes the least recently used ones.
-    pub fn create_link_key(&self) -> Result<KeyText, KeyStoreError> {
-        self.create_expiring(OWNER_NAME, ActorKind::Gateway, personal_scopes())
-            .map(|(text, _)| text)
+    /// If there are too many link keys, this removes the oldest ones that nobody has used. A key in use never ends for
+    /// another one.
+    pub fn create_link_key(&self) -> Result<KeyText, CreateKeyError> {
+        self.create_owner_key(false).map(|(text, _)| text)
     }
 
-    /// Creates a key that expires without use.
-    fn create_expiring(
-        &self,
-        name: &str,
-        by: ActorKind,
-        scopes: Scopes,
-    ) -> Result<(KeyText, Key), KeyStoreError> {
+    /// Creates the key of the link that a start prints. It replaces the link of an earlier start that nobody has used, so
+    /// that restarts do not collect keys. The store has no text of the former key, so it cannot be printed again.
+    pub fn create_start_link_key(&self) -> Result<KeyText, CreateKeyError> {
+        let (text, new) = self.create_owner_key(true)?;
+        let is_replaced = |entry: &Entry| {
+            entry.key.printed_by_start && entry.last_used().is_none() && entry.key.id != new.id
+        };
+        self.remove_where(is_replaced, &revoked_by(ActorKind::Gateway))?;
+        Ok(text)
+    }
+
+    fn create_owner_key(&self, printed_by_start: bool) -> Result<(KeyText, Key), CreateKeyError> {
+        let max = self.0.limits.max_link_keys;
+        let links = self.expiring_keys(OWNER_NAME);
+        let surplus = (links.len() + 1).saturating_sub(max);
+        let unused = links.iter().filter(|key| key.last_used_at.is_none());
+        let unused: Vec<_> = unused.take(surplus).map(|key| key.id.clone()).collect();
+        if unused.len() < surplus {
+            return Err(CreateKeyError::TooManyLinks(max));
+        }
+        let is_surplus =
+            |entry: &Entry| unused.contains(&entry.key.id) && entry.last_used().is_none();
+        self.remove_where(is_surplus, &revoked_by(ActorKind::Gateway))?;
         let new = NewKey {
-            name,
+            name: OWNER_NAME,
             tenant: Tenant::default(),
-            scopes,
+            scopes: personal_scopes(),
             member_names: Vec::new(),
             limits: Vec::new(),
         };
-        let created = self.insert(KeyKind::Link, by, &new)?;
-        let mut links: Vec<_> = self
-            .list()
-            .into_iter()
-            .filter(|key| key.kind == KeyKind::Link)
-            .collect();
-        links.sort_by_key(|key| std::cmp::Reverse(key.last_used_at.unwrap_or(key.created_at)));
-        let surplus: Vec<_> = links
-            .into_iter()
-            .skip(self.0.limits.max_link_keys)
-            .map(|key| key.id)
-            .collect();
-        self.remove_where(
-            |key| surplus.contains(&key.id),
-            &revoked_by(ActorKind::Gateway),
-        )?;
-        Ok(created)
+        let kind = (KeyKind::Link, printed_by_start);
+        Ok(self.insert(kind, ActorKind::Gateway, &new)?)
+    }
+
+    /// The keys of this name that expire without use, the oldest first.
+    fn expiring_keys(&self, name: &str) -> Vec<Key> {
+        let keys = self.list().into_iter();
+        keys.filter(|key| key.kind == KeyKind::Link && &*key.name == name)
+            .collect()
     }
 
     /// Creates the key of an `attach` process. Like a link key, it expires without use, because a killed gateway revokes
@@ -82,8 +94,25 @@ impl Keys {
         self.create_local([Scope::Admin].into_iter().collect())
     }
 
+    /// Creates a key that the gateway revokes when its program ends, also if the program never uses it. Keys that a killed
+    /// gateway has left are surplus: this removes the least recently used ones.
     fn create_local(&self, scopes: Scopes) -> Result<(KeyText, KeyId), KeyStoreError> {
-        let (text, key) = self.create_expiring(ATTACH_NAME, ActorKind::CommandLine, scopes)?;
+        let new = NewKey {
+            name: ATTACH_NAME,
+            tenant: Tenant::default(),
+            scopes,
+            member_names: Vec::new(),
+            limits: Vec::new(),
+        };
+        let (text, key) = self.insert((KeyKind::Link, false), ActorKind::CommandLine, &new)?;
+        let mut local = self.expiring_keys(ATTACH_NAME);
+        local.sort_by_key(|key| std::cmp::Reverse(key.last_used_at.unwrap_or(key.created_at)));
+        let surplus = local.into_iter().skip(self.0.limits.max_link_keys);
+        let surplus: Vec<_> = surplus.map(|key| key.id).collect();
+        self.remove_where(
+            |entry| surplus.contains(&entry.key.id),
+            &revoked_by(ActorKind::Gateway),
+        )?;
         Ok((text, key.id))
     }
 
