@@ -273,7 +273,7 @@ pub async fn start(
     )
     .await?;
 
-    let tasks = task::start(sessions.clone(), webhooks.clone()).await?;
+    let tasks = task::start(sessions.clone(), webhooks.clone(), keys.limits().clone()).await?;
 
     let bound = listeners.local_addr().map_err(StartError::Listener)?;
     let principal_limits = keys.limits().clone();

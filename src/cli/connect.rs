@@ -19,7 +19,7 @@ use crate::fleet::MemberInfo;
 use crate::process::{self, ChildIsolation, ChildSpec, Spawner};
 use crate::shutdown::Shutdown;
 use crate::telemetry;
-use crate::types::{AgentName, Isolation, Limits};
+use crate::types::{AgentName, Isolation, Limits, url_port};
 
 /// The program of the supervisors of this process.
 const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -165,6 +165,7 @@ fn fleet_url(url: &str) -> Result<Uri, AttachFailure> {
         matches!(url.scheme_str(), Some("ws" | "wss"))
             && url.authority().is_some()
             && url.query().is_none()
+            && url_port(url).is_ok()
     };
     parsed
         .filter(is_fleet)

@@ -14,6 +14,7 @@ use super::kinds::strings;
 use super::secret::{self, Secret};
 use super::section::{Field, Section};
 use crate::types::network::is_loopback_url;
+use crate::types::url_port;
 
 /// An agent on another host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,6 +113,7 @@ fn read_url(field: &Field, insecure_http: bool) -> Result<Uri, ConfigError> {
     if !has_host || url.query().is_some() || text.contains('#') {
         return Err(invalid());
     }
+    url_port(&url).map_err(|error| field.invalid(error.to_string()))?;
     match url.scheme_str() {
         Some("wss" | "https") => Ok(url),
         Some("ws" | "http") if insecure_http || is_loopback_url(&url) => Ok(url),

@@ -20,8 +20,8 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tower::Service;
 
-use crate::types::ProxyVariables;
 use crate::types::network::is_loopback_url;
+use crate::types::{ProxyVariables, url_port};
 
 /// The time for TCP, the tunnel of a proxy, and TLS together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -72,7 +72,7 @@ enum ConnectError {
     Timeout,
     #[error("the proxy of the environment must be a URL that begins with http://")]
     Proxy,
-    #[error("the URL has no host")]
+    #[error("the URL has no host, or a port that does not exist")]
     NoHost,
     #[error("the host has no address")]
     NoAddress,
@@ -242,10 +242,11 @@ impl fmt::Debug for TcpConnector {
     }
 }
 
-/// The URL with its port, because a tunnel assumes 443, and the resolver needs one.
+/// The URL with its port, because a tunnel assumes 443, and the resolver needs one. `None` without a host and a port that
+/// exists.
 fn with_port(url: &Uri) -> Option<Uri> {
-    let port = url
-        .port_u16()
+    let port = url_port(url)
+        .ok()?
         .unwrap_or(if url.scheme() == Some(&Scheme::HTTP) {
             80
         } else {
@@ -272,6 +273,9 @@ mod tests {
             ("https://[::2]:8443", "https://[::2]:8443/"),
         ] {
             assert_eq!(with_port(&url.parse().unwrap()).unwrap(), expected);
+        }
+        for url in ["https://a.example:99999/", "https://a.example:0/"] {
+            assert_eq!(with_port(&url.parse().unwrap()), None, "{url}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::eventlog::{Closed, ReadError};
 use crate::session::IdempotencyError;
+use crate::types::LimitExceeded;
 use crate::types::text::UnsafeCharacter;
 use crate::webhooks;
 
@@ -42,6 +43,10 @@ pub enum CreateError {
     QueueFull,
     #[error(transparent)]
     Idempotency(#[from] IdempotencyError),
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+    #[error("must be in the future")]
+    Deadline,
     #[error(transparent)]
     Change(#[from] ChangeError),
 }

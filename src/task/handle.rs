@@ -17,16 +17,20 @@ use super::outcome::{CancelReason, Outcome};
 use super::queue::{Queue, QueuedTask, TaskKey};
 use super::record::{self, MAX_CHILDREN, OpenRecord, TaskOwner, TaskRecord};
 use crate::api::{self, CreateSession, Task, TaskList, TaskStatus};
-use crate::eventlog::{Closed, EventLog, ReadError, Records, TenantRecords};
+use crate::eventlog::{Closed, EventLog, ReadError, Records, TenantRecords, to_json};
 use crate::session::{Context, IdempotencyError, IdempotencyKey, SessionRegistry};
 use crate::shutdown::lock_or_abort;
 use crate::store::Table;
 use crate::types::text::{check_text, one_line};
-use crate::types::{AgentName, OnTimeout, Principal, SessionPolicy, Tenant};
+use crate::types::{
+    AgentName, OnTimeout, Principal, PrincipalLimit, PrincipalLimits, SessionPolicy, Tenant,
+};
 use crate::webhooks::{TaskReport, Webhooks};
 
 /// How long a permission request of a task waits for an answer, in seconds.
 const DEFAULT_PERMISSION_SECONDS: u64 = 5;
+/// When a principal whose queued tasks are too large may try again.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// The number of records that one page of a filtered list reads.
 const MAX_SCANNED: usize = 5000;
 const PAGE: usize = 64;
@@ -55,6 +59,7 @@ pub struct Tasks(Arc<Inner>);
 struct Inner {
     sessions: SessionRegistry,
     webhooks: Webhooks,
+    limits: PrincipalLimits,
     state: Mutex<State>,
     /// Notifies the service of a change of the queue.
     changed: Notify,
@@ -93,6 +98,7 @@ impl Tasks {
     pub(super) async fn read(
         sessions: SessionRegistry,
         webhooks: Webhooks,
+        limits: PrincipalLimits,
     ) -> Result<(Self, Vec<QueuedTask>), OpenError> {
         let log = sessions.context().log.clone();
         let mut queue = Queue::new(sessions.context().limits.task_aging_unit);
@@ -142,6 +148,7 @@ impl Tasks {
             Self(Arc::new(Inner {
                 sessions,
                 webhooks,
+                limits,
                 state,
                 changed: Notify::new(),
             })),
@@ -197,10 +204,16 @@ impl Tasks {
             return Err(CreateError::Description);
         }
         check_text(request.description.as_deref().unwrap_or_default())?;
+        let now = self.context().ids.now();
+        if request.deadline.is_some_and(|deadline| deadline <= now) {
+            return Err(CreateError::Deadline);
+        }
         let (request_key, body_hash) = key.unzip();
         let record = self.record(by, request, blocks, (depth, request_key));
-        self.0.sessions.check_request(&session_request(&record))?;
-        self.insert(&by.tenant, &record, body_hash.unwrap_or_default())
+        let session = session_request(&record);
+        self.0.sessions.check_request(&session)?;
+        self.0.sessions.check_folders(by, &session).await?;
+        self.insert(by, &record, body_hash.unwrap_or_default())
             .await?;
         Ok((record.shown(Some(Vec::new())), false))
     }
@@ -275,25 +288,33 @@ impl Tasks {
     /// Stores a new task, then queues it.
     async fn insert(
         &self,
-        tenant: &Tenant,
+        by: &Principal,
         record: &TaskRecord,
         body_hash: [u8; 32],
     ) -> Result<(), CreateError> {
+        let (tenant, limit) = (&by.tenant, PrincipalLimit::QueuedTaskBytes);
         let key = (tenant.clone(), record.id);
+        let limits = self.0.limits.effective(by);
+        let task = queued(tenant, record);
         {
             let mut state = self.state();
             if state.queue.len_of(tenant) >= MAX_QUEUED {
                 return Err(CreateError::QueueFull);
             }
+            if state.queue.bytes_of(&by.key()).saturating_add(task.bytes) > limits.max(limit) {
+                return Err(limits.exceeded(limit, RETRY_AFTER).into());
+            }
+            state.queue.reserve(&task);
             state.open.insert(key.clone(), OpenTask::new());
         }
         let stored = self.log().write(record.put_new(tenant, body_hash)).await;
         let mut state = self.state();
+        state.queue.release(&task);
         if let Err(error) = stored {
             state.open.remove(&key);
             return Err(error.into());
         }
-        state.queue.push(queued(tenant, record));
+        state.queue.push(task);
         drop(state);
         self.0.changed.notify_one();
         Ok(())
@@ -553,5 +574,7 @@ fn queued(tenant: &Tenant, record: &TaskRecord) -> QueuedTask {
         priority: record.priority,
         created_at: record.created_at,
         deadline: record.deadline,
+        owner: record.by.id.as_str().into(),
+        bytes: to_json(record).len(),
     }
 }

@@ -1,12 +1,13 @@
 //! The order in which queued tasks start.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use crate::api::TaskPriority;
-use crate::types::{AgentName, Tenant, Timestamp};
+use crate::types::{AgentName, PrincipalKey, Tenant, Timestamp};
 
 /// The time by which a normal task precedes a low one, and a high task a normal one, in units of `task_aging_unit`
 /// (one minute).
@@ -34,6 +35,15 @@ pub(super) struct QueuedTask {
     pub(super) priority: TaskPriority,
     pub(super) created_at: Timestamp,
     pub(super) deadline: Option<Timestamp>,
+    /// The principal that created the task, and the size of its record.
+    pub(super) owner: Arc<str>,
+    pub(super) bytes: usize,
+}
+
+impl QueuedTask {
+    fn owner(&self) -> PrincipalKey {
+        (self.tenant.clone(), Arc::clone(&self.owner))
+    }
 }
 
 /// The queued tasks of all agents, and the number of running ones.
@@ -43,6 +53,8 @@ pub(super) struct Queue {
     agents: BTreeMap<AgentName, BTreeMap<Place, QueuedTask>>,
     places: HashMap<TaskKey, (AgentName, Place)>,
     deadlines: BTreeSet<(Timestamp, Tenant, Uuid)>,
+    /// The bytes of the queued tasks of each principal, and of tasks that are being stored.
+    bytes: HashMap<PrincipalKey, usize>,
     running: BTreeMap<AgentName, usize>,
 }
 
@@ -53,7 +65,28 @@ impl Queue {
             agents: BTreeMap::new(),
             places: HashMap::new(),
             deadlines: BTreeSet::new(),
+            bytes: HashMap::new(),
             running: BTreeMap::new(),
+        }
+    }
+
+    /// The bytes of the queued tasks of a principal.
+    pub(super) fn bytes_of(&self, owner: &PrincipalKey) -> usize {
+        self.bytes.get(owner).copied().unwrap_or_default()
+    }
+
+    /// Counts the bytes of a task that is not queued yet.
+    pub(super) fn reserve(&mut self, task: &QueuedTask) {
+        *self.bytes.entry(task.owner()).or_default() += task.bytes;
+    }
+
+    /// Releases the bytes of a task that is not queued.
+    pub(super) fn release(&mut self, task: &QueuedTask) {
+        if let Some(bytes) = self.bytes.get_mut(&task.owner()) {
+            *bytes -= task.bytes;
+            if *bytes == 0 {
+                self.bytes.remove(&task.owner());
+            }
         }
     }
 
@@ -62,6 +95,7 @@ impl Queue {
     }
 
     pub(super) fn push(&mut self, task: QueuedTask) {
+        self.reserve(&task);
         let place = self.place(&task);
         self.places
             .insert((task.tenant.clone(), task.id), (task.agent.clone(), place));
@@ -87,6 +121,7 @@ impl Queue {
             self.deadlines
                 .remove(&(deadline, task.tenant.clone(), task.id));
         }
+        self.release(&task);
         Some(task)
     }
 
@@ -170,6 +205,8 @@ mod tests {
             priority,
             created_at: Timestamp::from_millis(minute * MINUTE),
             deadline: None,
+            owner: "alice".into(),
+            bytes: 10,
         }
     }
 
@@ -231,6 +268,22 @@ mod tests {
             Some(2)
         );
         assert_eq!(queue.len_of(&Tenant::default()), 0);
+    }
+
+    #[test]
+    fn bytes_count_while_a_task_is_queued() {
+        let owner = (Tenant::default(), Arc::from("alice"));
+        let mut queue = queue(&[(Normal, 0), (Normal, 1), (Normal, 2)]);
+        let other = (Tenant::default(), Arc::from("bob"));
+        assert_eq!((queue.bytes_of(&owner), queue.bytes_of(&other)), (30, 0));
+        let started = queue.start_next(|_| 1).unwrap();
+        assert_eq!(queue.bytes_of(&owner), 20);
+        queue.push(started);
+        assert_eq!(queue.bytes_of(&owner), 30);
+        for number in 0..3 {
+            queue.remove(&(Tenant::default(), Uuid::from_u128(number)));
+        }
+        assert!(queue.bytes.is_empty());
     }
 
     #[test]

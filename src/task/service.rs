@@ -13,7 +13,7 @@ use super::runner;
 use crate::eventlog::{Records, TenantRecords};
 use crate::session::SessionRegistry;
 use crate::store::Table;
-use crate::types::Tenant;
+use crate::types::{PrincipalLimits, Tenant};
 use crate::webhooks::Webhooks;
 
 /// How often old tasks are deleted, their age, and their number for one tenant.
@@ -26,8 +26,12 @@ const RETRY: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 /// Reads the open tasks, continues those that have begun, and starts queued ones when a process is free.
-pub async fn start(sessions: SessionRegistry, webhooks: Webhooks) -> Result<Tasks, OpenError> {
-    let (tasks, begun) = Tasks::read(sessions, webhooks).await?;
+pub async fn start(
+    sessions: SessionRegistry,
+    webhooks: Webhooks,
+    limits: PrincipalLimits,
+) -> Result<Tasks, OpenError> {
+    let (tasks, begun) = Tasks::read(sessions, webhooks, limits).await?;
     let shutdown = tasks.context().shutdown.clone();
     for task in begun {
         shutdown.spawn(runner::run(tasks.clone(), task));

@@ -59,6 +59,7 @@ mod public_url;
 mod queued_line;
 mod states;
 pub mod text;
+mod url_port;
 mod user_range;
 
 pub use acp_request::AcpRequest;
@@ -92,4 +93,5 @@ pub use queued_line::QueuedLine;
 pub use states::{
     PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState, TurnOutcome,
 };
+pub use url_port::{UrlPortError, url_port};
 pub use user_range::UserRange;

@@ -2,7 +2,7 @@
 
 use http::Uri;
 
-use crate::types::HostPattern;
+use crate::types::{HostPattern, url_port};
 
 /// The longest URL, in bytes.
 const MAX_URL_BYTES: usize = 2048;
@@ -10,8 +10,12 @@ const MAX_URL_BYTES: usize = 2048;
 /// Why a URL is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    #[error("must be an absolute URL of at most 2048 bytes, without credentials and fragment")]
+    #[error(
+        "must be an absolute URL of at most 2048 ASCII characters, without credentials and fragment"
+    )]
     Invalid,
+    #[error("must have a port from 1 to 65535, or none")]
+    Port,
     #[error("must begin with https://")]
     NotHttps,
     #[error("the operator has not permitted this host in `webhooks.allowed_hosts`")]
@@ -20,10 +24,11 @@ pub enum TargetError {
 
 /// Checks the URL of a webhook. The addresses of its host are checked at each connection.
 pub(super) fn check(text: &str, allowed: &[HostPattern]) -> Result<Uri, TargetError> {
-    if text.len() > MAX_URL_BYTES || text.contains(['@', '#']) {
+    if text.len() > MAX_URL_BYTES || !text.is_ascii() || text.contains(['@', '#']) {
         return Err(TargetError::Invalid);
     }
     let url: Uri = text.parse().map_err(|_| TargetError::Invalid)?;
+    url_port(&url).map_err(|_| TargetError::Port)?;
     match url.scheme_str() {
         Some("https") => {}
         Some(_) => return Err(TargetError::NotHttps),
@@ -53,7 +58,7 @@ mod tests {
 
     #[test]
     fn only_https_urls_of_permitted_hosts_are_accepted() {
-        use TargetError::{HostNotAllowed, Invalid, NotHttps};
+        use TargetError::{HostNotAllowed, Invalid, NotHttps, Port};
         let allowed = [
             "hooks.example".parse().unwrap(),
             "*.team.example".parse().unwrap(),
@@ -74,6 +79,13 @@ mod tests {
             ("/a", Err(Invalid)),
             ("hooks.example", Err(Invalid)),
             ("https:///a", Err(Invalid)),
+            ("https://hooks.example/\u{202e}a", Err(Invalid)),
+            ("https://hooks.example:1/", Ok(())),
+            ("https://hooks.example:65535/", Ok(())),
+            ("https://hooks.example:0/", Err(Port)),
+            ("https://hooks.example:65536/", Err(Port)),
+            ("https://hooks.example:99999/", Err(Port)),
+            ("https://[::1]:0/", Err(Port)),
         ] {
             assert_eq!(check(url, &allowed).map(drop), expected, "{url}");
         }

@@ -11,7 +11,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::wait::{LONGEST, eventually};
-use crate::support::{FAKE, Gateway, Setup};
+use crate::support::{Answer, FAKE, Gateway, Setup};
 
 async fn create(gateway: &Gateway, body: Value) -> Value {
     let (status, task) = gateway.post("/v1/tasks", &body).await;
@@ -317,6 +317,114 @@ async fn deadline_ends_running_and_queued_tasks() {
         assert_eq!(end["result"]["error"]["code"], "deadline_exceeded", "{end}");
         assert_eq!(end["sessionId"].is_string(), ran, "{end}");
     }
+}
+
+#[tokio::test]
+async fn folders_and_deadlines_are_checked_before_the_task_is_queued() {
+    let gateway = Setup::fake(&[]).start();
+    let past = (jiff::Timestamp::now() - Duration::from_secs(1)).to_string();
+    for (member, value, status, code) in [
+        ("cwd", json!("/etc"), 403, "forbidden"),
+        ("cwd", json!("../.."), 403, "forbidden"),
+        ("cwd", json!("missing"), 422, "invalid"),
+        ("deadline", json!(past), 422, "invalid"),
+        ("deadline", json!("1999-01-01T00:00:00Z"), 422, "invalid"),
+    ] {
+        let mut body = json!({ "agent": "fake", "description": "echo x" });
+        body[member] = value;
+        let (found, problem) = gateway.post("/v1/tasks", &body).await;
+        assert_eq!(
+            (found.as_u16(), &problem["code"]),
+            (status, &json!(code)),
+            "{body}: {problem}"
+        );
+        if code == "invalid" {
+            assert_eq!(
+                problem["errors"][0]["pointer"],
+                format!("/{member}"),
+                "{problem}"
+            );
+        }
+    }
+    assert_eq!(
+        gateway.get("/v1/tasks").await["tasks"],
+        json!([]),
+        "none was stored"
+    );
+    let folder = gateway.path("data/workspaces/mine");
+    std::fs::create_dir(&folder).expect("the folder is ours");
+    let task = json!({ "agent": "fake", "description": "echo x", "cwd": "mine" });
+    assert_eq!(run(&gateway, &task).await["status"], "completed");
+}
+
+#[tokio::test]
+async fn deadline_that_has_passed_does_not_reject_the_repetition_of_its_request() {
+    let gateway = Setup::fake(&[]).start();
+    let deadline = jiff::Timestamp::now() + Duration::from_secs(2);
+    let body = json!({ "agent": "fake", "description": "hang", "deadline": deadline.to_string() });
+    let request = || {
+        let request = gateway.request(Method::POST, "/v1/tasks");
+        request.header("idempotency-key", "once").json(&body).send()
+    };
+    let first: Value = request()
+        .await
+        .expect("an answer")
+        .json()
+        .await
+        .expect("JSON");
+    until(&gateway, &first, "failed").await;
+    let again = request().await.expect("an answer");
+    assert_eq!(again.status(), StatusCode::OK);
+    let again: Value = again.json().await.expect("JSON");
+    assert_eq!(again["taskId"], first["taskId"]);
+}
+
+#[tokio::test]
+async fn queued_tasks_of_a_key_have_a_limit_of_bytes() {
+    let agent = "pool = { max_size = 1, min_idle = 0 }";
+    let mut gateway = Setup::default()
+        .agent("fake", FAKE, &[], agent)
+        .settings("limits.per_key.max_queued_task_bytes = \"100KiB\"")
+        .start();
+    let running = create(&gateway, json!({ "agent": "fake", "description": "hang" })).await;
+    until(&gateway, &running, "running").await;
+    let body = json!({ "agent": "fake", "description": "large", "prompt": "x".repeat(30_000) });
+    let mut queued = Vec::new();
+    let refused = loop {
+        let request = gateway.request(Method::POST, "/v1/tasks").json(&body);
+        let answer = Answer::of(request).await;
+        if answer.status != StatusCode::ACCEPTED {
+            break answer;
+        }
+        queued.push(answer.body);
+        assert!(queued.len() < 10, "no limit");
+    };
+    assert_eq!(queued.len(), 3);
+    let policy = "\"max_queued_task_bytes\";q=102400;qu=\"content-bytes\"";
+    assert_eq!(refused.header("ratelimit-policy"), Some(policy));
+    let problem = refused.problem(429, "queue_full");
+    let detail = problem["detail"].as_str().expect("a text");
+    assert!(
+        detail.contains("limits.per_key.max_queued_task_bytes"),
+        "{detail}"
+    );
+    let other = crate::key_life::key(&gateway, "other", "prompt").await;
+    let request = gateway.http.post(format!("{}/v1/tasks", gateway.url));
+    let answer = Answer::of(request.bearer_auth(&other).json(&body)).await;
+    assert_eq!(
+        answer.status,
+        StatusCode::ACCEPTED,
+        "another key has its own limit"
+    );
+
+    // The limit holds after a restart, and a task that leaves the queue frees its bytes.
+    gateway.stop();
+    gateway.start();
+    let again = gateway.post("/v1/tasks", &body).await;
+    assert_eq!(again.1["code"], "queue_full", "{}", again.1);
+    let path = format!("/v1/tasks/{}/cancel", id(&queued[0]));
+    assert_eq!(gateway.post(&path, &json!({})).await.0, StatusCode::OK);
+    create(&gateway, body).await;
 }
 
 #[tokio::test]

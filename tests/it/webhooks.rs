@@ -323,6 +323,21 @@ async fn urls_and_events_are_checked() {
             "/url",
         ),
         ("https://127.0.0.1/", json!(["prompt.completed"]), "/url"),
+        (
+            "https://hooks.example:0/",
+            json!(["prompt.completed"]),
+            "/url",
+        ),
+        (
+            "https://hooks.example:99999/",
+            json!(["prompt.completed"]),
+            "/url",
+        ),
+        (
+            "https://hooks.example/\u{202e}",
+            json!(["prompt.completed"]),
+            "/url",
+        ),
         ("https://hooks.example/", json!([]), "/events"),
         (
             "https://hooks.example/",
@@ -342,6 +357,10 @@ async fn urls_and_events_are_checked() {
         assert_eq!(problem["errors"][0]["pointer"], pointer, "{url} {problem}");
     }
     create(&gateway, "https://a.team.example/x", &["prompt.failed"]).await;
+    let callback = json!({ "agent": "fake", "description": "x", "callbackUrl": "https://hooks.example:99999/" });
+    let (status, problem) = gateway.post("/v1/tasks", &callback).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
+    assert_eq!(problem["errors"][0]["pointer"], "/callbackUrl", "{problem}");
 }
 
 #[tokio::test]

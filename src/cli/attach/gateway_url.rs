@@ -3,7 +3,7 @@
 use http::Uri;
 
 use super::failure::AttachFailure;
-use crate::types::AgentName;
+use crate::types::{AgentName, url_port};
 
 /// The URL of `/acp` of a gateway, which can be below a path. The URL can name `/acp` itself too.
 pub(super) fn acp_url(url: &str, agent: Option<&AgentName>) -> Result<Uri, AttachFailure> {
@@ -12,6 +12,7 @@ pub(super) fn acp_url(url: &str, agent: Option<&AgentName>) -> Result<Uri, Attac
     }
     let invalid = || AttachFailure::Url(url.to_owned());
     let parsed: Uri = url.parse().map_err(|_| invalid())?;
+    url_port(&parsed).map_err(|_| invalid())?;
     let is_http = matches!(parsed.scheme_str(), Some("http" | "https"));
     let (true, Some(authority), None) = (is_http, parsed.authority(), parsed.query()) else {
         return Err(invalid());

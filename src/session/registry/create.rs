@@ -73,6 +73,17 @@ impl SessionRegistry {
         Ok(new_session::check_request(request, &spec)?)
     }
 
+    /// Checks that the principal may create a session in the folders that a request names.
+    pub async fn check_folders(
+        &self,
+        by: &Principal,
+        request: &CreateSession,
+    ) -> Result<(), CreateError> {
+        let spec = self.context().catalogue.agent(&request.agent);
+        let spec = spec.ok_or(ProcessError::Acquire(AcquireError::NoSuchAgent))?;
+        new_session::check_folders(self.context(), by, request, &spec).await
+    }
+
     /// Runs `create`, or returns the session that an earlier request with the same key created. The operation
     /// continues if the caller is dropped.
     pub(super) async fn create_once<F>(

@@ -155,16 +155,7 @@ async fn folders(
     let span = Span::current();
     let folders = context.shutdown.spawn_blocking(move || {
         let _entered = span.entered();
-        let existing = |(at, path): (usize, &String)| {
-            workspaces
-                .resolve(&format!("/additionalDirectories/{at}"), path)
-                .map(|p| p.to_string_lossy().into_owned())
-        };
-        let directories: Vec<String> = directories
-            .iter()
-            .enumerate()
-            .map(existing)
-            .collect::<Result<_, _>>()?;
+        let directories = resolve_all(&workspaces, &directories)?;
         let folder = match idle_folder {
             Some(idle) => Folder {
                 path: idle.rename(&id.to_string())?,
@@ -179,6 +170,41 @@ async fn folders(
         Ok((folder, directories))
     });
     folders.await?
+}
+
+/// Checks the folders that a request names. Creates none.
+pub(super) async fn check_folders(
+    context: &Context,
+    by: &Principal,
+    request: &CreateSession,
+    spec: &AgentSpec,
+) -> Result<(), CreateError> {
+    let requested = (request.cwd.clone(), request.additional_directories.clone());
+    if requested.0.is_none() && requested.1.is_empty() {
+        return Ok(());
+    }
+    if let Some(remote) = spec.endpoint.remote_folders() {
+        return Ok(remote_folders(remote, &requested).map(drop)?);
+    }
+    let workspaces = context.workspaces.with_granted(by.folders.clone());
+    let checked = context.shutdown.spawn_blocking(move || {
+        resolve_all(&workspaces, &requested.1)?;
+        if let Some(cwd) = &requested.0 {
+            workspaces.resolve("/cwd", cwd)?;
+        }
+        Ok(())
+    });
+    checked.await?
+}
+
+/// The real paths of additional directories. Blocks on the file system.
+fn resolve_all(workspaces: &Workspaces, directories: &[String]) -> Result<Vec<String>, InputError> {
+    let resolve = |(at, path): (usize, &String)| {
+        workspaces
+            .resolve(&format!("/additionalDirectories/{at}"), path)
+            .map(|path| path.to_string_lossy().into_owned())
+    };
+    directories.iter().enumerate().map(resolve).collect()
 }
 
 /// The folders of a session on another host, which are only compared with those of the entry or the member.

@@ -235,6 +235,8 @@ impl From<CreateError> for ApiError {
                 Self::new(ProblemCode::Forbidden, detail)
             }
             CreateError::Callback(_) => Self::invalid("/callbackUrl", detail),
+            CreateError::Deadline => Self::invalid("/deadline", detail),
+            CreateError::Limit(exceeded) => exceeded.into(),
             CreateError::QueueFull => Self::new(ProblemCode::QueueFull, detail),
             CreateError::Idempotency(error) => error.into(),
             CreateError::Change(error) => error.into(),
