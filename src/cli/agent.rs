@@ -276,7 +276,6 @@ impl Installation {
             EntryFile::open(&file, PathBuf::new())?.save()?;
         }
         let config = ConfigSource::new(flags).load()?;
-        lock::create_layout(&config.data)?;
         let shutdown = Shutdown::new();
         let limits = Arc::new(Limits::default());
         let spawner = Spawner::new(OWN_PROGRAM.into(), None, shutdown.clone(), limits);
@@ -362,6 +361,7 @@ impl Installation {
     async fn install(&self, entry: &Entry) -> Result<Installed, Failure> {
         let open = || EntryFile::open(&self.file, self.installer.agents.join(&entry.id));
         open()?.check(&self.request.name)?;
+        lock::create_layout(&self.config.data)?;
         let done = self.installer.install(entry, &self.request).await?;
         let written = async {
             let answer = self.verify(&done).await?;

@@ -1,7 +1,6 @@
 //! `audit export|verify`: reads the audit log from the store, also while a gateway runs.
 
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
 
 use bytes::BytesMut;
 use clap::Subcommand;
@@ -34,8 +33,6 @@ pub(super) enum AuditCommand {
 
 #[derive(Debug, thiserror::Error)]
 enum AuditError {
-    #[error("there is no log in {}", .0.display())]
-    NoLog(PathBuf),
     #[error("could not read the audit log")]
     Read(#[from] ReadError),
     #[error("could not write the events")]
@@ -44,9 +41,7 @@ enum AuditError {
 
 pub(super) fn run(command: &AuditCommand, flags: &Flags) -> Result<(), Failure> {
     let gateway = local_config(flags)?;
-    if !gateway.data.log().exists() {
-        return Err(AuditError::NoLog(gateway.data.path().to_owned()).into());
-    }
+    lock::check_log(&gateway.data)?;
     // A running gateway continues; another one cannot start meanwhile.
     let _lock = lock::acquire_unless_running(&gateway.data)?;
     let store = app::open_store(&gateway.data, &gateway.limits, &Ids::system())?;

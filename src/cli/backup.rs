@@ -23,8 +23,6 @@ const RESTORE_PART: &str = "restore";
 
 #[derive(Debug, thiserror::Error)]
 enum BackupError {
-    #[error("there is no log in {}", .0.display())]
-    NoLog(PathBuf),
     #[error("{} already exists: a backup does not overwrite a file", .0.display())]
     Exists(PathBuf),
     #[error("stdout is a terminal: name a file, or redirect the output with > FILE")]
@@ -38,9 +36,7 @@ enum BackupError {
 pub(super) fn backup(file: &Path, flags: &Flags) -> Result<(), Failure> {
     let gateway = local_config(flags)?;
     let log = gateway.data.log();
-    if !log.exists() {
-        return Err(BackupError::NoLog(gateway.data.path().to_owned()).into());
-    }
+    lock::check_log(&gateway.data)?;
     // A running gateway continues; another one cannot start meanwhile.
     let _lock = lock::acquire_unless_running(&gateway.data)?;
     remove_stale_parts(&gateway.data);
@@ -84,11 +80,16 @@ pub(super) fn backup(file: &Path, flags: &Flags) -> Result<(), Failure> {
 
 pub(super) fn restore(file: &Path, flags: &Flags) -> Result<(), Failure> {
     let gateway = local_config(flags)?;
+    let from_stdin = file == Path::new(STDIO);
+    if !from_stdin && let Err(source) = fs::metadata(file) {
+        let path = file.to_owned();
+        let source = source.into();
+        return Err(BackupError::Restore { path, source }.into());
+    }
     lock::create_layout(&gateway.data)?;
     let _lock = lock::acquire(&gateway.data)?;
     remove_stale_parts(&gateway.data);
     let log = gateway.data.log();
-    let from_stdin = file == Path::new(STDIO);
     let source = if from_stdin {
         gateway.data.private().join(part_name(RESTORE_PART))
     } else {

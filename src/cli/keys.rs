@@ -146,7 +146,10 @@ impl std::str::FromStr for NameList {
 
 pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
     let config = local_config(flags)?;
-    let (keys, lock) = key_store::open(&config)?;
+    let (keys, lock) = match command {
+        KeyCommand::Create { .. } => key_store::open_or_create(&config)?,
+        _ => key_store::open(&config)?,
+    };
     match command {
         KeyCommand::Create {
             name,

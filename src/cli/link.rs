@@ -32,7 +32,7 @@ pub(super) fn browser_url(bound: SocketAddr, public_url: Option<&PublicUrl>) -> 
 pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     let config = local_config(flags)?;
     lock::check_owner(&config.data)?;
-    let (keys, lock) = key_store::open(&config)?;
+    let (keys, lock) = key_store::open_or_create(&config)?;
     let is_running = lock.is_none();
     let url = page_url(&config, is_running)?;
     let key = keys.create_link_key()?;

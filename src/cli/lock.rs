@@ -18,6 +18,11 @@ pub(super) enum DataDirError {
         .0.display()
     )]
     Locked(PathBuf),
+    #[error(
+        "there is no log in {}: start the gateway first, or name its data folder with --data DIR",
+        .0.display()
+    )]
+    NoLog(PathBuf),
     #[error("the gateway on {} is starting: retry in a moment", .0.display())]
     Starting(PathBuf),
     #[error("could not create the folder {}", path.display())]
@@ -58,6 +63,16 @@ pub(super) fn create_layout(data: &DataDir) -> Result<(), DataDirError> {
 
 fn create_private_dir(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Fails unless a gateway has used the data folder. Commands that only read create no folder, because the path may be a
+/// typing error.
+pub(super) fn check_log(data: &DataDir) -> Result<(), DataDirError> {
+    if data.log().exists() {
+        Ok(())
+    } else {
+        Err(DataDirError::NoLog(data.path().to_owned()))
+    }
 }
 
 /// Fails if the gateway's part of the data folder belongs to another user. This includes root, whose files the

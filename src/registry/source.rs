@@ -1,6 +1,8 @@
 //! The file of a registry and its archives: at a URL, or in a folder of this machine.
 
-use std::io::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{Error, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -89,11 +91,10 @@ impl Source {
                     path: path.clone(),
                     source,
                 };
-                if tokio::fs::metadata(path).await.map_err(read)?.len() > MAX_INDEX_BYTES as u64 {
-                    let (name, limit) = (path.display().to_string(), MAX_INDEX_BYTES as u64);
-                    return Err(SourceError::TooLarge { name, limit });
-                }
-                Ok(tokio::fs::read(path).await.map_err(read)?.into())
+                let mut file = open_regular(path, MAX_INDEX_BYTES as u64)?;
+                let mut content = Vec::new();
+                file.read_to_end(&mut content).map_err(read)?;
+                Ok(content.into())
             }
         }
     }
@@ -119,12 +120,40 @@ impl Source {
             path: from.clone(),
             source,
         };
-        tokio::fs::copy(&from, to).await.map_err(read)?;
-        let mut file = std::fs::File::open(to).map_err(read)?;
+        let mut file = open_regular(&from, MAX_ARCHIVE_BYTES)?;
+        let mut copy = File::create(to).map_err(read)?;
+        std::io::copy(&mut file, &mut copy).map_err(read)?;
+        let mut file = File::open(to).map_err(read)?;
         let mut hash = Sha256::new();
         std::io::copy(&mut file, &mut HashWriter(&mut hash)).map_err(read)?;
         Ok(hash.finalize().into())
     }
+}
+
+/// Opens a file of this machine. The path can be in the file of a registry, and a FIFO or a device would block the read or
+/// never end.
+fn open_regular(path: &Path, limit: u64) -> Result<File, SourceError> {
+    let read = |source| SourceError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut options = OpenOptions::new();
+    // Opening a FIFO waits for its writer otherwise.
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = options.read(true).custom_flags(nonblock).open(path);
+    let file = file.map_err(read)?;
+    let metadata = file.metadata().map_err(read)?;
+    if !metadata.is_file() {
+        return Err(read(Error::new(
+            ErrorKind::InvalidInput,
+            "it is not a regular file",
+        )));
+    }
+    if metadata.len() > limit {
+        let name = path.display().to_string();
+        return Err(SourceError::TooLarge { name, limit });
+    }
+    Ok(file)
 }
 
 /// Writes to a hash.
@@ -147,7 +176,7 @@ async fn download(client: &Client, url: &str, to: &Path) -> Result<[u8; 32], Sou
         path: to.to_owned(),
         source,
     };
-    let mut file = std::fs::File::create(to).map_err(write)?;
+    let mut file = File::create(to).map_err(write)?;
     let (mut hash, mut size) = (Sha256::new(), 0_u64);
     loop {
         let frame = timeout(SILENCE_TIMEOUT, body.frame()).await;

@@ -206,9 +206,29 @@ fn set_default_headers(headers: &mut HeaderMap) {
             "same-origin",
         ),
     ];
+    let is_framed = permits_frames(headers);
     for (name, value) in DEFAULTS {
+        if is_framed && name == header::X_FRAME_OPTIONS {
+            continue;
+        }
         headers
             .entry(name)
             .or_insert(HeaderValue::from_static(value));
     }
+}
+
+/// Whether the policy of a page permits frames on other pages. `X-Frame-Options` cannot name their origins, and proxies and
+/// scanners that read only this header would report or enforce the opposite.
+fn permits_frames(headers: &HeaderMap) -> bool {
+    let policy = headers.get(header::CONTENT_SECURITY_POLICY);
+    let mut directives = policy
+        .and_then(|policy| policy.to_str().ok())
+        .unwrap_or_default()
+        .split(';');
+    directives.any(|directive| {
+        directive
+            .trim()
+            .strip_prefix("frame-ancestors ")
+            .is_some_and(|ancestors| ancestors.trim() != "'none'")
+    })
 }

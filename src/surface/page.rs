@@ -48,7 +48,6 @@ async fn index(State(gateway): State<Gateway>, headers: HeaderMap) -> Result<Res
     } else {
         ancestors.join(" ")
     };
-    // Browsers ignore `X-Frame-Options` if the policy has `frame-ancestors` (CSP Level 3, section 6.4.2).
     let policy = HeaderValue::try_from(format!("{PAGE_CSP}; frame-ancestors {ancestors}"));
     response.headers_mut().insert(
         header::CONTENT_SECURITY_POLICY,

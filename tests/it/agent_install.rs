@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -99,6 +100,31 @@ async fn runs(gateway: &Gateway, name: &str) -> String {
 
 fn is_installed(gateway: &Gateway, id: &str) -> bool {
     gateway.path("data/agents").join(id).exists()
+}
+
+/// A path in a registry on this machine may name anything.
+#[tokio::test]
+async fn archive_or_registry_that_is_no_regular_file_is_rejected_at_once() {
+    let gateway = gateway();
+    let pipe = gateway.path("pipe.tar.gz");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+    for archive in ["pipe.tar.gz", "/dev/zero", "data"] {
+        let file = registry(&gateway, &[binary_entry("1.0.0", archive, None)]);
+        let added = agent(&gateway, &["add", "hello", "--registry", &file], &[]);
+        assert!(
+            !added.ok && added.text.contains("not a regular file"),
+            "{archive}: {}",
+            added.text
+        );
+        assert!(!is_installed(&gateway, "hello"), "{archive}");
+    }
+    let pipe = pipe.to_str().expect("UTF-8");
+    let found = agent(&gateway, &["search", "x", "--registry", pipe], &[]);
+    assert!(
+        !found.ok && found.text.contains("not a regular file"),
+        "{}",
+        found.text
+    );
 }
 
 #[tokio::test]

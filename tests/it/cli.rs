@@ -252,6 +252,40 @@ fn keys_are_made_listed_and_revoked() {
     }
 }
 
+/// A command that reads creates nothing, because the path may be a typing error.
+#[test]
+fn commands_that_read_do_not_create_the_data_folder() {
+    let folder = folder();
+    let (typo, backup) = (folder.path().join("typo"), folder.path().join("backup"));
+    let config = folder.path().join("gateway.toml");
+    fs::write(&config, "").unwrap();
+    let (backup, config) = (backup.to_str().unwrap(), config.to_str().unwrap());
+    for (args, names_log) in [
+        (&["key", "list"][..], true),
+        (&["key", "revoke", "alice"], true),
+        (&["key", "update", "alice", "--scopes", "read"], true),
+        (&["audit", "verify"], true),
+        (&["audit", "export"], true),
+        (&["backup", backup], true),
+        (&["restore", "/nonexistent/backup"], false),
+        (&["agent", "list", "--config", config], false),
+        (&["agent", "remove", "hello", "--config", config], false),
+        (&["healthcheck"], false),
+        (&["check"], false),
+    ] {
+        let output = run(&typo, args);
+        assert!(!typo.exists(), "{args:?} created the folder");
+        if names_log {
+            let error = stderr(&output);
+            assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
+            assert!(
+                error.contains("there is no log in") && error.contains("typo"),
+                "{args:?}: {error}"
+            );
+        }
+    }
+}
+
 #[test]
 fn second_gateway_exits_with_a_message_and_the_first_continues() {
     let data = folder();

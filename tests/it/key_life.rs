@@ -71,6 +71,33 @@ async fn any_key_can_read_its_own_rights() {
 }
 
 #[tokio::test]
+async fn frames_of_permitted_origins_are_not_denied_by_another_header() {
+    let denied = Setup::fake(&[]).start();
+    let permitted = Setup::fake(&[])
+        .settings("auth.frame_ancestors = [\"https://app.example\"]")
+        .start();
+    for (gateway, framing) in [(&denied, Some("DENY")), (&permitted, None)] {
+        let page = gateway.http.get(format!("{}/", gateway.url));
+        let page = page.send().await.expect("the page");
+        let header = |name: &str| {
+            let value = page.headers().get(name)?;
+            Some(value.to_str().expect("ASCII").to_owned())
+        };
+        assert_eq!(header("x-frame-options").as_deref(), framing);
+        let policy = header("content-security-policy").expect("a policy");
+        let ancestors = if framing.is_some() {
+            "frame-ancestors 'none'"
+        } else {
+            "frame-ancestors https://app.example"
+        };
+        assert!(policy.ends_with(ancestors), "{policy}");
+        // Only the page itself may be shown in a frame.
+        let api = Answer::of(gateway.http.get(format!("{}/v1", gateway.url))).await;
+        assert_eq!(api.header("x-frame-options"), Some("DENY"));
+    }
+}
+
+#[tokio::test]
 async fn files_need_the_scope_of_their_name() {
     let gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;

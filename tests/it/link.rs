@@ -110,6 +110,7 @@ fn serve(data: &Path, args: &[&str]) -> Command {
 fn link_keys(data: &Path) -> usize {
     let listed = on(data, BINARY)
         .args(["key", "list"])
+        .stderr(Stdio::null())
         .output()
         .expect("the binary was built");
     String::from_utf8(listed.stdout)

@@ -76,6 +76,11 @@ fn copy_to(log: &Path, file: &Path) -> Result<(), OpenError> {
 /// Replaces the log with a copy of `file` under a new epoch. No other process may use the log. The previous
 /// log is kept beside it. After an interrupted restore the log does not open until the restore is repeated.
 pub fn restore(file: &Path, log: &Path, ids: &Ids) -> Result<RestoreReport, OpenError> {
+    // A read of a FIFO could wait for ever.
+    if !fs::metadata(file)?.is_file() {
+        let why = "it is not a regular file: restore - reads stdin";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
+    }
     let new = schema::restored_path(log);
     if new.exists() && fs::canonicalize(&new)? == fs::canonicalize(file)? {
         let why = "a restore writes to this path: rename the file first";
