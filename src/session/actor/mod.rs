@@ -223,6 +223,7 @@ impl Actor {
         self.link.acknowledge(self.journal.log().committed());
         self.send_answers();
         self.send_queued_calls();
+        self.start_prompt();
         self.send_prompt();
         let activity = if self.attachment.is_releasing() {
             LeaseActivity::Releasing

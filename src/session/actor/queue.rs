@@ -2,8 +2,9 @@
 //! restores it after a restart.
 //!
 //! A prompt is sent to the agent at most once. The record of the prompt decides. A `queued` prompt was never
-//! sent. A `running` prompt may have been sent, unless a drain has marked it as `unsent`. The commit of
-//! `session.attached` removes the mark, and the prompt is sent only after that commit.
+//! sent, also if it waits for a process at the head of the queue. A `running` prompt may have been sent, unless it is marked as
+//! `unsent`, because its process ended before the send, or because of a drain. The commit of `session.attached` removes the mark,
+//! and the prompt is sent only after that commit.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 use super::Actor;
 use super::turn::TurnEnd;
 use crate::api::{Problem, ProblemCode};
-use crate::event::{EncodedEvent, PromptChanged, PromptStarted};
+use crate::event::{EncodedEvent, PromptChanged};
 use crate::eventlog::Records;
 use crate::pool::AcquireError;
 use crate::session::command::PromptChange;
@@ -22,7 +23,7 @@ use crate::session::error::{
 };
 use crate::session::record::{self, PromptEdit, PromptRecord, SessionRecord};
 use crate::session::stored::{self, read_record};
-use crate::session::turns::Queued;
+use crate::session::turns::{NOT_YET, Queued};
 use crate::store::Table;
 use crate::types::{PromptId, PromptStatus, Timestamp};
 
@@ -66,33 +67,31 @@ impl Actor {
     }
 
     pub(super) fn begin_queued(&mut self) {
-        let Some(mut queued) = self.turns.dequeue() else {
+        let Some(queued) = self.turns.dequeue() else {
             return;
         };
-        let (prompt, now) = (queued.record.prompt_id, Instant::now());
-        self.serving.turn_began(queued.serving.take());
+        let prompt = queued.record.prompt_id;
         if queued.record.unsent {
             // The commit of `session.attached` permits the send.
             self.journal.update(|record| record.begin_prompt(prompt));
-            return self.turns.begin(queued, u64::MAX, now);
         }
-        queued.record.status = PromptStatus::Running;
-        let event = EncodedEvent::from(&PromptStarted {
-            prompt: None,
-            by: &queued.record.by,
-            idempotency_key: None,
-            acp_request: queued.record.acp_request.as_ref(),
-            broadcast_id: queued.record.broadcast,
-        });
-        let seq = self.journal.append_with(Some(prompt), event, |_, change| {
-            change.run_prompt(&queued.record);
-        });
-        self.turns.begin(queued, seq, now);
+        self.turns.begin(queued, NOT_YET, Instant::now());
+        self.start_prompt();
+    }
+
+    /// Changes a queued prompt, also the one that waits for a process: the agent cannot have seen it.
+    pub(super) fn change_prompt(&mut self, change: PromptChange) -> Result<u64, QueueError> {
+        let waited = self.turns.is_waiting() && self.turns.return_unsent();
+        let changed = self.change_queue(change);
+        if waited {
+            self.begin_queued();
+        }
+        changed
     }
 
     /// Changes the content and the place of a queued prompt in one event. Returns the event that must be durable before the
     /// client sees the change. A prompt in the queue is never sent, so the agent gets the content after the last edit.
-    pub(super) fn change_prompt(&mut self, mut change: PromptChange) -> Result<u64, QueueError> {
+    fn change_queue(&mut self, mut change: PromptChange) -> Result<u64, QueueError> {
         let PromptChange {
             by,
             prompt,

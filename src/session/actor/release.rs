@@ -246,8 +246,13 @@ impl Actor {
         self.end_terminals();
         self.journal.fold_with(SessionFold::detached);
         let event = &SessionDetached { reason };
+        let turns = &mut self.turns;
         self.journal.append_with(None, event, |_, change| {
             (change.record.attached, change.record.channel) = (false, None);
+            // The next process gets the prompt, also after a restart.
+            if let Some(record) = turns.mark_unsent() {
+                change.put_prompt(record);
+            }
         });
     }
 

@@ -19,7 +19,7 @@ use crate::session::error::{
 };
 use crate::session::process_link::prompt_failure;
 use crate::session::record::PromptRecord;
-use crate::session::turns::{Admission, Answered, CancelStep, Completion, Queued};
+use crate::session::turns::{Admission, Answered, CancelStep, Completion, NOT_YET, Queued};
 use crate::types::{Principal, PromptId, PromptStatus, SessionId};
 
 /// The id of the call of a prompt to a process that outlives the gateway. A restarted gateway computes the same id. It is above
@@ -61,12 +61,15 @@ impl Actor {
         } = prompt;
         let serving = serving.map(Arc::new);
         let admission = self.admit(&by, &blocks, queue)?;
+        // A prompt that waits for a process has not started: a restart runs it.
+        let starts = admission == Admission::Run && self.has_ready_process();
         let prompt_id = self.journal.next_prompt();
         let mut record = PromptRecord {
             prompt_id,
-            status: match admission {
-                Admission::Run => PromptStatus::Running,
-                Admission::Queue { .. } => PromptStatus::Queued,
+            status: if starts {
+                PromptStatus::Running
+            } else {
+                PromptStatus::Queued
             },
             by: by.id.to_string(),
             created_at: self.context.ids.now(),
@@ -83,34 +86,36 @@ impl Actor {
         };
         let (by, idempotency_key) = (&*by.id, claim.as_ref().map(|claim| &*claim.key));
         let acp_request = record.acp_request.as_ref();
-        let event = match admission {
-            Admission::Run => {
-                let prompt = Some(&*blocks);
-                EncodedEvent::from(&PromptStarted {
-                    prompt,
-                    by,
-                    idempotency_key,
-                    acp_request,
-                    broadcast_id: broadcast,
-                })
-            }
-            Admission::Queue { position } => EncodedEvent::from(&PromptQueued {
-                prompt: &blocks,
-                position,
+        let event = if starts {
+            EncodedEvent::from(&PromptStarted {
+                prompt: Some(&blocks),
                 by,
                 idempotency_key,
                 acp_request,
                 broadcast_id: broadcast,
-            }),
+            })
+        } else {
+            EncodedEvent::from(&PromptQueued {
+                prompt: &blocks,
+                position: match admission {
+                    Admission::Run => 1,
+                    Admission::Queue { position } => position,
+                },
+                by,
+                idempotency_key,
+                acp_request,
+                broadcast_id: broadcast,
+            })
         };
         self.journal.fold_prompt(&blocks);
         let seq = self
             .journal
             .append_with(Some(prompt_id), event, |seq, change| {
                 record.first_seq = seq;
-                match admission {
-                    Admission::Run => change.run_prompt(&record),
-                    Admission::Queue { .. } => change.queue_prompt(&record),
+                if starts {
+                    change.run_prompt(&record);
+                } else {
+                    change.queue_prompt(&record);
                 }
                 if let Some(claim) = &claim {
                     change.put_claim(claim, Some(prompt_id));
@@ -118,7 +123,7 @@ impl Actor {
             });
         let prompt = record.to_prompt(self.journal.session(), self.journal.log().id(seq));
         let checked = Some(self.client_rules());
-        let queued = Queued {
+        let mut queued = Queued {
             record,
             blocks,
             trace,
@@ -127,10 +132,11 @@ impl Actor {
             serving,
         };
         match admission {
-            Admission::Run => {
-                self.serving.turn_began(queued.serving.clone());
+            Admission::Run if starts => {
+                self.serving.turn_began(queued.serving.take());
                 self.turns.begin(queued, seq, Instant::now());
             }
+            Admission::Run => self.turns.begin(queued, NOT_YET, Instant::now()),
             Admission::Queue { .. } => self.turns.enqueue(queued),
         }
         Ok((prompt, seq))
@@ -197,15 +203,44 @@ impl Actor {
         self.check_prompt_modes(by, &blocks)
     }
 
+    /// Whether a process can get a prompt as soon as its event is durable.
+    fn has_ready_process(&self) -> bool {
+        self.attachment.is_ready()
+            && self
+                .link
+                .process()
+                .is_some_and(|process| !process.has_ended())
+    }
+
+    /// Starts the turn that waits for a process, when the process is ready. From the commit of its event on, the agent can have
+    /// seen the prompt.
+    pub(super) fn start_prompt(&mut self) {
+        if !self.turns.is_waiting() || !self.has_ready_process() {
+            return;
+        }
+        let Some((record, serving)) = self.turns.start() else {
+            return;
+        };
+        self.serving.turn_began(serving);
+        let event = EncodedEvent::from(&PromptStarted {
+            prompt: None,
+            by: &record.by,
+            idempotency_key: None,
+            acp_request: record.acp_request.as_ref(),
+            broadcast_id: record.broadcast,
+        });
+        let seq = self
+            .journal
+            .append_with(Some(record.prompt_id), event, |_, change| {
+                change.run_prompt(&record);
+            });
+        self.turns.started(seq);
+    }
+
     /// Sends the prompt after its event is durable and a process has the session.
     pub(super) fn send_prompt(&mut self) {
         // If the process has exited, its last batches report that. The session then acquires another one.
-        if !self.attachment.is_ready()
-            || self
-                .link
-                .process()
-                .is_none_or(crate::agent::Process::has_ended)
-        {
+        if !self.has_ready_process() {
             return;
         }
         if self.turns.ready(self.journal.log().committed()).is_none() {
@@ -336,6 +371,7 @@ impl Actor {
     /// Appends the only end of a turn, with its record in the same commit.
     pub(super) fn append_turn_end(&mut self, mut record: PromptRecord, end: TurnEnd) {
         record.ended_at = Some(self.context.ids.now());
+        record.unsent = false;
         let event = match end {
             TurnEnd::Completed(Completion {
                 stop_reason,

@@ -25,7 +25,7 @@ pub(in crate::session) struct PromptRecord {
     pub(in crate::session) usage: Option<Box<RawValue>>,
     /// The problem of a failed turn, as the event of its end contains it.
     pub(in crate::session) error: Option<Box<RawValue>>,
-    /// Whether a drain returned the started prompt to the queue before it was sent to the agent.
+    /// Whether the prompt has started and was not sent: its process ended before, or a drain returned it to the queue.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::session) unsent: bool,
     /// The request of the ACP client that sent the prompt.

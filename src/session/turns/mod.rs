@@ -17,17 +17,20 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
 
-pub(super) use self::turn::{Admission, Answered, CancelStep, Completion, Queued, TurnClock};
+pub(super) use self::turn::{
+    Admission, Answered, CancelStep, Completion, NOT_YET, Queued, TurnClock,
+};
 use self::turn::{Cancel, Turn};
 use self::work::{PromptWork, ReportedWork};
 use super::error::{AdmitError, TurnRunning};
 use super::record::PromptRecord;
+use super::serving_clients::ServingClient;
 use crate::acp::{
     self, CancelTarget, PromptResult, TraceContext, WorkState, error_code, stop_reason, update,
 };
 use crate::agent::AgentSpec;
 use crate::jsonrpc::{CallId, RpcError};
-use crate::types::{Limits, PromptId};
+use crate::types::{Limits, PromptId, PromptStatus};
 
 #[derive(Debug)]
 pub(super) struct Turns {
@@ -106,11 +109,13 @@ impl Turns {
         let ahead = self
             .running()
             .or_else(|| self.queue.front().map(|queued| queued.record.prompt_id));
+        // A prompt that waits for a process is in the queue that clients see.
+        let queued = self.queue.len() + usize::from(self.is_waiting());
         match ahead {
             Some(prompt) if !queue => Err(TurnRunning(prompt).into()),
-            Some(_) if self.queue.len() >= max_queued => Err(AdmitError::QueueFull(max_queued)),
+            Some(_) if queued >= max_queued => Err(AdmitError::QueueFull(max_queued)),
             Some(_) => Ok(Admission::Queue {
-                position: self.queue.len() + 1,
+                position: queued + 1,
             }),
             None => Ok(Admission::Run),
         }
@@ -149,13 +154,39 @@ impl Turns {
         self.retry_at
     }
 
-    /// Begins a turn. `started_seq`: the event that must be durable before the prompt is sent.
+    /// Whether the running turn waits for a process and has no `prompt.started`. Its record is that of a queued prompt.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.running
+            .as_ref()
+            .is_some_and(|turn| turn.started_seq == NOT_YET && !turn.record.unsent)
+    }
+
+    /// Starts the waiting turn, because a process can get its prompt. Returns its record and the ACP client that serves it. Call
+    /// [`Self::started`] with the event.
+    pub(super) fn start(&mut self) -> Option<(PromptRecord, Option<Arc<ServingClient>>)> {
+        let turn = self
+            .running
+            .as_mut()
+            .filter(|turn| turn.started_seq == NOT_YET && !turn.record.unsent)?;
+        turn.record.status = PromptStatus::Running;
+        Some((turn.record.clone(), turn.serving.take()))
+    }
+
+    /// The event `seq` is the start of the running turn.
+    pub(super) fn started(&mut self, seq: u64) {
+        if let Some(turn) = &mut self.running {
+            turn.started_seq = seq;
+        }
+    }
+
+    /// Begins a turn. `started_seq`: the event that must be durable before the prompt is sent, or [`NOT_YET`].
     pub(super) fn begin(&mut self, queued: Queued, started_seq: u64, now: Instant) {
         let Queued {
             record,
             blocks,
             trace,
             checked,
+            serving,
             ..
         } = queued;
         self.last_ended = None;
@@ -164,6 +195,7 @@ impl Turns {
             blocks,
             trace,
             checked,
+            serving,
             started_seq,
             call: None,
             resent: false,
@@ -181,7 +213,17 @@ impl Turns {
         Some(&turn.record)
     }
 
-    /// Returns a turn whose prompt was not sent to the head of the queue. It gets no second `prompt.started`.
+    /// Marks a started turn whose process has ended before the prompt was sent. Returns its record.
+    pub(super) fn mark_unsent(&mut self) -> Option<&PromptRecord> {
+        let turn = self
+            .running
+            .as_mut()
+            .filter(|turn| turn.call.is_none() && turn.started_seq != NOT_YET)?;
+        (turn.record.unsent, turn.started_seq) = (true, NOT_YET);
+        Some(&turn.record)
+    }
+
+    /// Returns a turn whose prompt was not sent to the head of the queue. If it has a `prompt.started`, it gets no second one.
     pub(super) fn return_unsent(&mut self) -> bool {
         let Some(turn) = self.running.take_if(|turn| turn.call.is_none()) else {
             return false;
@@ -191,16 +233,18 @@ impl Turns {
             blocks,
             trace,
             checked,
+            serving,
+            started_seq,
             ..
         } = turn;
-        record.unsent = true;
+        record.unsent |= started_seq != NOT_YET;
         self.queue.push_front(Queued {
             record,
             blocks,
             trace,
             restored: false,
             checked,
-            serving: None,
+            serving,
         });
         true
     }

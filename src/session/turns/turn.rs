@@ -36,7 +36,9 @@ pub(super) struct Turn {
     pub(super) trace: Option<TraceContext>,
     /// As in [`Queued::checked`].
     pub(super) checked: Option<Arc<AgentSpec>>,
-    /// The sequence number of the event that must be durable before the prompt is sent to the agent.
+    /// As in [`Queued::serving`]. The start of the turn takes it.
+    pub(super) serving: Option<Arc<ServingClient>>,
+    /// The sequence number of the event that must be durable before the prompt is sent to the agent, or [`NOT_YET`].
     pub(super) started_seq: u64,
     /// The call of `session/prompt`, after it was sent.
     pub(super) call: Option<CallId>,
@@ -47,6 +49,9 @@ pub(super) struct Turn {
     /// When the agent last sent a message.
     pub(super) last_activity: Instant,
 }
+
+/// In place of the sequence number of an event that is not appended yet: the turn waits for a process.
+pub(in crate::session) const NOT_YET: u64 = u64::MAX;
 
 /// The progress of the cancellation of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

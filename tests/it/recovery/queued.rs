@@ -154,7 +154,7 @@ async fn queued_prompts_run_in_order_after_a_drain() {
     );
 }
 
-/// A session whose prompt has started and waits for the only process, which another session uses.
+/// A session whose first prompt waits for the only process, which another session uses.
 async fn waiting_for_a_process(
     journals: &tempfile::TempDir,
     limits: &str,
@@ -165,7 +165,7 @@ async fn waiting_for_a_process(
     let answer = queue(&gateway, &waiting, "echo first", Some("first")).await;
     assert_eq!(
         (answer.status.as_u16(), &answer.body["status"]),
-        (202, &json!("running"))
+        (202, &json!("queued"))
     );
     assert_eq!(
         queue(&gateway, &waiting, "echo second", None).await.body["status"],
@@ -175,7 +175,7 @@ async fn waiting_for_a_process(
 }
 
 #[tokio::test]
-async fn a_started_prompt_that_was_not_sent_returns_to_the_queue_on_a_drain() {
+async fn prompt_that_waits_for_a_process_runs_after_a_drain() {
     let journals = journals();
     let (mut gateway, holder, session) =
         waiting_for_a_process(&journals, "timeouts.drain_timeout = \"300ms\"").await;
@@ -194,7 +194,7 @@ async fn a_started_prompt_that_was_not_sent_returns_to_the_queue_on_a_drain() {
         "no second start"
     );
     assert_eq!(
-        of(&events, "prompt.started", "p1")[0]["prompt"][0]["text"],
+        of(&events, "prompt.queued", "p1")[0]["prompt"][0]["text"],
         "echo first"
     );
     let again = queue(&gateway, &session, "echo first", Some("first")).await;
@@ -208,7 +208,7 @@ async fn a_started_prompt_that_was_not_sent_returns_to_the_queue_on_a_drain() {
 }
 
 #[tokio::test]
-async fn a_started_prompt_that_was_not_sent_survives_several_drains() {
+async fn prompt_that_waits_for_a_process_survives_several_drains() {
     let journals = journals();
     let (mut gateway, holder, session) =
         waiting_for_a_process(&journals, "timeouts.drain_timeout = \"300ms\"").await;
@@ -243,15 +243,53 @@ async fn a_started_prompt_that_was_not_sent_survives_several_drains() {
 }
 
 #[tokio::test]
-async fn a_started_prompt_that_was_not_sent_fails_after_a_kill() {
+async fn prompt_that_waits_for_a_process_runs_after_a_kill() {
     let journals = journals();
     let (mut gateway, holder, session) = waiting_for_a_process(&journals, "").await;
+    let before = gateway.all_events(&session).await;
+    assert_eq!(
+        all(&before, "prompt.started").len(),
+        0,
+        "no agent can have seen it"
+    );
     gateway.kill();
     gateway.start();
+    assert_eq!(ended(&gateway, &session, "p1").await["text"], "first");
+    assert_eq!(ended(&gateway, &session, "p2").await["text"], "second");
     assert_eq!(
-        ended(&gateway, &session, "p1").await["error"]["code"],
-        "interrupted"
+        ended(&gateway, &holder, "p1").await["error"]["code"],
+        "interrupted",
+        "an agent saw this one"
     );
+    let events = gateway.lawful(&session).await;
+    let started: Vec<&Value> = all(&events, "prompt.started")
+        .iter()
+        .map(|event| &event["promptId"])
+        .collect();
+    assert_eq!(started, ["p1", "p2"]);
+    judge(&gateway, &[&session, &holder], &journals).await;
+}
+
+#[tokio::test]
+async fn prompt_that_waits_for_a_process_can_be_changed_and_moved() {
+    let journals = journals();
+    let (gateway, holder, session) = waiting_for_a_process(&journals, "").await;
+    for (prompt, body) in [
+        ("p1", json!({ "prompt": "echo changed" })),
+        ("p2", json!({ "before": "p1" })),
+    ] {
+        let path = format!("{}/v1/sessions/{session}/prompts/{prompt}", gateway.url);
+        let answer = Answer::of(gateway.http.patch(&path).bearer_auth(KEY).json(&body)).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    assert_eq!(
+        gateway.get_session(&session).await["queued"],
+        json!(["p2", "p1"])
+    );
+    gateway
+        .call(Method::POST, &format!("/v1/sessions/{holder}/cancel"))
+        .await;
+    assert_eq!(ended(&gateway, &session, "p1").await["text"], "changed");
     assert_eq!(ended(&gateway, &session, "p2").await["text"], "second");
     judge(&gateway, &[&session, &holder], &journals).await;
 }

@@ -131,7 +131,7 @@ async fn when_all_processes_work_a_prompt_waits_in_line_for_one() {
         .log_until(&busy, |event| event["type"] == "session.update")
         .await;
     let waiting = gateway.prompt(&idle, "hello").await;
-    assert_eq!(waiting["status"], "running");
+    assert_eq!(waiting["status"], "queued");
     let agents = gateway.get("/v1/agents/fake").await;
     assert_eq!(
         (&agents["pool"]["processes"], &agents["pool"]["waiting"]),

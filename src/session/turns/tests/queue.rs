@@ -299,3 +299,23 @@ fn a_returned_prompt_is_not_one_of_the_queue() {
     assert_eq!(fixture.turns.order().len(), 2);
     assert!(fixture.turns.queued(prompt(1)).is_none() && fixture.turns.queued(prompt(2)).is_some());
 }
+
+#[test]
+fn waiting_turn_counts_as_queued_until_it_starts_once() {
+    let mut fixture = Fixture::new();
+    fixture.turns.begin(queued(1), NOT_YET, fixture.base);
+    assert!(fixture.turns.is_waiting());
+    assert!(fixture.turns.admit(true, 1).is_err(), "the queue is full");
+    let second = fixture.turns.admit(true, 2).expect("the queue has a place");
+    assert_eq!(second, Admission::Queue { position: 2 });
+    let (record, _) = fixture.turns.start().expect("it waits");
+    assert_eq!(record.status, PromptStatus::Running);
+    fixture.turns.started(5);
+    assert!(!fixture.turns.is_waiting() && fixture.turns.start().is_none());
+    assert!(fixture.turns.ready(4).is_none(), "its start is not durable");
+    assert!(fixture.turns.ready(5).is_some());
+    let record = fixture.turns.mark_unsent().expect("its process ended");
+    assert!(record.unsent);
+    assert!(!fixture.turns.is_waiting(), "it gets no second start");
+    assert!(fixture.turns.ready(u64::MAX - 1).is_none());
+}
