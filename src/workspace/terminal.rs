@@ -1,5 +1,6 @@
 //! The output of a terminal: into the scrollback, and in chunks to the session's log.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -71,6 +72,11 @@ pub struct StartedTerminal {
     output: TerminalOutput,
 }
 
+/// The characters of a shell line that the name of a program rarely has.
+const SHELL_CHARACTERS: [char; 14] = [
+    ' ', '\t', '\n', ';', '&', '|', '<', '>', '$', '`', '(', '"', '\'', '*',
+];
+
 /// Starts the terminal that an agent requests, in a directory of the session, under the agent of `terminals`.
 pub async fn start_terminal(
     terminals: &Terminals,
@@ -89,7 +95,14 @@ pub async fn start_terminal(
         cwd,
     };
     check(&spec).map_err(|detail| StartError::InvalidSpec(detail.to_owned()))?;
-    match terminals.spawn(spec).await {
+    let line = shell_line(&spec);
+    let mut spawned = terminals.spawn(spec).await;
+    let lacks_program =
+        matches!(&spawned, Err(SpawnError::Program { source, .. }) if is_missing(source));
+    if let Some(line) = line.filter(|_| lacks_program) {
+        spawned = terminals.spawn(line).await;
+    }
+    match spawned {
         Ok((child, output)) => Ok(StartedTerminal { child, output }),
         Err(error @ (SpawnError::Program { .. } | SpawnError::Directory { .. })) => {
             let cause = std::error::Error::source(&error)
@@ -98,6 +111,26 @@ pub async fn start_terminal(
         }
         Err(error) => Err(StartError::Failed(error)),
     }
+}
+
+/// The shell that runs `spec`, if its command can be a whole line for a shell: some agents send `{"command": "ls -l | wc"}`
+/// without `args`. The line is run only if no program has this name.
+fn shell_line(spec: &TerminalSpec) -> Option<TerminalSpec> {
+    let is_line = spec.args.is_empty() && spec.command.contains(SHELL_CHARACTERS);
+    is_line.then(|| TerminalSpec {
+        command: "sh".to_owned(),
+        args: vec!["-c".to_owned(), spec.command.clone()],
+        env: spec.env.clone(),
+        cwd: spec.cwd.clone(),
+    })
+}
+
+/// Whether no program has the name.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename
+    )
 }
 
 /// Checks for arguments that no program can receive.

@@ -152,6 +152,43 @@ async fn terminal_has_the_sessions_folder_and_the_agents_environment() {
     );
 }
 
+/// Some agents send a whole line for a shell as the command, without arguments.
+#[tokio::test]
+async fn shell_line_without_args_runs_by_sh_unless_a_program_has_its_name() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let gateway = gateway();
+    let session = gateway.session("fake").await;
+    let output = async |create: Value| {
+        let steps = json!([{ "create": create }, "wait", "output"]);
+        last(&gateway, &session, &steps).await["output"].clone()
+    };
+    for (line, printed) in [
+        ("printf one && printf two", "onetwo"),
+        ("/bin/echo \"a  b\" | tr a-z A-Z", "A  B\n"),
+    ] {
+        assert_eq!(output(json!({ "command": line })).await, printed, "{line}");
+    }
+    let cwd = gateway.get_session(&session).await["cwd"]
+        .as_str()
+        .expect("a path")
+        .to_owned();
+    let program = format!("{cwd}/printf one");
+    std::fs::write(&program, "#!/bin/sh\nprintf program").expect("the folder is ours");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))
+        .expect("the file is ours");
+    assert_eq!(
+        output(json!({ "command": "./printf one" })).await,
+        "program",
+        "no shell splits the name"
+    );
+    let steps = json!([{ "create": { "command": "printf one", "args": ["x"] } }]);
+    let rejected = last(&gateway, &session, &steps).await;
+    assert!(
+        rejected["error"].is_number(),
+        "a command with args is no line: {rejected}"
+    );
+}
+
 #[tokio::test]
 async fn invalid_command_is_rejected() {
     let gateway = gateway();
