@@ -102,6 +102,7 @@ impl From<AdmitError> for TransportError {
 impl From<BodyError> for TransportError {
     fn from(error: BodyError) -> Self {
         let status = match error {
+            BodyError::Encoded(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             BodyError::Incomplete => StatusCode::BAD_REQUEST,
             BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,

@@ -204,6 +204,7 @@ impl From<AccessError> for ApiError {
 impl From<BodyError> for ApiError {
     fn from(error: BodyError) -> Self {
         let code = match error {
+            BodyError::Encoded(_) => ProblemCode::UnsupportedMediaType,
             BodyError::TooLarge { .. } => ProblemCode::TooLarge,
             BodyError::Incomplete | BodyError::TimedOut => ProblemCode::Malformed,
         };

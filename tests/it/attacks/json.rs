@@ -147,21 +147,24 @@ fn gzip(text: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn compressed_bodies_are_not_decoded() {
+async fn compressed_bodies_are_rejected_with_the_name_of_their_coding() {
     let gateway = Setup::fake(&[]).start();
     let body = gzip(r#"{"agent":"fake"}"#);
-    for coding in ["gzip", "x-gzip", "gzip, gzip", "deflate", "br", "zstd"] {
-        let request = gateway
-            .request(Method::POST, "/v1/sessions")
-            .header("content-encoding", coding);
-        let request = request
-            .header("content-type", "application/json")
-            .body(body.clone());
-        let answer = Answer::of(request).await;
-        assert!(
-            matches!(answer.status.as_u16(), 400 | 415),
-            "{coding}: {answer:?}"
-        );
+    for path in ["/v1/sessions", "/v1/tasks", "/openai/v1/chat/completions"] {
+        for coding in ["gzip", "x-gzip", "gzip, gzip", "deflate", "br", "zstd"] {
+            let request = gateway
+                .request(Method::POST, path)
+                .header("content-encoding", coding);
+            let request = request
+                .header("content-type", "application/json")
+                .body(body.clone());
+            let answer = Answer::of(request).await;
+            assert_eq!(answer.status.as_u16(), 415, "{path} {coding}: {answer:?}");
+            assert!(
+                answer.body.to_string().contains(coding),
+                "{path} {coding}: {answer:?}"
+            );
+        }
     }
     assert_eq!(gateway.get("/v1/sessions").await["sessions"], json!([]));
     let plain = posted(&gateway, "/v1/sessions", r#"{"agent":"fake"}"#.to_owned());

@@ -15,6 +15,7 @@ use crate::api::{FileContent, FileEntry, FileKind, FileList, Problem, ProblemCod
 use crate::shutdown::Shutdown;
 use crate::stream::body_from;
 use crate::surface::authorized::CanFiles;
+use crate::surface::body::check_coding;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, Conditions, Params};
 use crate::surface::rest::range::{RequestedRange, requested_range};
@@ -304,13 +305,8 @@ pub(super) async fn write_file(
 
 /// Checks the headers that describe the body.
 fn check_upload_headers(headers: &HeaderMap, max: u64) -> Result<(), ApiError> {
-    if headers
-        .get(header::CONTENT_ENCODING)
-        .is_some_and(|coding| coding != "identity")
-    {
-        let detail = "the gateway does not decode bodies: send it without Content-Encoding";
-        return Err(ApiError::new(ProblemCode::UnsupportedMediaType, detail));
-    }
+    check_coding(headers)
+        .map_err(|error| ApiError::new(ProblemCode::UnsupportedMediaType, error.to_string()))?;
     if headers.contains_key(header::CONTENT_RANGE) {
         return Err(ApiError::new(
             ProblemCode::Malformed,
