@@ -51,6 +51,9 @@ impl fmt::Display for AgentExit {
     }
 }
 
+/// What precedes the output of a process in an error.
+const OUTPUT_LABEL: &str = "; the end of its output to stderr: ";
+
 /// Why a call to an agent, or its start, failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AgentFailure {
@@ -111,7 +114,40 @@ impl From<SpawnError> for AgentFailure {
     }
 }
 
+impl AgentExit {
+    /// Whether a shell or `env` reported that the agent's program does not exist or cannot be executed.
+    pub fn lacks_program(&self) -> bool {
+        self.reason.is_none() && matches!(self.exit_code, Some(126 | 127))
+    }
+}
+
 impl AgentFailure {
+    /// Whether a start with the same entry fails in the same way: the program is missing, or the gateway refuses to start it.
+    pub fn is_fixed(&self) -> bool {
+        match self {
+            Self::Start { .. } => true,
+            Self::Exited(exit) => exit.lacks_program(),
+            _ => false,
+        }
+    }
+
+    /// The error as one line, with the last output of the process to stderr. The output is masked. At most `max` bytes.
+    pub fn with_output(&self, max: usize) -> String {
+        let mut text = self.to_string();
+        text.truncate(text.floor_char_boundary(max));
+        let Self::Exited(AgentExit { stderr_tail, .. }) = self else {
+            return text;
+        };
+        let output = stderr_tail.split_whitespace().collect::<Vec<_>>().join(" ");
+        let left = max.saturating_sub(text.len() + OUTPUT_LABEL.len());
+        let from = output.ceil_char_boundary(output.len().saturating_sub(left));
+        if !output[from..].is_empty() {
+            text.push_str(OUTPUT_LABEL);
+            text.push_str(&output[from..]);
+        }
+        text
+    }
+
     /// Whether only one session causes the failure, so that a start for another session can succeed.
     pub fn is_of_session(&self) -> bool {
         matches!(self, Self::Folder(_) | Self::Member(_))

@@ -64,6 +64,7 @@ impl Pool {
                 if Arc::ptr_eq(&agent.spec, &spec) {
                     agent.learned.initialized = Some(Arc::clone(&process.initialized));
                     agent.learned.start_error = None;
+                    agent.learned.start_is_fixed = false;
                 }
                 let (idle_since, history) = (Instant::now(), SessionHistory::default());
                 agent.idle.push(IdleProcess {
@@ -109,6 +110,7 @@ impl Pool {
         }
         agent.queue.retain(|waiter| !waiter.reply.is_closed());
         let of_session = failure.is_of_session();
+        let mut is_known = false;
         let waiter = if of_session {
             let at = agent.queue.iter().position(|waiter| waiter.key == *key);
             at.and_then(|at| agent.queue.remove(at))
@@ -118,10 +120,18 @@ impl Pool {
         if of_session {
             tracing::warn!(agent = %spec.name, %failure, "could not start the agent for a session");
         } else {
-            agent.learned.start_error = Some(short(failure));
+            let error: Arc<str> = failure.with_output(ERROR_BYTES).into();
+            is_known = agent.learned.start_error.as_ref() == Some(&error);
+            agent.learned.start_error = Some(error);
+            agent.learned.start_is_fixed = failure.is_fixed();
         }
         if !of_session && failed.permit.is_some() {
-            tracing::warn!(agent = %spec.name, %failure, "could not start the agent");
+            let failure = failure.with_output(ERROR_BYTES);
+            if is_known && waiter.is_none() {
+                tracing::debug!(agent = %spec.name, failure, "could not start the agent again");
+            } else {
+                tracing::warn!(agent = %spec.name, failure, "could not start the agent");
+            }
             let crashes = if waiter.is_some() {
                 &mut agent.learned.crashes
             } else {
@@ -177,10 +187,4 @@ impl Pool {
             }
         }
     }
-}
-
-/// The text of a failure within its bound.
-fn short(failure: &AgentFailure) -> Arc<str> {
-    let text = failure.to_string();
-    text[..text.floor_char_boundary(ERROR_BYTES)].into()
 }

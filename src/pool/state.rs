@@ -173,6 +173,9 @@ pub(super) struct Learned {
     pub(super) keeps_sessions_locked: bool,
     /// The error of the last start, if it failed for a reason that applies to every session.
     pub(super) start_error: Option<Arc<str>>,
+    /// Whether every start fails with this error until the entry, its program or the machine changes. No process then starts ahead
+    /// of a request; a request tries again.
+    pub(super) start_is_fixed: bool,
     /// Failed starts while a session or a call waited for a process.
     pub(super) crashes: CrashBackoff,
     /// Failed starts and crashes of processes that no session had requested. They are no reason to refuse a request.
@@ -452,6 +455,7 @@ impl AgentState {
         let held_back = backoffs
             .into_iter()
             .any(|crashes| crashes.remaining_backoff(now).is_some());
+        let held_back = held_back || self.learned.start_is_fixed;
         if lacking && !held_back && self.live < self.spec.settings.pool.max_size {
             return Step::Start(Start {
                 id: random_uuid(),

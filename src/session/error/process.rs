@@ -170,17 +170,16 @@ impl ToProblem for AgentFailure {
             Self::Member(_) | Self::Exited(AgentExit { is_lost: true, .. }) => {
                 new(ProblemCode::MemberUnavailable)
             }
-            Self::Exited(AgentExit {
-                exit_code,
-                signal,
-                stderr_tail,
-                ..
-            }) => Problem {
-                exit_code: Some(*exit_code),
-                signal: Some(signal.clone()),
-                stderr_tail: Some(stderr_tail.clone()),
-                ..new(ProblemCode::AgentExited)
-            },
+            Self::Exited(exit) => {
+                let problem = new(ProblemCode::AgentExited);
+                Problem {
+                    retryable: problem.retryable && !exit.lacks_program(),
+                    exit_code: Some(exit.exit_code),
+                    signal: Some(exit.signal.clone()),
+                    stderr_tail: Some(exit.stderr_tail.clone()),
+                    ..problem
+                }
+            }
             Self::Disconnected { .. } => new(ProblemCode::AgentDisconnected),
             Self::Draining => transient(self, ProblemCode::Draining, RETRY_AFTER),
             Self::Timeout { .. } | Self::StartTimeout { .. } => new(ProblemCode::AgentTimeout),

@@ -65,6 +65,83 @@ async fn agent_exit_at_start_is_reported_and_has_no_effect() {
 }
 
 #[tokio::test]
+async fn program_that_a_shell_does_not_find_is_not_retryable() {
+    for (code, retryable) in [(3, true), (126, false), (127, false)] {
+        let script = format!("exit {code}");
+        let gateway = Setup::default()
+            .agent("script", "sh", &["-c", &script], "pool = { min_idle = 0 }")
+            .start();
+        let problem = create(&gateway, "script")
+            .await
+            .problem(502, "agent_exited");
+        assert_eq!(
+            (&problem["exitCode"], &problem["retryable"]),
+            (&json!(code), &json!(retryable))
+        );
+    }
+}
+
+/// An agent that fails at each start, with the number of its starts as the lines of a file.
+fn failing(code: i32) -> (Gateway, std::path::PathBuf) {
+    let script = format!("echo x >> \"$HOME/starts\"; echo 'no license found' >&2; exit {code}");
+    let gateway = Setup::default()
+        .agent("fails", "sh", &["-c", &script], "pool = { min_idle = 1 }")
+        .settings("testing.min_backoff = \"10ms\"\ntesting.max_backoff = \"20ms\"")
+        .start();
+    let starts = gateway.path("data/homes/default/fails/starts");
+    (gateway, starts)
+}
+
+fn lines_of(file: &std::path::Path) -> usize {
+    std::fs::read_to_string(file).map_or(0, |text| text.lines().count())
+}
+
+async fn detail_of_failing(gateway: &Gateway) -> String {
+    eventually("the start failed", Duration::from_secs(30), || async {
+        let agent = gateway.get("/v1/agents/fails").await;
+        agent["status"]["detail"].as_str().map(str::to_owned)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn failed_background_starts_show_the_output_and_are_reported_once() {
+    let (gateway, starts) = failing(3);
+    eventually("several starts failed", Duration::from_secs(30), || async {
+        (lines_of(&starts) >= 3).then_some(())
+    })
+    .await;
+    let detail = detail_of_failing(&gateway).await;
+    assert!(
+        detail.contains("exited with code 3") && detail.contains("no license found"),
+        "{detail}"
+    );
+    let log = gateway.log();
+    let reports: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("could not start the agent") && line.contains("WARN"))
+        .collect();
+    assert_eq!(reports.len(), 1, "{log}");
+    assert!(reports[0].contains("no license found"), "{reports:?}");
+}
+
+#[tokio::test]
+async fn start_that_always_fails_is_not_repeated_without_a_request() {
+    let (gateway, starts) = failing(127);
+    detail_of_failing(&gateway).await;
+    assert_eq!(lines_of(&starts), 1);
+    // Each request asks the pool for its next step.
+    for requests in 1..=3 {
+        create(&gateway, "fails").await.problem(502, "agent_exited");
+        assert_eq!(
+            lines_of(&starts),
+            1 + requests,
+            "one start for each request"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_program_that_is_not_there_fails_its_own_agent_only() {
     let gateway = Setup::fake(&[])
         .agent("missing", "/nonexistent/agent", &[], "")
