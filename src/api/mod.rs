@@ -58,7 +58,7 @@ pub use request::{
 };
 pub use rpc::{RpcCall, RpcError, RpcResult};
 pub use session::{BulkResult, BulkResults, Session, SessionList, SessionSummary, TitleBy};
-pub use session_input::{CreateSession, McpServer, SessionPatch};
+pub use session_input::{AttachSession, CreateSession, McpServer, RequestedContext, SessionPatch};
 pub use settings::{ConfigOptions, Modes, SetConfigOption, SetMode};
 pub use task::{CreateTask, Task, TaskList, TaskPriority, TaskResult, TaskStatus};
 pub use terminal::{Terminal, TerminalExit, TerminalList, TerminalWindow};

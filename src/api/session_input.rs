@@ -12,6 +12,27 @@ use super::nullable::present;
 use super::prompt::Attachment;
 use super::schema::{PromptContent, schemas_from_json};
 
+/// The attach of a session.
+#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AttachSession {
+    /// The conversation that the agent continues. Default: `kept`.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub context: RequestedContext,
+}
+
+/// The conversation that the agent continues after an attach.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RequestedContext {
+    /// The agent continues its conversation, if it can.
+    #[default]
+    Kept,
+    /// The agent begins a new conversation and does not remember the earlier turns. The log keeps them.
+    New,
+}
+
 /// A new session.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

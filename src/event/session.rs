@@ -60,6 +60,10 @@ pub enum LostReason {
     /// The agent reported that it had restored the session, and then rejected the session id of the first
     /// prompt.
     RejectedSession,
+    /// The agent refused to restore the session, for an unknown reason, in several attempts to attach.
+    NotRestored,
+    /// A client asked for a new conversation.
+    Requested,
 }
 
 impl LostReason {
@@ -69,6 +73,8 @@ impl LostReason {
             Self::NotFound => "not_found",
             Self::Unsupported => "unsupported",
             Self::RejectedSession => "rejected_session",
+            Self::NotRestored => "not_restored",
+            Self::Requested => "requested",
         }
     }
 }

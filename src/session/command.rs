@@ -15,7 +15,7 @@ use super::idempotency::{Claim, IdempotencyKey};
 use super::origin::Origin;
 use super::serving_clients::ServingClient;
 use crate::acp::{self, CancelTarget, McpServer, Outcome, TraceContext};
-use crate::api::{Attachment, PendingRequest, Prompt, Session, SessionPatch};
+use crate::api::{Attachment, PendingRequest, Prompt, RequestedContext, Session, SessionPatch};
 use crate::types::{AcpRequest, Author, Principal, PromptId, RequestId, TerminalId};
 
 /// A prompt of a client: an array of content blocks whose shape was checked.
@@ -144,6 +144,7 @@ pub(super) enum Command {
         reply: Reply<(Session, u64), PatchError>,
     },
     Attach {
+        context: RequestedContext,
         trace: Option<TraceContext>,
         reply: Reply<u64, AttachError>,
     },

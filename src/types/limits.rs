@@ -400,6 +400,9 @@ pub const REMEMBERED_SESSIONS: usize = 256;
 /// The number of attempts to restore a session, unless another client uses the session. After the last
 /// attempt, the turn fails.
 pub const RESTORE_ATTEMPTS: u32 = 4;
+/// The number of consecutive attaches that may fail because the agent refuses to restore the session for an unknown reason. The
+/// last one begins a new agent session.
+pub const RESTORE_FAILURES: u32 = 3;
 /// The back-off between two attempts to restore a session. It doubles from the minimum to the maximum.
 pub const RESTORE_BACKOFF_MIN: Duration = Duration::from_millis(250);
 pub const RESTORE_BACKOFF_MAX: Duration = Duration::from_secs(4);

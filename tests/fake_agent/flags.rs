@@ -31,6 +31,7 @@ pub(crate) struct Flags {
     pub(crate) no_methods: bool,
     /// The file with the number of restores to refuse.
     pub(crate) refuse_restore: Option<PathBuf>,
+    pub(crate) refusal: Option<String>,
     /// Holds how many times `session/load` needs a sign-in.
     pub(crate) auth_at_load: Option<PathBuf>,
     pub(crate) hang_initialize: bool,
@@ -94,6 +95,7 @@ impl Flags {
                 "--auth-file" => flags.auth_file = Some(value()?.into()),
                 "--refuse-version" => flags.refuse_version = Some(number(&value()?)?),
                 "--refuse-restore" => flags.refuse_restore = Some(value()?.into()),
+                "--refusal" => flags.refusal = Some(value()?),
                 "--auth-at-load" => flags.auth_at_load = Some(value()?.into()),
                 "--log" => flags.log = Some(value()?.into()),
                 "--journal" => flags.journal = Some(value()?.into()),

@@ -56,7 +56,10 @@ pub(crate) fn should_refuse(file: &Path) -> bool {
 pub(crate) fn answer_by_flag(wire: &Wire, flags: &Flags, id: &str, session: &str) -> bool {
     if flags.refuse_restore.as_deref().is_some_and(should_refuse) {
         let data = r#"{"details":"The service is experiencing high demand."}"#;
-        wire.fail(id, -32603, "Internal error", Some(data.to_owned()));
+        match &flags.refusal {
+            Some(refusal) => wire.fail(id, -32600, refusal, None),
+            None => wire.fail(id, -32603, "Internal error", Some(data.to_owned())),
+        }
     } else if flags.false_load {
         wire.answer(id, "{}");
     } else if flags.lock

@@ -13,6 +13,7 @@
 //! | `--fail-load`, `--fail-resume` | offers the method and answers -32002 / -32601 |
 //! | `--lock` | the process that creates, loads or resumes a session locks it until the process ends, also after `session/close`; load and resume in other processes answer -32600 |
 //! | `--refuse-restore FILE` | answers -32603 to load and resume as often as the number in the file, which is decremented |
+//! | `--refusal TEXT` | the answer of `--refuse-restore` is -32600 with this text |
 //! | `--false-load` | answers `{}` to every load and resume and does nothing; prompts for the session answer -32602 |
 //! | `--late-history` | answers `session/load` after the first update of the history and sends the others later |
 //! | `--no-methods` | load and resume answer -32601, whatever was offered |

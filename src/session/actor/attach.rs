@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::{Actor, send_reply};
 use crate::acp::{self, McpServer, SessionSetup, auth};
 use crate::agent::{AgentFailure, AgentSpec, Process};
+use crate::api::RequestedContext;
 use crate::event::{
     AttachedBy, Context as AttachedContext, DetachedReason, EncodedEvent, LostReason,
     SessionAttached,
@@ -23,10 +24,10 @@ use crate::session::attachment::{
 };
 use crate::session::client_calls::AttachWaiter;
 use crate::session::command::CreateWaiter;
-use crate::session::error::{InputError, ProcessError};
+use crate::session::error::{InputError, ProcessError, TurnRunning};
 use crate::session::origin::{Origin, cannot_adopt};
 use crate::session::requirements;
-use crate::types::limits::{FOLDED_MEMBER_BYTES, LOAD_DEFERRAL_MAX};
+use crate::types::limits::{FOLDED_MEMBER_BYTES, LOAD_DEFERRAL_MAX, RESTORE_FAILURES};
 
 impl Actor {
     /// Reserves a process if the session has none. No event is appended before this succeeds.
@@ -118,13 +119,33 @@ impl Actor {
         }
     }
 
-    pub(super) fn attach(&mut self, attaching: AttachWaiter) {
-        if self.attachment.is_attached() && !self.journal.record().is_closed() {
+    pub(super) fn attach(&mut self, attaching: AttachWaiter, context: RequestedContext) {
+        if context == RequestedContext::New {
+            if let Some(prompt) = self.turns.sent() {
+                return send_reply(attaching.reply, Err(TurnRunning(prompt).into()));
+            }
+            self.discard_context();
+        } else if self.attachment.is_attached() && !self.journal.record().is_closed() {
             return send_reply(attaching.reply, Ok(self.journal.appended()));
         }
         match self.check_quota().and_then(|()| self.reserve()) {
             Ok(()) => self.client_calls.wait_for_attach(attaching),
             Err(error) => send_reply(attaching.reply, Err(error.into())),
+        }
+    }
+
+    /// Makes the next process begin a new agent session. A process that has the current one, or restores it, is released.
+    fn discard_context(&mut self) {
+        tracing::info!(session = %self.journal.session(), "a client asked for a new conversation of the session");
+        self.journal.update(|record| record.discards_context = true);
+        self.journal.save_record();
+        if let Some(call) = self.attachment.open_call() {
+            self.link.cancel_call(call);
+            self.release(Disposition::Stop, &ProcessError::Closed);
+            self.attachment.detach();
+        } else if self.attachment.is_attached() {
+            self.end_requests(EndedBy::Release);
+            self.detach(DetachedReason::Closed);
         }
     }
 
@@ -156,8 +177,13 @@ impl Actor {
         match self.setup_method(lease.process()) {
             Ok(method) => {
                 self.link.accept(lease);
+                let reason = if self.journal.record().discards_context {
+                    LostReason::Requested
+                } else {
+                    LostReason::Unsupported
+                };
                 self.set_up(match method {
-                    AttachMethod::Fresh => SetUp::fresh(LostReason::Unsupported, None),
+                    AttachMethod::Fresh => SetUp::fresh(reason, None),
                     method => SetUp::new(method),
                 });
             }
@@ -176,6 +202,9 @@ impl Actor {
         let directories = &record.additional_directories;
         let servers = (&*record.mcp_servers, &*self.brought_servers);
         requirements::check(self.link.spec(), servers, directories, capabilities)?;
+        if record.discards_context && record.agent_session_id.is_some() {
+            return Ok(AttachMethod::Fresh);
+        }
         let untouched = !self.has_history() && !record.called;
         let agent_info = process.initialized.agent_info.as_deref();
         let setup = Setup {
@@ -395,7 +424,10 @@ impl Actor {
         let timeout = self.context.limits.restore_timeout;
         let Retry { is_healthy, at } =
             self.attachment
-                .retry_restore(error, in_use, timeout, Instant::now());
+                .retry_restore(error.clone(), in_use, timeout, Instant::now());
+        if at.is_none() && !in_use && !error.is_transient() && self.has_failed_too_often() {
+            return self.begin_new_agent_session(LostReason::NotRestored, &error);
+        }
         self.release(
             if is_healthy {
                 Disposition::Reuse
@@ -408,6 +440,14 @@ impl Actor {
             Some(at) => self.attachment.wait_until(at),
             None => self.attach_failed(&not_restored),
         }
+    }
+
+    /// Counts an attach that failed because the agent refused to restore the session, also across restarts. Returns whether the
+    /// refusal counts as final: the session would otherwise be unusable for ever.
+    fn has_failed_too_often(&mut self) -> bool {
+        self.journal.update(|record| record.restore_failures += 1);
+        self.journal.save_record();
+        self.journal.record().restore_failures >= RESTORE_FAILURES
     }
 
     /// Acquires another process if new processes sign in with the key of the agent's environment and this one

@@ -39,13 +39,18 @@ impl Actor {
                 let patched = self.patch(&by, &patch, if_match.as_deref());
                 send_reply(reply, patched.map(|seq| (self.snapshot(), seq)));
             }
-            Command::Attach { trace, reply } => {
+            Command::Attach {
+                context,
+                trace,
+                reply,
+            } => {
                 let deadline = Instant::now() + self.context.limits.settings_queue_timeout;
-                self.attach(AttachWaiter {
+                let attaching = AttachWaiter {
                     trace,
                     reply,
                     deadline,
-                });
+                };
+                self.attach(attaching, context);
             }
             Command::BringServers { servers, reply } => {
                 self.bring_servers(servers);

@@ -44,6 +44,7 @@ impl Actor {
         let resent = self.turns.is_resent();
         self.journal.update(|record| {
             record.attached = true;
+            (record.restore_failures, record.discards_context) = (0, false);
             let initialize = initialized.raw.clone();
             record.channel = channel.map(|id| StoredChannel {
                 id,

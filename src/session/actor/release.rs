@@ -233,7 +233,7 @@ impl Actor {
     }
 
     /// Detaches the session. The caller has ended all work.
-    fn detach(&mut self, reason: DetachedReason) {
+    pub(super) fn detach(&mut self, reason: DetachedReason) {
         self.append_detached(reason);
         self.close_at_agent(false, None);
     }

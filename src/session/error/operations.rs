@@ -74,7 +74,7 @@ operation_errors! {
     /// The error of a client's call to the agent outside a turn.
     CallError { Input(InputError), TurnRunning(TurnRunning), NotFound(NotFound), Process(ProcessError) }
     /// The error of an attach.
-    AttachError { Process(ProcessError) }
+    AttachError { Process(ProcessError), TurnRunning(TurnRunning) }
     /// The error of an operation on one turn or one terminal.
     PartError { NotFound(NotFound) }
 }

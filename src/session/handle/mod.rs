@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::acp::TraceContext;
-use crate::api::{McpServer, PendingRequest, Session, SessionPatch};
+use crate::api::{McpServer, PendingRequest, RequestedContext, Session, SessionPatch};
 use crate::eventlog::SessionLog;
 use crate::session::agent_requests::answers;
 use crate::session::baselines::OpenBaseline;
@@ -155,10 +155,19 @@ impl SessionHandle {
         Ok(session)
     }
 
-    /// Attaches a process to the session. Reopens a closed session.
-    pub async fn attach(&self, trace: Option<TraceContext>) -> Result<Session, AttachError> {
+    /// Attaches a process to the session. Reopens a closed session. With a new context, the agent begins a conversation without
+    /// the earlier turns; this fails while the agent runs a turn.
+    pub async fn attach(
+        &self,
+        context: RequestedContext,
+        trace: Option<TraceContext>,
+    ) -> Result<Session, AttachError> {
         let seq = self
-            .request(|reply| Command::Attach { trace, reply })
+            .request(|reply| Command::Attach {
+                context,
+                trace,
+                reply,
+            })
             .await?;
         self.wait_durable(seq).await?;
         Ok(self.snapshot().await?)

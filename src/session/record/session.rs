@@ -92,6 +92,12 @@ pub(in crate::session) struct SessionRecord {
     pub(in crate::session) task: Option<Uuid>,
     /// The agent must not load its session before this time.
     pub(in crate::session) load_not_before: Option<Timestamp>,
+    /// The number of consecutive attaches that failed because the agent refused to restore the session.
+    #[serde(default)]
+    pub(in crate::session) restore_failures: u32,
+    /// Whether a client asked for a new agent session in place of the current one.
+    #[serde(default)]
+    pub(in crate::session) discards_context: bool,
     /// The sequence number up to which this record is exact.
     pub(in crate::session) seq: u64,
 }
@@ -152,6 +158,7 @@ impl SessionRecord {
         (self.attached, self.channel, self.task) = (false, None, None);
         (self.created_at, self.updated_at, self.last_activity_at) = (now, now, now);
         self.last_outcome = None;
+        (self.restore_failures, self.discards_context) = (0, false);
         (self.last_prompt, self.last_request, self.seq) = (0, 0, 0);
         (self.prompt_id, self.queued, self.open_requests) = (None, Vec::new(), Vec::new());
         (self.last_terminal, self.open_terminals) = (0, Vec::new());

@@ -120,6 +120,8 @@ pub(super) async fn record(
         channel: None,
         task: None,
         load_not_before: None,
+        restore_failures: 0,
+        discards_context: false,
         seq: 0,
     };
     Ok((record, brought))

@@ -88,6 +88,8 @@ fn record(
         channel: None,
         task: None,
         load_not_before: None,
+        restore_failures: 0,
+        discards_context: false,
         seq: 0,
     }
 }

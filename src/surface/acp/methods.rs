@@ -22,7 +22,7 @@ use super::session_view::{Attached, SessionView, Start};
 use crate::acp::auth::AuthMethod;
 use crate::acp::client_input_policy::check_meta;
 use crate::acp::{self, method};
-use crate::api::{CreateSession, McpServer, Session, SessionState};
+use crate::api::{CreateSession, McpServer, RequestedContext, Session, SessionState};
 use crate::event::EventRef;
 use crate::pool::Priority;
 use crate::session::{ClientCall, InputError, ListQuery, SessionHandle};
@@ -213,7 +213,9 @@ impl Caller {
         if snapshot.state == SessionState::Closed {
             self.check_controller(&params.session_id)?;
             self.require(Scope::Prompt)?;
-            snapshot = session.attach(trace_of(params.meta)).await?;
+            snapshot = session
+                .attach(RequestedContext::Kept, trace_of(params.meta))
+                .await?;
         }
         let view = self.connection.view_for_request(&params.session_id)?;
         let result = raw(&restored(&snapshot));

@@ -290,6 +290,97 @@ async fn a_load_that_is_refused_for_another_reason_is_retried_and_then_fails_wit
     }
 }
 
+/// A session whose agent refuses each load for an unknown reason.
+async fn refused() -> (Gateway, String) {
+    let args = [
+        "--state",
+        "state",
+        "--refuse-restore",
+        "refusals",
+        "--refusal",
+        "No sessions directory found",
+    ];
+    let gateway = Setup::fake_with(&args, "pool = { max_size = 2, min_idle = 0 }")
+        .settings(LIMITS)
+        .start();
+    let session = remembering(&gateway, 1).await.remove(0);
+    let refusals = gateway.path("data/homes/default/fake/refusals");
+    gateway.turn(&session, "crash").await;
+    std::fs::write(&refusals, "1000000").expect("the folder is ours");
+    (gateway, session)
+}
+
+#[tokio::test]
+async fn refusal_of_a_load_is_temporary_only_a_bounded_number_of_times() {
+    let (mut gateway, session) = refused().await;
+    let failed = gateway.turn(&session, "recall").await;
+    assert_eq!(failed["error"]["retryable"], true, "{failed}");
+    gateway.kill();
+    gateway.start();
+    let failed = gateway.turn(&session, "recall").await;
+    assert_eq!(failed["error"]["retryable"], true, "{failed}");
+    let turn = gateway.turn(&session, "echo goes on").await;
+    assert_eq!(turn["text"], "goes on", "{turn}");
+    let events = gateway.lawful(&session).await;
+    let attached = all(&events, "session.attached");
+    let lost = attached.last().expect("it is attached");
+    assert_eq!(
+        (&lost["context"], &lost["reason"]),
+        (&json!("lost"), &json!("not_restored")),
+        "{lost}"
+    );
+    assert!(lost["detail"].is_string(), "{lost}");
+    assert_eq!(gateway.turn(&session, "echo again").await["text"], "again");
+}
+
+#[tokio::test]
+async fn attach_with_a_new_context_continues_a_session_that_cannot_be_restored() {
+    let (gateway, session) = refused().await;
+    let path = format!("/v1/sessions/{session}/attach");
+    let attach = async |body: Value| gateway.posted(&path, &[], &body).await;
+    attach(json!({ "context": "old" }))
+        .await
+        .problem(422, "invalid");
+    let kept = attach(json!({})).await;
+    assert_eq!(kept.problem(502, "agent_error")["retryable"], true);
+    let answer = attach(json!({ "context": "new" })).await;
+    assert_eq!(
+        (answer.status, &answer.body["attached"]),
+        (StatusCode::OK, &json!(true)),
+        "{answer:?}"
+    );
+    assert_eq!(gateway.turn(&session, "echo on").await["text"], "on");
+    // It also replaces the conversation of a process that has it.
+    assert_eq!(
+        attach(json!({ "context": "new" })).await.status,
+        StatusCode::OK
+    );
+    let events = gateway.lawful(&session).await;
+    let lost: Vec<&Value> = all(&events, "session.attached")
+        .iter()
+        .filter(|attached| attached["context"] == "lost")
+        .map(|attached| &attached["reason"])
+        .collect();
+    assert_eq!(lost, ["requested", "requested"]);
+    assert_eq!(
+        attach(json!({})).await.status,
+        StatusCode::OK,
+        "the session has a process"
+    );
+    let running = gateway.prompt(&session, "stream n=1 size=8; hang").await;
+    let prompt = running["promptId"].as_str().expect("an id").to_owned();
+    gateway
+        .log_until(&session, |event| {
+            event["type"] == "session.update" && event["promptId"] == prompt.as_str()
+        })
+        .await;
+    let rejected = attach(json!({ "context": "new" })).await;
+    assert_eq!(
+        rejected.problem(409, "turn_running")["promptId"],
+        prompt.as_str()
+    );
+}
+
 #[tokio::test]
 async fn lost_context_has_a_reason() {
     for (args, reason, detail) in [

@@ -1,4 +1,4 @@
-// The menu of a session: its link, its conversation as a file, the output of its agent, a fork, and its end.
+// The menu of a session: its link, its conversation as a file, the output of its agent, a fork, a new conversation, and its end.
 
 import { useState, type ReactNode } from "react";
 import { type GatewayClient, idempotencyKey, type SessionLog } from "@acp-gateway/client";
@@ -8,6 +8,7 @@ import { strings } from "../strings";
 import { AgentOutput } from "./AgentOutput";
 import { CopyButton } from "./CopyButton";
 import { Icon } from "./Icon";
+import { NewConversationDialog } from "./NewConversationDialog";
 import { Popover } from "./Popover";
 import { RenameDialog } from "./RenameDialog";
 import type { Act } from "./act";
@@ -29,6 +30,7 @@ interface Props {
 export function SessionMenu({ client, sessionId, log, wholeLog, title, busy, mayChange, act }: Props) {
   const [showsOutput, setShowsOutput] = useState(false);
   const [renames, setRenames] = useState(false);
+  const [begins, setBegins] = useState(false);
   const exportMarkdown = async () => download(`${fileName(title)}.md`, "text/markdown", toMarkdown(await wholeLog(), title));
   const exportJson = async () => {
     const events = await client.allEvents(sessionId);
@@ -72,6 +74,15 @@ export function SessionMenu({ client, sessionId, log, wholeLog, title, busy, may
                   <Entry disabled={busy} onChoose={() => choose(fork)}>
                     {strings.session.fork}
                   </Entry>
+                  <Entry
+                    disabled={busy}
+                    onChoose={() => {
+                      close();
+                      setBegins(true);
+                    }}
+                  >
+                    {strings.session.newConversation}
+                  </Entry>
                   {!log.closed && <Entry onChoose={() => choose(() => client.close(sessionId))}>{strings.session.close}</Entry>}
                 </>
               )}
@@ -80,6 +91,7 @@ export function SessionMenu({ client, sessionId, log, wholeLog, title, busy, may
         }}
       </Popover>
       {renames && <RenameDialog title={title} onClose={() => setRenames(false)} onRename={(given) => act(() => client.renameSession(sessionId, given))} />}
+      {begins && <NewConversationDialog onClose={() => setBegins(false)} onBegin={() => act(() => client.beginConversation(sessionId))} />}
       {showsOutput && <AgentOutput client={client} sessionId={sessionId} onClose={() => setShowsOutput(false)} />}
     </>
   );

@@ -4,6 +4,7 @@
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
+use http_body::Body as _;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use serde_path_to_error::{Path, Segment};
@@ -55,6 +56,22 @@ impl<T: DeserializeOwned> FromRequest<Gateway> for LargeJsonBody<T> {
         JsonBody::read(request, &gateway.limits, gateway.limits.max_prompt_bytes)
             .await
             .map(Self)
+    }
+}
+
+/// A parsed body of at most `max_body_bytes`, or `None` for a request without a body and for `null`.
+#[derive(Debug)]
+pub(crate) struct OptionalJsonBody<T>(pub(crate) Option<T>);
+
+impl<T: DeserializeOwned> FromRequest<Gateway> for OptionalJsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, gateway: &Gateway) -> Result<Self, ApiError> {
+        if request.body().is_end_stream() {
+            return Ok(Self(None));
+        }
+        let body = JsonBody::from_request(request, gateway).await?;
+        Ok(Self(body.value))
     }
 }
 

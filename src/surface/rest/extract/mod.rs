@@ -9,6 +9,6 @@ pub use headers::{Conditions, IdempotencyHeader, IfMatch, LastEventId, PreferWai
 pub(crate) use headers::{
     IDEMPOTENCY_REPLAYED, IfNoneMatch, set_preference_applied, trace_context,
 };
-pub(crate) use json::{JsonBody, LargeJsonBody};
+pub(crate) use json::{JsonBody, LargeJsonBody, OptionalJsonBody};
 pub use query::Params;
 pub(crate) use request::ApiRequest;

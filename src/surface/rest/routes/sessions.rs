@@ -7,13 +7,13 @@ use serde::Deserialize as _;
 use serde::de::IntoDeserializer as _;
 
 use super::first_turn::FirstTurn;
-use crate::api::{CreateSession, Session, SessionList, SessionPatch, SessionState};
+use crate::api::{AttachSession, CreateSession, Session, SessionList, SessionPatch, SessionState};
 use crate::session::{Created, FILTER_KEY_BYTES, FILTER_VALUE_BYTES, ListQuery, MetadataFilter};
 use crate::surface::authorized::{CanPrompt, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{
     ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, IfMatch, IfNoneMatch, JsonBody,
-    LargeJsonBody, Params,
+    LargeJsonBody, OptionalJsonBody, Params,
 };
 use crate::types::SessionId;
 
@@ -239,18 +239,23 @@ pub(super) async fn delete_session(
 }
 
 /// Starts a process for the session if it has none, and opens the session if it is closed.
+///
+/// With `context: "new"`, the agent begins a new conversation: it does not remember the earlier turns. The log keeps them.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/attach",
+    request_body = Option<AttachSession>,
     responses((status = 200, body = Session, description = "The session after the change."))
 )]
 pub(super) async fn attach_session(
     request: ApiRequest<CanPrompt, SessionId>,
+    OptionalJsonBody(body): OptionalJsonBody<AttachSession>,
 ) -> Result<Response, ApiError> {
     let session = request.open_session().await?;
+    let context = body.unwrap_or_default().context;
     Ok(session_response(
         StatusCode::OK,
-        session.attach(request.trace).await?,
+        session.attach(context, request.trace).await?,
     ))
 }
 

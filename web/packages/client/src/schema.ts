@@ -243,6 +243,11 @@ export interface components {
          * @enum {string}
          */
         AttachAs: "resource_link" | "resource" | "image" | "audio";
+        /** @description The attach of a session. */
+        AttachSession: {
+            /** @description The conversation that the agent continues. Default: `kept`. */
+            context?: components["schemas"]["RequestedContext"];
+        };
         /**
          * @description The way in which a process received a session.
          * @enum {string}
@@ -1162,7 +1167,7 @@ export interface components {
          * @description The reason why the agent lost the context of the session.
          * @enum {string}
          */
-        LostReason: "not_found" | "unsupported" | "rejected_session";
+        LostReason: "not_found" | "unsupported" | "rejected_session" | "not_restored" | "requested";
         /** @description The name of a configured server, or an ACP `McpServer`. An object requires the scope `mcp`; without it, the response is 403. */
         McpServer: string | {
             [key: string]: unknown;
@@ -1807,6 +1812,11 @@ export interface components {
              */
             type: "request.resolved";
         };
+        /**
+         * @description The conversation that the agent continues after an attach.
+         * @enum {string}
+         */
+        RequestedContext: "kept" | "new";
         /**
          * @description Discard the events that you hold. The stream continues with the earliest event of the log, or with the
          *     first event after the damage.

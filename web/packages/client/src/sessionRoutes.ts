@@ -81,6 +81,11 @@ export class SessionRoutes {
     return this.#post(session, "attach", call);
   }
 
+  /** Makes the agent begin a new conversation: it does not remember the earlier turns, and the log keeps them. 409 `turn_running` during a turn. */
+  beginConversation(session: string, call: CallOptions = {}): Promise<Session> {
+    return this.#post(session, "attach", { ...call, body: { context: "new" } });
+  }
+
   /** Ends the process of the session and its queue. The log stays; prompts are 409 `session_closed` until `attach`. */
   close(session: string, call: CallOptions = {}): Promise<Session> {
     return this.#post(session, "close", call);

@@ -73,6 +73,7 @@ test("each route that a page needs is a method, with the parameters of the docum
   await client.renameSession("s", "T");
   await client.deleteSession("s");
   await client.attach("s");
+  await client.beginConversation("s");
   await client.close("s");
   await client.fork("s", once);
   await client.prompt("s", "Hello", { ...once, waitSeconds: 1 });

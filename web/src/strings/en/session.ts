@@ -20,6 +20,12 @@ export const rename = "Rename";
 export const fork = "Fork";
 export const close = "Close the session";
 
+export const newConversation = "New conversation";
+/** What the agent loses, and what stays. */
+export const newConversationLoses =
+  "The agent forgets everything that was said and done in this session, also if it could still load it. The history on this page and the files stay.";
+export const newConversationBegin = "Forget and begin";
+
 export const retry = (seconds: number) => `Trying again ${seconds > 0 ? `in ${seconds} s` : "now"}.`;
 export const tryNow = "Try now";
 export const connecting = "Connecting…";

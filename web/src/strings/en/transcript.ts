@@ -46,6 +46,8 @@ export const lost: Record<string, string> = {
   not_found: "The agent no longer has this session.",
   unsupported: "This agent cannot load earlier sessions.",
   rejected_session: "The agent rejected this session after it had loaded it.",
+  not_restored: "The agent refused to load this session several times.",
+  requested: "A new conversation was requested.",
 };
 export const otherLost = "The agent could not continue the session.";
 export const contextLost = (why: string) => `${why} It does not remember what came before.`;
