@@ -57,6 +57,10 @@ impl Pending {
         self.appended
     }
 
+    pub(super) fn is_erased(&self) -> bool {
+        self.erased
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

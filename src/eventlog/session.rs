@@ -121,6 +121,11 @@ impl SessionLog {
         self.state.pending().appended()
     }
 
+    /// Whether [`Self::erase`] was called. Its commit may still be pending.
+    pub fn is_erased(&self) -> bool {
+        self.state.pending().is_erased()
+    }
+
     /// The seq of the last durable event.
     pub fn committed(&self) -> u64 {
         self.state.committed.last()

@@ -39,6 +39,10 @@ impl RequestId {
     }
 }
 
+/// An extension of a response that reports an internal error under another status than 500, for example in a stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InternalError;
+
 /// The state of the middleware.
 #[derive(Debug)]
 pub(crate) struct RequestContext {
@@ -136,7 +140,12 @@ async fn run_and_finish(
         request.extensions_mut().insert(path.clone());
     }
     request.extensions_mut().insert(id.clone());
+    let (method, uri) = (request.method().clone(), request.uri().clone());
     let mut response = next.run(request).await;
+    if is_internal_error(&response) {
+        // The only place that reports these responses, so that no surface can omit it. The causes are in earlier lines.
+        tracing::error!(instance = id.as_str(), %method, path = uri.path(), "the response is an internal error");
+    }
     let too_large = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
     let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     let streams = is_stream(response.extensions());
@@ -160,6 +169,11 @@ async fn run_and_finish(
     }
     set_default_headers(headers);
     response
+}
+
+fn is_internal_error(response: &Response) -> bool {
+    response.status() == StatusCode::INTERNAL_SERVER_ERROR
+        || response.extensions().get::<InternalError>().is_some()
 }
 
 /// Puts a path in `Location` below the path of the public URL.

@@ -33,7 +33,9 @@ pub(crate) use backlog::SharedBody;
 pub(crate) use connection_limit::ConnectionPermit;
 pub use connection_limit::ConnectionUse;
 pub use listeners::{BindError, BoundListeners};
-pub(crate) use middleware::{AdmitError, RequestContext, RequestId, finish_response};
+pub(crate) use middleware::{
+    AdmitError, InternalError, RequestContext, RequestId, finish_response,
+};
 pub(crate) use rate_limits::RateLimits;
 pub(crate) use streaming::{event_response, stream_response};
 pub use waiting::max_waiting_sockets;

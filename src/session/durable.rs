@@ -27,6 +27,7 @@ pub(super) async fn wait(
             return Err(SessionError::StorageFull);
         }
         if waited >= COMMIT_TIMEOUT {
+            tracing::error!(session = %log.session(), seq, "an event was not committed within {COMMIT_TIMEOUT:?}");
             return Err(SessionError::Internal);
         }
     }

@@ -115,6 +115,51 @@ async fn a_fault_of_ours_is_in_the_log_under_its_requests_id() {
 }
 
 #[tokio::test]
+async fn each_500_of_each_surface_writes_its_instance_to_the_log() {
+    let gateway = Setup::fake(&[]).start();
+    let folders = gateway.path("data/workspaces");
+    std::fs::remove_dir(&folders).expect("it is empty");
+    std::fs::write(&folders, "no folder can be made in it").expect("the place is free");
+    let chat = json!({ "id": "c1", "trigger": "submit-message", "messages": [
+        { "id": "m1", "role": "user", "parts": [{ "type": "text", "text": "hello" }] }
+    ] });
+    let run = json!({ "threadId": "t1", "runId": "r1", "state": {}, "tools": [], "context": [], "forwardedProps": {},
+        "messages": [{ "id": "m1", "role": "user", "content": "hello" }] });
+    let completion =
+        json!({ "model": "fake", "messages": [{ "role": "user", "content": "hello" }] });
+    for (at, (path, body)) in [
+        ("/v1/sessions", json!({ "agent": "fake" })),
+        ("/ai-sdk/fake", chat),
+        ("/ag-ui/fake", run),
+        ("/openai/v1/chat/completions", completion),
+        (
+            "/openai/v1/responses",
+            json!({ "model": "fake", "input": "hello" }),
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let instance = format!("surface.{at}");
+        let answer = gateway
+            .request(Method::POST, path)
+            .header("x-request-id", &instance)
+            .json(&body)
+            .send()
+            .await
+            .expect("an answer");
+        let status = answer.status();
+        let text = answer.text().await.expect("a body");
+        assert_eq!(status, 500, "{path}: {text}");
+        let log = gateway.log();
+        let own = log
+            .lines()
+            .filter(|line| line.contains("instance") && line.contains(&instance));
+        assert_eq!(own.count(), 1, "{path}: {log}");
+    }
+}
+
+#[tokio::test]
 async fn if_match_names_the_etags_that_may_change() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;

@@ -127,6 +127,7 @@ impl Actor {
             self.link.initialized(),
             self.journal.record().agent_session_id.as_deref(),
         ) else {
+            tracing::error!(session = %self.journal.session(), "a call of a client began without an attached agent session");
             return Err(SessionError::Internal.into());
         };
         let servers = self.mcp_servers();

@@ -79,6 +79,9 @@ impl SessionHandle {
                     permit.send(command(reply));
                     break;
                 }
+                Ok(Err(_)) if self.log().is_erased() => {
+                    return Err(self.without_reply().await.into());
+                }
                 Ok(Err(_)) => commands = self.entries.entry(self.id()).await?.commands.clone(),
                 Err(_) => {
                     return Err(SessionError::Busy {
@@ -90,13 +93,20 @@ impl SessionHandle {
         }
         match answer.await {
             Ok(outcome) => outcome,
-            // The actor has erased the session or has panicked.
-            Err(_) => self
-                .entries
-                .entry(self.id())
-                .await
-                .and(Err(SessionError::Internal))
-                .map_err(E::from),
+            Err(_) => Err(self.without_reply().await.into()),
+        }
+    }
+
+    /// Why the actor dropped a command without a reply.
+    async fn without_reply(&self) -> SessionError {
+        if !self.log().is_erased() {
+            tracing::error!(session = %self.id(), "the session's actor stopped and did not reply to a command");
+            return SessionError::Internal;
+        }
+        // A crash could still undo the delete, so it must be durable before the client sees it.
+        match self.wait_durable_or_full(self.log().appended()).await {
+            Ok(_) => SessionError::NoSuchSession,
+            Err(error) => error,
         }
     }
 
@@ -209,7 +219,7 @@ impl SessionHandle {
         self.snapshot().await
     }
 
-    /// Erases the session. Returns false if the disk is full: the session is then no longer visible, and its
+    /// Erases the session, or waits until another request has erased it. Returns false if the disk is full: the session is then no longer visible, and its
     /// data is erased when there is space.
     pub async fn delete(
         &self,
@@ -217,9 +227,15 @@ impl SessionHandle {
         trace: Option<TraceContext>,
     ) -> Result<bool, SessionError> {
         let by = by.clone();
-        let seq = self
+        let deleted = self
             .request(|reply| Command::Delete { by, trace, reply })
-            .await?;
+            .await;
+        let seq = match deleted {
+            Ok(seq) => seq,
+            // Another request has deleted the session since this one found it.
+            Err(SessionError::NoSuchSession) => self.log().appended(),
+            Err(error) => return Err(error),
+        };
         let durable = self.wait_durable_or_full(seq).await?;
         self.context().remove_baseline(self.id());
         if durable {

@@ -201,7 +201,10 @@ impl SessionRegistry {
         // Other clients can find the session only after its creation succeeded.
         entry.visible.store(false, Ordering::Release);
         let entry = self.entries.install(actor, entry);
-        match created.await.unwrap_or(Err(SessionError::Internal.into())) {
+        match created
+            .await
+            .unwrap_or_else(|error| Err(SessionError::internal(&error).into()))
+        {
             Ok((session, seq)) => {
                 entry.log.wait(seq).await?;
                 entry.visible.store(true, Ordering::Release);

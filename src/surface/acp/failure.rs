@@ -121,7 +121,12 @@ impl From<Problem> for Failure {
 
 impl<E: ToProblem> From<E> for Failure {
     fn from(error: E) -> Self {
-        error.problem().into()
+        let problem = error.problem();
+        if problem.code == ProblemCode::Internal {
+            // The span has the id of the request, or of the request that opened the socket.
+            tracing::error!(%error, "the response to a message of an ACP client is an internal error");
+        }
+        problem.into()
     }
 }
 

@@ -18,7 +18,7 @@ use super::negotiate::{Representation, negotiate};
 use crate::api::{Problem, ProblemCode};
 use crate::auth::Admission;
 use crate::event::{ControlFrame, ProblemFrame};
-use crate::server::{RequestId, event_response};
+use crate::server::{InternalError, RequestId, event_response};
 use crate::stream::{Encoder, Sse, retry_delay};
 use crate::surface::Gateway;
 use crate::types::{Ids, PublicPath};
@@ -75,7 +75,11 @@ fn problem_stream(problem: &Problem, ids: &Ids) -> Response {
         &mut body,
         &ControlFrame::new(&ProblemFrame { problem }, ids.now()),
     );
-    event_response(encoder.media_type(), Body::from(body.freeze()))
+    let mut response = event_response(encoder.media_type(), Body::from(body.freeze()));
+    if problem.code == ProblemCode::Internal {
+        response.extensions_mut().insert(InternalError);
+    }
+    response
 }
 
 /// Whether the request is for a stream: by its path, or by its `Accept` header.

@@ -280,3 +280,51 @@ async fn delete_keeps_a_folder_that_the_session_did_not_create() {
         Some("work")
     );
 }
+
+#[tokio::test]
+async fn requests_that_meet_a_delete_are_404_and_repeated_deletes_204() {
+    const ROUNDS: usize = 12;
+    let gateway = Setup::fake(&[]).start();
+    for round in 0..ROUNDS {
+        let session = gateway.session("fake").await;
+        if round % 2 == 0 {
+            // The actor of a session with a process runs until the process has stopped.
+            gateway.turn(&session, "echo hello").await;
+        }
+        let path = format!("/v1/sessions/{session}");
+        let send = |method: Method, path: String| {
+            let request = gateway.request(method, &path);
+            tokio::spawn(async move { request.send().await.expect("an answer") })
+        };
+        let mut sent = Vec::new();
+        for _ in 0..4 {
+            sent.push((Method::DELETE, send(Method::DELETE, path.clone())));
+            sent.push((Method::GET, send(Method::GET, path.clone())));
+            sent.push((Method::POST, send(Method::POST, format!("{path}/close"))));
+            sent.push((Method::POST, send(Method::POST, format!("{path}/attach"))));
+        }
+        let mut deleted = 0;
+        for (method, answer) in sent {
+            let answer = answer.await.expect("no panic");
+            let status = answer.status().as_u16();
+            deleted += usize::from(method == Method::DELETE && status == 204);
+            let expected: &[u16] = match method {
+                Method::DELETE => &[204, 404],
+                // A close or an attach may also come before the delete, and then find the session closed.
+                _ => &[200, 404, 409],
+            };
+            let body = answer.text().await.expect("a body");
+            assert!(expected.contains(&status), "{method} {status}: {body}");
+        }
+        assert!(deleted >= 1, "a delete has succeeded");
+        gateway
+            .call(Method::GET, &path)
+            .await
+            .problem(404, "not_found");
+    }
+    assert!(
+        !gateway.log().contains("internal error"),
+        "{}",
+        gateway.log()
+    );
+}
