@@ -110,7 +110,7 @@ codes! {
     NotFound = "not_found", 404, false, "Not found";
     /// All processes of the agent are busy and its wait queue is full, or the agent failed to start too often. Retry after the time in `Retry-After`.
     PoolFull = "pool_full", 503, true, "No process of the agent is free";
-    /// The object has changed since the version in `If-Match`.
+    /// The object has changed since the version in `If-Match`. `revision` is the current revision of a session.
     PreconditionFailed = "precondition_failed", 412, false, "The object has changed";
     /// A restart found a queued prompt that is older than `queued_prompt_max_age`. Send it again. Occurs only in events.
     PromptExpired = "prompt_expired", 504, true, "The prompt waited too long";
@@ -181,6 +181,10 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub required_scope: Option<Scope>,
+    /// The current revision of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub revision: Option<u64>,
     /// The running turn, or the turn that the problem refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -236,6 +240,7 @@ impl Problem {
             auth_methods: None,
             retry_after_seconds: None,
             required_scope: None,
+            revision: None,
             prompt_id: None,
             request_id: None,
             resolution: None,

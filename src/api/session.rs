@@ -96,6 +96,9 @@ pub struct Session {
     pub subagents: Vec<Box<RawValue>>,
     /// The restrictions that a client set for the session.
     pub policy: SessionPolicy,
+    /// The number of changes of title, metadata, mode and options. `If-Match: "r<revision>"` makes a change or a delete
+    /// conditional on it.
+    pub revision: u64,
     /// The task that runs in the session. Absent for other sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -106,7 +109,13 @@ pub struct Session {
 }
 
 impl Session {
-    /// Returns the entity tag. The last event identifies the version, because the snapshot is a fold of all
+    /// Returns the tag that `If-Match` of a change compares, for a session with this revision. An event id is never
+    /// equal to it.
+    pub fn revision_tag(revision: u64) -> String {
+        format!("\"r{revision}\"")
+    }
+
+    /// Returns the entity tag of the representation. The last event identifies the version, because the snapshot is a fold of all
     /// events up to it.
     pub fn etag(&self) -> String {
         format!("\"{}\"", self.last_event_id)

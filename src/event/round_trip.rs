@@ -66,7 +66,7 @@ impl Values {
 
     fn session(&self) -> Session {
         let text = format!(
-            r#"{{"sessionId":"{SESSION}","agent":"a","title":null,"metadata":{{}},"cwd":"/","state":"idle","attached":true,"createdAt":"{time}","updatedAt":"{time}","lastActivityAt":"{time}","lastOutcome":"failed","promptId":"p9","queued":["p9"],"requests":[],"promptCapabilities":{raw},"modes":null,"configOptions":null,"availableCommands":null,"plan":null,"usage":null,"policy":{{}},"lastEventId":"x-9"}}"#,
+            r#"{{"sessionId":"{SESSION}","agent":"a","title":null,"metadata":{{}},"cwd":"/","state":"idle","attached":true,"createdAt":"{time}","updatedAt":"{time}","lastActivityAt":"{time}","lastOutcome":"failed","promptId":"p9","queued":["p9"],"requests":[],"promptCapabilities":{raw},"modes":null,"configOptions":null,"availableCommands":null,"plan":null,"usage":null,"policy":{{}},"revision":3,"lastEventId":"x-9"}}"#,
             time = self.time,
             raw = self.raw,
         );

@@ -200,10 +200,24 @@ fn new_request_id(ids: &Ids) -> RequestId {
     RequestId(HeaderValue::try_from(ids.uuid().to_string()).expect("a UUID is plain ASCII"))
 }
 
-/// The headers of a response unless its route sets them: no caching, framing, MIME sniffing or scripts.
+/// Permits only the client to store a response that it can validate, and no cache to store any other response.
+fn set_cache_control(headers: &mut HeaderMap) {
+    if headers.contains_key(header::CACHE_CONTROL) {
+        return;
+    }
+    let policy = if headers.contains_key(header::ETAG) {
+        // The tags of two tenants may be equal, so a stored response must not be validated with another key.
+        headers.append(header::VARY, HeaderValue::from_static("Authorization"));
+        "private, no-cache"
+    } else {
+        "no-store"
+    };
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(policy));
+}
+
+/// The headers of a response unless its route sets them: no framing, MIME sniffing or scripts.
 fn set_default_headers(headers: &mut HeaderMap) {
-    const DEFAULTS: [(HeaderName, &str); 7] = [
-        (header::CACHE_CONTROL, "no-store"),
+    const DEFAULTS: [(HeaderName, &str); 6] = [
         (
             header::CONTENT_SECURITY_POLICY,
             "default-src 'none'; frame-ancestors 'none'",
@@ -221,6 +235,7 @@ fn set_default_headers(headers: &mut HeaderMap) {
         ),
     ];
     let is_framed = permits_frames(headers);
+    set_cache_control(headers);
     for (name, value) in DEFAULTS {
         if is_framed && name == header::X_FRAME_OPTIONS {
             continue;

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::error::{
-    AnswerError, AttachError, CallError, CreateError, PartError, PatchError, PromptError,
-    QueueError, SessionError,
+    AnswerError, AttachError, CallError, CreateError, DeleteError, PartError, PatchError,
+    PromptError, QueueError, SessionError,
 };
 use super::idempotency::{Claim, IdempotencyKey};
 use super::origin::Origin;
@@ -160,8 +160,9 @@ pub(super) enum Command {
     },
     Delete {
         by: Principal,
+        if_match: Option<Vec<String>>,
         trace: Option<TraceContext>,
-        reply: Reply<u64, SessionError>,
+        reply: Reply<u64, DeleteError>,
     },
     Prompt {
         prompt: Box<NewPrompt>,

@@ -38,6 +38,7 @@ pub(super) fn build_snapshot(
         usage: fold.usage.clone(),
         subagents: fold.subagents(),
         policy: record.policy.clone(),
+        revision: fold.revision,
         task_id: record.task,
         last_event_id,
     }

@@ -15,6 +15,8 @@ use crate::types::limits::{FOLDED_MEMBER_BYTES, TITLE_BYTES};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionFold {
+    /// Counts the changes of title, metadata, mode and options.
+    pub revision: u64,
     /// The title that a client set. It has priority over the agent's title.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub person_title: Option<String>,
@@ -68,8 +70,24 @@ impl SessionFold {
         if self.prompt_title.is_some() {
             return false;
         }
-        self.prompt_title = prompt_title(blocks);
-        self.prompt_title.is_some()
+        self.change_title(|fold| {
+            fold.prompt_title = prompt_title(blocks);
+            fold.prompt_title.is_some()
+        })
+    }
+
+    /// Counts a change in the revision. Returns whether there was one.
+    fn revise(&mut self, changed: bool) -> bool {
+        self.revision += u64::from(changed);
+        changed
+    }
+
+    /// Applies a change of one of the titles. The revision counts only changes of the title that clients see.
+    fn change_title(&mut self, change: impl FnOnce(&mut Self) -> bool) -> bool {
+        let old = self.title().map(str::to_owned);
+        let changed = change(self);
+        self.revise(self.title() != old.as_deref());
+        changed
     }
 
     /// The plan that changed last: an update of kind `plan`, or the `plan` of a `plan_update`.
@@ -91,15 +109,22 @@ impl SessionFold {
             update::PLAN | update::PLAN_UPDATE | update::PLAN_REMOVED => {
                 self.plans.update(kind, raw) != Change::None
             }
-            update::CURRENT_MODE => self.mode_changed(member("currentModeId")),
+            update::CURRENT_MODE => {
+                let changed = self.mode_changed(member("currentModeId"));
+                self.revise(changed)
+            }
             update::CONFIG_OPTION => {
-                replace_if_changed(&mut self.config_options, array(member("configOptions")))
+                let options = array(member("configOptions"));
+                let changed = replace_if_changed(&mut self.config_options, options);
+                self.revise(changed)
             }
             update::AVAILABLE_COMMANDS => replace_if_changed(
                 &mut self.available_commands,
                 array(member("availableCommands")),
             ),
-            update::SESSION_INFO => set_title(&mut self.agent_title, member("title")),
+            update::SESSION_INFO => {
+                self.change_title(|fold| set_title(&mut fold.agent_title, member("title")))
+            }
             update::SUBAGENT => {
                 RawObject::parse(raw).is_some_and(|object| self.subagents.update(&object))
             }
@@ -122,9 +147,9 @@ impl SessionFold {
             &mut self.available_commands,
             array(result.get("availableCommands")),
         );
-        replace_if_changed(&mut self.config_options, array(result.get("configOptions")))
-            || modes
-            || commands
+        let options = array(result.get("configOptions"));
+        let options = replace_if_changed(&mut self.config_options, options);
+        self.revise(options || modes) || commands
     }
 
     /// Clears the parts that end with the process.
@@ -141,7 +166,7 @@ impl SessionFold {
         };
         let mode = self.mode_changed(new.current_mode_id);
         let options = replace_if_changed(&mut self.config_options, array(new.config_options));
-        title || metadata || mode || options
+        self.revise(title || metadata || mode || options)
     }
 
     /// Folds any event of the log, for recovery and for readers of a transcript.

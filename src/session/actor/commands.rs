@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::turn::TurnEnd;
 use super::{Actor, send_reply};
 use crate::acp::TraceContext;
-use crate::api::SessionPatch;
+use crate::api::{Session, SessionPatch};
 use crate::event::{DetachedReason, EncodedEvent, SessionChanged, SessionClosed};
 use crate::pool::Disposition;
 use crate::session::agent_requests::EndedBy;
@@ -59,7 +59,20 @@ impl Actor {
             Command::Close { by, trace, reply } => {
                 send_reply(reply, Ok(self.close(&by, trace.as_ref())));
             }
-            Command::Delete { by, trace, reply } => send_reply(reply, Ok(self.delete(&by, trace))),
+            Command::Delete {
+                by,
+                if_match,
+                trace,
+                reply,
+            } => {
+                let checked = self.check_revision(if_match.as_deref());
+                send_reply(
+                    reply,
+                    checked
+                        .map(|()| self.delete(&by, trace))
+                        .map_err(Into::into),
+                );
+            }
             Command::Prompt { prompt, reply } => send_reply(reply, self.prompt(*prompt)),
             Command::ChangePrompt { change, reply } => {
                 send_reply(reply, self.change_prompt(*change));
@@ -106,6 +119,17 @@ impl Actor {
         }
     }
 
+    /// Fails if `If-Match` has tags and none of them is that of the session's revision.
+    fn check_revision(&self, if_match: Option<&[String]>) -> Result<(), PreconditionFailed> {
+        let revision = self.journal.fold().revision;
+        match if_match {
+            Some(tags) if !tags.contains(&Session::revision_tag(revision)) => {
+                Err(PreconditionFailed { revision })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Applies a merge patch (RFC 7396) to title and metadata.
     fn patch(
         &mut self,
@@ -113,9 +137,7 @@ impl Actor {
         patch: &SessionPatch,
         if_match: Option<&[String]>,
     ) -> Result<u64, PatchError> {
-        if if_match.is_some_and(|etags| !etags.contains(&self.snapshot().etag())) {
-            return Err(PreconditionFailed.into());
-        }
+        self.check_revision(if_match)?;
         if patch.is_empty() {
             return Ok(self.journal.appended());
         }

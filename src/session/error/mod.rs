@@ -29,7 +29,7 @@ pub(super) use self::operations::{
     AdmitError, NotQueued, PreconditionFailed, RequestResolved, TurnRunning,
 };
 pub use self::operations::{
-    AgentSessionsError, AnswerError, AttachError, CallError, ClaimError, CreateError,
+    AgentSessionsError, AnswerError, AttachError, CallError, ClaimError, CreateError, DeleteError,
     IdempotencyError, ListError, PartError, PatchError, PromptError, QueueError, WorkspaceError,
 };
 pub(super) use self::process::ProcessError;

@@ -69,6 +69,8 @@ operation_errors! {
     }
     /// The error of a change of title or metadata.
     PatchError { Input(InputError), PreconditionFailed(PreconditionFailed) }
+    /// The error of a delete.
+    DeleteError { PreconditionFailed(PreconditionFailed) }
     /// The error of an answer to a request of the agent.
     AnswerError { Input(InputError), NotFound(NotFound), Resolved(RequestResolved) }
     /// The error of a client's call to the agent outside a turn.
@@ -149,12 +151,17 @@ impl ToProblem for IdempotencyError {
 }
 
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("the session has changed since the ETag in If-Match")]
-pub struct PreconditionFailed;
+#[error("If-Match does not name the revision of the session, which is \"r{revision}\"")]
+pub struct PreconditionFailed {
+    pub(in crate::session) revision: u64,
+}
 
 impl ToProblem for PreconditionFailed {
     fn problem(&self) -> Problem {
-        Problem::new(ProblemCode::PreconditionFailed, self.to_string())
+        Problem {
+            revision: Some(self.revision),
+            ..Problem::new(ProblemCode::PreconditionFailed, self.to_string())
+        }
     }
 }
 

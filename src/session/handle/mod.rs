@@ -23,8 +23,8 @@ use crate::session::durable;
 use crate::session::entries::ActorEntries;
 use crate::session::entry::ActorEntry;
 use crate::session::error::{
-    AnswerError, AttachError, CallError, InputError, PartError, PatchError, ProcessError,
-    RequestResolved, SessionError, WorkspaceError,
+    AnswerError, AttachError, CallError, DeleteError, InputError, PartError, PatchError,
+    ProcessError, RequestResolved, SessionError, WorkspaceError,
 };
 use crate::session::query::SessionQuery;
 use crate::session::record::RequestRecord;
@@ -141,7 +141,7 @@ impl SessionHandle {
         self.context().open_baseline(self.id()).await
     }
 
-    /// Changes the session if its `ETag` is one of `if_match`.
+    /// Changes the session if the tag of its revision is one of `if_match`.
     pub async fn patch(
         &self,
         by: &Principal,
@@ -221,19 +221,27 @@ impl SessionHandle {
 
     /// Erases the session, or waits until another request has erased it. Returns false if the disk is full: the session is then no longer visible, and its
     /// data is erased when there is space.
+    ///
+    /// With `if_match`, fails if none of these tags is that of the session's revision.
     pub async fn delete(
         &self,
         by: &Principal,
+        if_match: Option<Vec<String>>,
         trace: Option<TraceContext>,
-    ) -> Result<bool, SessionError> {
+    ) -> Result<bool, DeleteError> {
         let by = by.clone();
         let deleted = self
-            .request(|reply| Command::Delete { by, trace, reply })
+            .request(|reply| Command::Delete {
+                by,
+                if_match,
+                trace,
+                reply,
+            })
             .await;
         let seq = match deleted {
             Ok(seq) => seq,
             // Another request has deleted the session since this one found it.
-            Err(SessionError::NoSuchSession) => self.log().appended(),
+            Err(DeleteError::Session(SessionError::NoSuchSession)) => self.log().appended(),
             Err(error) => return Err(error),
         };
         let durable = self.wait_durable_or_full(seq).await?;

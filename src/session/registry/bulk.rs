@@ -5,7 +5,7 @@ use tracing::Instrument;
 use super::SessionRegistry;
 use crate::acp::TraceContext;
 use crate::api::{BulkResult, BulkResults};
-use crate::session::error::{ListError, SessionError, ToProblem};
+use crate::session::error::{DeleteError, ListError, SessionError, ToProblem};
 use crate::session::query::ListQuery;
 use crate::types::{Principal, SessionId};
 
@@ -50,7 +50,7 @@ impl SessionRegistry {
             for (session_id, ended) in running {
                 let problem = ended
                     .await
-                    .map_err(SessionError::from)
+                    .map_err(DeleteError::from)
                     .flatten()
                     .map_err(|error| error.problem());
                 let status = problem
@@ -76,16 +76,16 @@ impl SessionRegistry {
         action: BulkAction,
         id: SessionId,
         trace: Option<TraceContext>,
-    ) -> Result<u16, SessionError> {
+    ) -> Result<u16, DeleteError> {
         let session = match (self.open(by, id).await, action) {
             // Another client has deleted the session.
             (Err(SessionError::NoSuchSession), BulkAction::Delete) => return Ok(204),
             (session, _) => session?,
         };
         match action {
-            BulkAction::Close => session.close(by, trace).await.map(|_| 200),
+            BulkAction::Close => Ok(session.close(by, trace).await.map(|_| 200)?),
             BulkAction::Delete => session
-                .delete(by, trace)
+                .delete(by, None, trace)
                 .await
                 .map(|durable| if durable { 204 } else { 202 }),
         }

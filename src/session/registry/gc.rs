@@ -63,10 +63,10 @@ async fn erase_expired_sessions(entries: &ActorEntries) {
         let erased = match entries.find(&by.tenant, id).await {
             Ok(entry) => {
                 SessionHandle::new(entries.clone(), entry)
-                    .delete(&by, None)
+                    .delete(&by, None, None)
                     .await
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         };
         if let Err(error) = erased {
             tracing::warn!(session = %id, %error, "could not erase an expired session");

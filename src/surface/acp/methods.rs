@@ -352,7 +352,7 @@ impl Caller {
         let params: SessionParams<'_> = parse_borrowed(params)?;
         self.open(&params.session_id)
             .await?
-            .delete(self.principal(), trace_of(params.meta))
+            .delete(self.principal(), None, trace_of(params.meta))
             .await?;
         self.connection.remove_view(&params.session_id);
         Ok(acp::empty_result())

@@ -439,7 +439,7 @@ impl<'a> Begin<'a> {
                 create_session(self.gateway, self.by, (agent.clone(), None), trace.clone()).await?;
             if let Err(error) = self.select_model(&session).await {
                 // Nothing of a rejected request remains.
-                drop(session.delete(self.by, None).await);
+                drop(session.delete(self.by, None, None).await);
                 return Err(error);
             }
             (session.clone(), Conversation::new(session.id()))

@@ -9,7 +9,7 @@ fn session(title: &str) -> Session {
         r#"{{"sessionId":"01938c5e-7a3b-7c4d-8e5f-0123456789ab","agent":"demo","title":{title},"metadata":{{}},
         "cwd":"/w","state":"idle","attached":false,"createdAt":"2026-11-21T22:00:00.000Z",
         "updatedAt":"2026-11-21T22:00:00.000Z","lastActivityAt":"2026-11-21T22:00:00.000Z","lastOutcome":null,"promptId":null,"queued":[],"requests":[],"promptCapabilities":null,
-        "modes":null,"configOptions":null,"availableCommands":null,"plan":null,"usage":null,"policy":{{}},
+        "modes":null,"configOptions":null,"availableCommands":null,"plan":null,"usage":null,"policy":{{}},"revision":0,
         "lastEventId":"k3-9"}}"#
     ))
     .unwrap()

@@ -16,7 +16,7 @@ async fn a_file_is_always_served_inert() {
     insta::assert_snapshot!(shown(&response), @r"
     200 OK
     accept-ranges: bytes
-    cache-control: no-store
+    cache-control: private, no-cache
     content-disposition: attachment; filename*=UTF-8''%C3%A4%20%22x%22.html
     content-length: 25
     content-security-policy: default-src 'none'; frame-ancestors 'none'; sandbox
@@ -36,7 +36,7 @@ async fn a_file_is_always_served_inert() {
     insta::assert_snapshot!(shown(&head), @r"
     200 OK
     accept-ranges: bytes
-    cache-control: no-store
+    cache-control: private, no-cache
     content-disposition: attachment; filename*=UTF-8''%C3%A4%20%22x%22.html
     content-length: 25
     content-security-policy: default-src 'none'; frame-ancestors 'none'; sandbox
@@ -123,7 +123,7 @@ async fn known_etag_returns_304() {
         .expect("an answer");
     insta::assert_snapshot!(shown(&known), @r"
     304 Not Modified
-    cache-control: no-store
+    cache-control: private, no-cache
     content-security-policy: default-src 'none'; frame-ancestors 'none'
     etag: [etag]
     x-content-type-options: nosniff

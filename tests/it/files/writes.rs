@@ -21,7 +21,7 @@ async fn a_file_is_made_and_replaced() {
     let made = ground.put("/new/a%20b.txt", "one").await;
     insta::assert_snapshot!(shown(&made), @r"
     201 Created
-    cache-control: no-store
+    cache-control: private, no-cache
     content-length: 0
     content-security-policy: default-src 'none'; frame-ancestors 'none'
     etag: [etag]
@@ -38,7 +38,7 @@ async fn a_file_is_made_and_replaced() {
     let replaced = ground.put("/new/a%20b.txt", "two!").await;
     insta::assert_snapshot!(shown(&replaced), @r"
     204 No Content
-    cache-control: no-store
+    cache-control: private, no-cache
     content-security-policy: default-src 'none'; frame-ancestors 'none'
     etag: [etag]
     x-content-type-options: nosniff

@@ -98,35 +98,73 @@ async fn a_patch_merges_and_null_clears() {
     );
 }
 
+async fn delete(gateway: &Gateway, session: &str, if_match: &str) -> Answer {
+    let request = gateway
+        .request(Method::DELETE, &format!("/v1/sessions/{session}"))
+        .header("If-Match", if_match);
+    Answer::of(request).await
+}
+
 #[tokio::test]
-async fn if_match_requires_the_latest_etag() {
+async fn if_match_compares_the_revision_and_no_other_tag() {
     let (gateway, session) = fake().await;
     let got = gateway
         .call(Method::GET, &format!("/v1/sessions/{session}"))
         .await;
-    let seen = got.header("etag").expect("an ETag").to_owned();
+    assert_eq!(got.header("cache-control"), Some("private, no-cache"));
+    assert_eq!(got.header("vary"), Some("Authorization"));
+    let representation = got.header("etag").expect("an ETag").to_owned();
+    let tag = |body: &Value| format!("\"r{}\"", body["revision"]);
+    let seen = tag(&got.body);
     let first = patch(&gateway, &session, Some(&seen), &json!({ "title": "mine" })).await;
     assert_eq!(
         (first.status, &first.body["title"]),
         (StatusCode::OK, &json!("mine"))
     );
-    let late = patch(
+    let current = tag(&first.body);
+    assert_ne!(current, seen);
+    let newer = first.header("etag").expect("an ETag");
+    assert_ne!(newer, representation);
+    for stale in [&seen, newer, "\"r99\"", "\"x\""] {
+        let late = patch(&gateway, &session, Some(stale), &json!({ "title": "late" })).await;
+        let problem = late.problem(412, "precondition_failed");
+        assert_eq!(problem["revision"], first.body["revision"], "{stale}");
+        let kept = delete(&gateway, &session, stale).await;
+        let problem = kept.problem(412, "precondition_failed");
+        assert_eq!(problem["revision"], first.body["revision"], "{stale}");
+    }
+    let any = patch(&gateway, &session, Some("*"), &json!({ "title": "any" })).await;
+    assert_eq!(any.status, StatusCode::OK);
+    assert_eq!(
+        delete(&gateway, &session, &tag(&any.body)).await.status,
+        StatusCode::NO_CONTENT
+    );
+}
+
+#[tokio::test]
+async fn revision_stays_the_same_in_turns_and_after_a_restart() {
+    let (mut gateway, session) = fake().await;
+    patch(&gateway, &session, None, &json!({ "title": "mine" })).await;
+    let revision = gateway.get_session(&session).await["revision"].clone();
+    gateway.turn(&session, "echo one").await;
+    gateway.turn(&session, "title text=Agent").await;
+    gateway.prompt(&session, "permission").await;
+    gateway
+        .log_until(&session, |event| event["type"] == "request.created")
+        .await;
+    let tag = format!("\"r{revision}\"");
+    let during = patch(
         &gateway,
         &session,
-        Some(&seen),
-        &json!({ "title": "too late" }),
+        Some(&tag),
+        &json!({ "metadata": { "a": 1 } }),
     )
     .await;
-    late.problem(412, "precondition_failed");
-    let newer = first.header("etag").expect("an ETag");
-    assert_ne!(newer, seen);
-    for etag in [newer, "*"] {
-        let answer = patch(&gateway, &session, Some(etag), &json!({ "title": etag })).await;
-        assert_eq!(
-            (answer.status, &answer.body["title"]),
-            (StatusCode::OK, &json!(etag))
-        );
-    }
+    assert_eq!(during.status, StatusCode::OK, "{}", during.body);
+    let revision = during.body["revision"].clone();
+    gateway.kill();
+    gateway.start();
+    assert_eq!(gateway.get_session(&session).await["revision"], revision);
 }
 
 #[tokio::test]

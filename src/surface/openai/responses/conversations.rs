@@ -118,7 +118,7 @@ pub(in crate::surface::openai) async fn delete(
     let by = Authorized::<CanPrompt>::from_parts(&parts)?;
     open(&gateway, &by, &id)
         .await?
-        .delete(&by, trace_context(&parts.headers))
+        .delete(&by, None, trace_context(&parts.headers))
         .await?;
     Ok(Json(
         json!({ "id": id, "object": "conversation.deleted", "deleted": true }),

@@ -82,7 +82,7 @@ impl FirstTurn {
             .await?;
         if let Err(error) = self.run(gateway, by, &session, trace).await {
             if !created.replayed {
-                session.delete(by, None).await?;
+                session.delete(by, None, None).await?;
             }
             return Err(error);
         }

@@ -225,11 +225,12 @@ pub(super) async fn patch_session(
 )]
 pub(super) async fn delete_session(
     request: ApiRequest<CanPrompt, SessionId>,
+    IfMatch(if_match): IfMatch,
 ) -> Result<StatusCode, ApiError> {
     let erased = request
         .open_session()
         .await?
-        .delete(&request.by, request.trace)
+        .delete(&request.by, if_match, request.trace)
         .await?;
     Ok(if erased {
         StatusCode::NO_CONTENT
