@@ -159,7 +159,7 @@ function compare(old: DiffLine, fresh: DiffLine): void {
 }
 
 /** Characters of a line that are shown. */
-const MAX_SHOWN = 5_000;
+const MAX_SHOWN = 100_000;
 
 /** A part of a line as it is shown, and the number of characters that are missing. */
 export function shownPart(text: string): { text: string; rest: number } {

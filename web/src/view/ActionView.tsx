@@ -5,7 +5,7 @@ import type { Action } from "../model/action";
 import { strings } from "../strings";
 import { visible } from "@acp-gateway/client/read";
 import { Icon } from "./Icon";
-import { MoreButton, useParts } from "./Parts";
+import { MoreButton, Verbatim } from "./Parts";
 import { Words } from "./Words";
 import { WorkingFolder } from "./workingFolder";
 
@@ -57,13 +57,10 @@ export function ActionView({ action, title }: Props) {
 export function RawValue({ label, value }: { label: string; value: unknown }) {
   const [whole, setWhole] = useState(false);
   const { text, cut } = useMemo(() => jsonOf(value, whole), [value, whole]);
-  const { parts, more } = useParts(text);
   return (
     <>
-      <pre className="output" tabIndex={0} role="group" aria-label={label}>
-        {visible(parts.join(""))}
-      </pre>
-      {cut > 0 ? <MoreButton rest={cut} onPress={() => setWhole(true)} /> : more}
+      <Verbatim label={label} text={text} />
+      {cut > 0 && <MoreButton rest={cut} onPress={() => setWhole(true)} />}
     </>
   );
 }

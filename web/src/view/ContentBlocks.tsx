@@ -7,7 +7,7 @@ import { resourceName } from "../model/words";
 import { strings } from "../strings";
 import { IMAGE } from "./addresses";
 import { Markdown } from "./Markdown";
-import { Output, useParts } from "./Parts";
+import { useParts, Verbatim } from "./Parts";
 import { useShortPath } from "./workingFolder";
 
 export const ContentBlocks = memo(function ContentBlocks({ blocks, plain = false }: { blocks: ContentBlock[]; plain?: boolean }) {
@@ -60,7 +60,7 @@ function Block({ block, plain }: { block: ContentBlock; plain: boolean }) {
           <summary>
             <ResourceName uri={block.resource?.uri ?? strings.content.attachedText} />
           </summary>
-          {block.resource?.text !== undefined && <Output label={strings.content.attachedText} text={block.resource.text} />}
+          {block.resource?.text !== undefined && <Verbatim label={strings.content.attachedText} text={block.resource.text} />}
         </details>
       );
     default:

@@ -11,7 +11,7 @@ import { sanitize } from "./sanitize";
 import { useMaths } from "./useMaths";
 
 /** Characters of a part. Messages are seldom longer. */
-const SIZE = 40_000;
+const SIZE = 25_000;
 
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
   const { parts, more } = useParts(text, SIZE);

@@ -1,6 +1,7 @@
 // The parts of a long text that are shown, and the button for more of them.
 
 import { memo, useMemo, useState, type ReactNode } from "react";
+import { visible } from "@acp-gateway/client/read";
 import { styledLines, type Span } from "../model/ansi";
 import { size as sizeOf } from "../model/attachments";
 import { partsOf } from "../model/parts";
@@ -8,7 +9,7 @@ import { strings } from "../strings";
 
 /** Characters of a part, and the parts that are shown at first and with each press of the button. */
 const SIZE = 20_000;
-const STEP = 3;
+const STEP = 5;
 /** A part with more changes of style is shown without styles. */
 const MAX_SPANS = 4000;
 
@@ -36,18 +37,30 @@ export function MoreButton({ rest, onPress }: { rest: number; onPress(): void })
 interface OutputProps {
   label: string;
   text: string;
-  role?: "group" | "region";
 }
 
 /** The output of a program: its lines and colours, and nothing else. */
-export function Output({ label, text, role = "group" }: OutputProps) {
+export function Output({ label, text }: OutputProps) {
   const { parts, more } = useParts(text);
   return (
     <>
-      <pre className="output" tabIndex={0} role={role} aria-label={label}>
+      <pre className="output" tabIndex={0} role="group" aria-label={label}>
         {parts.map((part, index) => (
           <Coloured key={index} text={part} />
         ))}
+      </pre>
+      {more}
+    </>
+  );
+}
+
+/** A text without control sequences of a terminal: an attached file, or a value. Invisible characters are shown. */
+export function Verbatim({ label, text }: OutputProps) {
+  const { parts, more } = useParts(text);
+  return (
+    <>
+      <pre className="output" tabIndex={0} role="group" aria-label={label}>
+        {visible(parts.join(""))}
       </pre>
       {more}
     </>

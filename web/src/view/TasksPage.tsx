@@ -9,7 +9,7 @@ import { useTasks } from "@acp-gateway/react";
 import { isOpen, taskTone, taskWords } from "../model/tasks";
 import { strings } from "../strings";
 import { Ago } from "./Ago";
-import { Output } from "./Parts";
+import { Verbatim } from "./Parts";
 import { ProblemNote } from "./ProblemNote";
 import { useProblem } from "./useProblem";
 import { Words } from "./Words";
@@ -80,7 +80,7 @@ function TaskRow({ task, mayPrompt, onCancel }: { task: Task; mayPrompt: boolean
       {output !== "" && (
         <details>
           <summary>{strings.common.output}</summary>
-          <Output label={strings.common.output} text={output} />
+          <Verbatim label={strings.common.output} text={output} />
         </details>
       )}
       <p className="task-actions">
