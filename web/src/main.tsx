@@ -20,11 +20,12 @@ import { applyDensity } from "./model/density";
 import { closeCoveringPanel } from "./model/panelTab";
 import { applyTheme } from "./model/theme";
 import { App, firstKeys } from "./view/App";
-import { followTyping } from "./view/typing";
+import { followTabs, followTyping } from "./view/typing";
 
 applyTheme();
 applyDensity();
 followTyping();
+followTabs();
 closeCoveringPanel();
 const place = document.getElementById("root");
 if (!place) throw new Error("index.html has no place for the page");

@@ -168,7 +168,7 @@ describe("with the demo agent", () => {
     await watch.close();
   });
 
-  test("a permission takes the focus and is answered by a key; another tab sees by whom", async () => {
+  test("a permission is answered by a key after a move to it; another tab sees by whom", async () => {
     const { watch, page, chat } = await open({ colorScheme: "dark" });
     await chat.start(DEMO);
     const other = await watch.newPage();
@@ -180,7 +180,7 @@ describe("with the demo agent", () => {
 
     await chat.send("/permission");
     await chat.permission.waitFor();
-    assert.equal(await chat.permission.evaluate((card) => card === document.activeElement), true);
+    assert.equal(await chat.message.evaluate((field) => field === document.activeElement), true);
     await otherChat.permission.waitFor();
     // The agent names its session when the turn ends; until then the list has the title that the session shows.
     await page.locator(".session-row.current .session-title").filter({ hasText: "/permission" }).waitFor();
@@ -191,6 +191,11 @@ describe("with the demo agent", () => {
     assert.ok((await options.count()) >= 2);
     const name = await options.first().locator(".option-name").textContent();
     await page.locator('.permission button[aria-disabled="false"]').first().waitFor();
+    await page.keyboard.press("Shift+Tab");
+    // It deletes, so a second press confirms it.
+    await page.keyboard.press("1");
+    await page.getByRole("status").filter({ hasText: "Press 1 again" }).waitFor();
+    await page.waitForTimeout(350);
     await page.keyboard.press("1");
     await chat.lastTurn.locator(".request-line").filter({ hasText: `“${name}” chosen by` }).waitFor();
     await otherChat.lastTurn.locator(".request-line").filter({ hasText: `“${name}” chosen by` }).waitFor();
@@ -203,12 +208,13 @@ describe("with the demo agent", () => {
     await other.locator(".elsewhere").waitFor({ state: "detached" });
     await chat.ended("Finished");
 
-    // An agent that asks at once does not find the focus on the message that is still being sent.
+    // The focus stays in the message field, also if an agent asks at once.
     await chat.set("Pace", "instant");
     await chat.send("/permission");
-    await page.waitForFunction(() => document.activeElement?.classList.contains("permission"));
     await page.locator('.permission button[aria-disabled="false"]').first().waitFor();
-    await page.keyboard.press("1");
+    assert.equal(await chat.message.evaluate((field) => field === document.activeElement), true);
+    await page.keyboard.press("Shift+Tab");
+    await page.keyboard.press("3");
     await chat.ended("Finished");
     await watch.close();
   });

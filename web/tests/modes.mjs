@@ -43,7 +43,12 @@ test("a permission option that selects a denied mode is disabled, and the error 
   await card.waitFor();
   await card.getByRole("button", { name: /approve edits/ }).and(page.locator('[aria-disabled="false"]')).waitFor();
   assert.equal(await card.getByRole("button", { name: /bypass permissions \(denied\)/ }).getAttribute("aria-disabled"), "true");
+  await chat.message.focus();
+  await page.keyboard.press("Shift+Tab");
+  assert.equal(await card.evaluate((element) => element.contains(document.activeElement)), true);
   await page.keyboard.press("1");
+  assert.equal(await chat.message.inputValue(), "1");
+  await chat.message.fill("");
   await card.getByRole("button", { name: /yolo/ }).click();
   await page.getByText(/no client can select the mode yolo/i).first().waitFor();
   await card.getByRole("button", { name: /approve edits/ }).and(page.locator('[aria-disabled="false"]')).click();

@@ -67,7 +67,7 @@ describe("a form", () => {
     const { watch, page, chat } = await open(/served/, { allowFailedRequests: true });
     await chat.send("/form");
     await chat.question.waitFor();
-    await page.waitForFunction(() => document.activeElement?.classList.contains("question"));
+    assert.equal(await chat.message.evaluate((field) => field === document.activeElement), true);
     await pictures(page, "form");
     assert.equal(await page.getByLabel("Colour").inputValue(), "green");
     assert.equal(await page.getByLabel("Music").isChecked(), true);

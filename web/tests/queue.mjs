@@ -132,9 +132,7 @@ test("Shift+Tab leads from the field to a question, also with a queue", async ()
   await page.keyboard.press("Enter");
   await chat.permission.waitFor();
   await chat.send("the fifth idea");
-  // The question has the focus after a message.
-  await page.waitForFunction(() => document.getElementById("message").value === "");
-  await chat.message.focus();
+  await page.waitForFunction(() => document.getElementById("message").value === "" && document.activeElement.id === "message");
   await page.keyboard.press("Shift+Tab");
   assert.equal(await chat.permission.evaluate((card) => card.contains(document.activeElement)), true);
   await chat.permission.getByRole("button", { name: "Allow once" }).and(page.locator('[aria-disabled="false"]')).click();

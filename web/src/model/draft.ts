@@ -6,7 +6,7 @@ const PREFIX = "acp-gateway.draft.";
 
 export function useDraft(sessionId: string): [string, Dispatch<SetStateAction<string>>] {
   const [text, setText] = useState(() => load(sessionId));
-  useEffect(() => save(sessionId, text), [sessionId, text]);
+  useEffect(() => saveDraft(sessionId, text), [sessionId, text]);
   return [text, setText];
 }
 
@@ -18,7 +18,8 @@ function load(sessionId: string): string {
   }
 }
 
-function save(sessionId: string, text: string): void {
+/** Keeps the text of a session. */
+export function saveDraft(sessionId: string, text: string): void {
   try {
     if (text === "") sessionStorage.removeItem(PREFIX + sessionId);
     else sessionStorage.setItem(PREFIX + sessionId, text);

@@ -13,12 +13,18 @@ interface Props {
   action: Action;
   /** The call's title is shown beside it, so an action with the same text is omitted. */
   title: string;
+  /** Whether the raw input is open at first. */
+  opensRaw?: boolean;
 }
 
-export function ActionView({ action, title }: Props) {
+/** A longer command scrolls. */
+const MAX_LINES = 12;
+
+export function ActionView({ action, title, opensRaw = false }: Props) {
   const folder = useContext(WorkingFolder);
   const targets = action.targets.filter((target) => target !== title);
-  const { command, input } = action;
+  const { command, env, input } = action;
+  const lines = command?.split("\n").length ?? 0;
   return (
     <div className="action">
       {command !== null && (
@@ -26,6 +32,17 @@ export function ActionView({ action, title }: Props) {
           {command}
         </pre>
       )}
+      {lines > MAX_LINES && <p className="permission-note">{strings.tools.commandLines(lines)}</p>}
+      {env.map((variable, index) => (
+        <p key={index} className="action-row">
+          <Icon name="settings" />
+          <span>
+            <Words text={strings.tools.runsWith}>
+              <code>{variable}</code>
+            </Words>
+          </span>
+        </p>
+      ))}
       {targets.map((target) => (
         <p key={target} className="action-row">
           <Icon name="file" />
@@ -43,7 +60,7 @@ export function ActionView({ action, title }: Props) {
         </p>
       )}
       {input != null && (
-        <details className="action-raw">
+        <details className="action-raw" open={opensRaw}>
           <summary>
             <Icon name="chevron" className="chevron" /> {strings.tools.rawInput}
           </summary>

@@ -2,13 +2,14 @@
 // the field is empty.
 
 import { useEffect, useRef, useState, type Dispatch, type KeyboardEvent, type ReactNode, type SetStateAction } from "react";
+import { flushSync } from "react-dom";
 import { type GatewayClient, type Command, idempotencyKey, mayHaveHappened, type NewPrompt } from "@acp-gateway/client";
 import { promptBlocks, type Accepts } from "../model/attachments";
 import { mentioned } from "../model/suggest";
 import { strings } from "../strings";
 import { AttachButton } from "./AttachButton";
 import { AttachmentChips } from "./AttachmentChips";
-import { focusMessageUnlessSearching, focusNext, sendsText } from "./focus";
+import { focusMessageIfFree, focusNext, sendsText } from "./focus";
 import { Icon } from "./Icon";
 import type { Act } from "./act";
 import { MessageField } from "./MessageField";
@@ -66,7 +67,7 @@ export function Composer({ client, sessionId, commands, mayFiles, accepted, sent
   const unanswered = useRef<Attempt | null>(null);
   const empty = text.trim() === "" && attachments.all.length === 0;
 
-  useEffect(focusMessageUnlessSearching, []);
+  useEffect(focusMessageIfFree, []);
 
   // The time begins when the button has changed on the page.
   useEffect(() => {
@@ -117,8 +118,9 @@ export function Composer({ client, sessionId, commands, mayFiles, accepted, sent
     settle();
     onSent();
     attachments.clear();
-    // Text that was typed after the sent message begins the next one.
-    setText((now) => (now.startsWith(sentText) ? now.slice(sentText.length) : now));
+    // Text that was typed after the sent message begins the next one. At once, because the next character replaces the text of the
+    // field.
+    flushSync(() => setText((now) => (now.startsWith(sentText) ? now.slice(sentText.length) : now)));
   }
 
   // After a reconnect, a message without a response is sent again.

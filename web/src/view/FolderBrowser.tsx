@@ -6,6 +6,7 @@ import { visible } from "@acp-gateway/client/read";
 import { strings } from "../strings";
 import { Icon } from "./Icon";
 import { ProblemNote } from "./ProblemNote";
+import { isEditable } from "./focus";
 
 interface Props {
   client: GatewayClient;
@@ -46,7 +47,7 @@ export function FolderBrowser({ client, onOpen }: Props) {
   const list = useRef<HTMLUListElement>(null);
   const opened = useRef(false);
   useEffect(() => {
-    if (opened.current) list.current?.querySelector("button")?.focus();
+    if (opened.current && !isEditable(document.activeElement)) list.current?.querySelector("button")?.focus();
     opened.current = false;
   }, [level]);
 

@@ -2,7 +2,8 @@
 
 import { useCallback, useEffect, useState, type ReactNode } from "react";
 import { type GatewayClient, known, type RequestItem, requestItem, type SessionSummary, Unreachable } from "@acp-gateway/client";
-import { visible } from "@acp-gateway/client/read";
+import { records, visible } from "@acp-gateway/client/read";
+import { requestAction } from "../model/action";
 import { useMay } from "../model/rights";
 import { sessionHref } from "../model/route";
 import { strings } from "../strings";
@@ -34,6 +35,12 @@ export function InboxPage({ client, sessions, menu, onAnswered }: Props) {
       </div>
     </div>
   );
+}
+
+/** Whether the request itself has more than a title. The rest of its call is in the conversation. */
+function showsCall(request: RequestItem): boolean {
+  const { command, targets, input } = requestAction(request, null);
+  return command !== null || targets.length > 0 || input != null || records(request.toolCall?.["content"]).length > 0 || request.toolCallId === null;
 }
 
 function Entry({ client, session, onAnswered }: { client: GatewayClient; session: SessionSummary; onAnswered(): void }) {
@@ -69,7 +76,7 @@ function Entry({ client, session, onAnswered }: { client: GatewayClient; session
   );
 
   return (
-    <section className="inbox-entry" aria-label={visible(session.title ?? session.agent)}>
+    <section className="inbox-entry" role="group" aria-label={visible(session.title ?? session.agent)}>
       <div className="recent-head">
         <h2 className="recent-title" dir="auto">{visible(session.title ?? strings.common.untitled)}</h2>
         <a className="link-button" href={sessionHref(sessionId)}>
@@ -81,7 +88,7 @@ function Entry({ client, session, onAnswered }: { client: GatewayClient; session
       <Where value={{ client, agent: session.agent }}>
         <WorkingFolder value={session.cwd ?? null}>
           {requests.map((request) =>
-            request.method === "session/request_permission" && !request.reserved ? (
+            request.method === "session/request_permission" && !request.reserved && showsCall(request) ? (
               <fieldset key={request.requestId} className="answers" disabled={!mayApprove}>
                 <PermissionCard
                   request={request}
@@ -93,9 +100,9 @@ function Entry({ client, session, onAnswered }: { client: GatewayClient; session
                 />
               </fieldset>
             ) : (
-              <section key={request.requestId} className="permission" aria-label={request.title}>
+              <section key={request.requestId} className="permission" role="group" aria-label={request.title}>
                 <p className="permission-title">{request.title || strings.requests.asksSomething}</p>
-                <p className="permission-text">{request.reserved ? strings.inbox.forEditor : strings.inbox.openToAnswer}</p>
+                <p className="permission-text">{request.reserved ? strings.inbox.forEditor : request.method === "session/request_permission" ? strings.inbox.openToSee : strings.inbox.openToAnswer}</p>
               </section>
             ),
           )}

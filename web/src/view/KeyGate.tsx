@@ -44,7 +44,8 @@ export function KeyGate({ refused, onKey }: Props) {
           type="password"
           autoComplete="off"
           spellCheck={false}
-          autoFocus
+          // A person whose key was revoked may be typing a message.
+          autoFocus={!refused}
           required
           aria-invalid={malformed}
           aria-describedby={malformed ? "key-malformed" : undefined}

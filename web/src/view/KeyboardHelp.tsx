@@ -30,6 +30,7 @@ const GROUPS: [name: string, keys: [what: string, ...keys: string[]][]][] = [
     [
       [strings.sidebar.toApproval, "Shift", "Tab"],
       [strings.sidebar.chooseOption, "1", "…", "9"],
+      [strings.sidebar.chooseAgain, "1", "1"],
     ],
   ],
 ];

@@ -38,6 +38,9 @@ export function MessageField({ client, sessionId, commands, label, placeholder, 
     box.style.height = `${box.scrollHeight + 2}px`;
   }, [text]);
 
+  // A draft goes on at its end.
+  useLayoutEffect(() => field.current?.setSelectionRange(text.length, text.length), []);
+
   useEffect(() => {
     const moved = () => field.current && document.activeElement === field.current && setCaret(field.current.selectionStart);
     document.addEventListener("selectionchange", moved);

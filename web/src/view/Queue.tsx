@@ -1,11 +1,11 @@
 // The queued messages, and the actions on each.
 
-import { useEffect, useId, useRef, useState } from "react";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "react";
 import { blocksText, type GatewayClient, type Turn } from "@acp-gateway/client";
 import { strings } from "../strings";
 import type { Act } from "./act";
 import { ContentBlocks } from "./ContentBlocks";
-import { focusMessage } from "./focus";
+import { focusMessageIfFree } from "./focus";
 import { Icon } from "./Icon";
 import { TextForm } from "./TextForm";
 
@@ -36,12 +36,17 @@ export function Queue({ client, sessionId, turns, running, mayChange, act, onLat
   const queued = turns.flatMap((turn) => (turn.promptId === null ? [] : [{ turn, promptId: turn.promptId }]));
   const [edited, setEdited] = useState<Edit | null>(null);
   const isLate = edited !== null && !queued.some(({ promptId }) => promptId === edited.promptId);
-  useEffect(() => {
+  // In the commit without the form: no key is pressed between the form and the message field.
+  useLayoutEffect(() => {
     // The response says whether a change that is on its way was in time.
     if (!isLate || edited.saves) return;
     setEdited(null);
     if (edited.text !== edited.before) onLate(edited.text);
   }, [isLate, edited, onLate]);
+
+  // The focus is in the form until it disappears.
+  const edits = edited !== null;
+  useLayoutEffect(() => (edits ? focusMessageIfFree : undefined), [edits]);
 
   if (queued.length === 0) return null;
   const change = (promptId: string, changes: Parameters<GatewayClient["changePrompt"]>[2]) => act(() => client.changePrompt(sessionId, promptId, changes));
@@ -64,16 +69,15 @@ export function Queue({ client, sessionId, turns, running, mayChange, act, onLat
                 text={edited.text}
                 save={strings.common.save}
                 onText={(text) => setEdited({ ...edited, text })}
-                onCancel={() => {
-                  setEdited(null);
-                  focusMessage();
-                }}
+                onCancel={() => setEdited(null)}
                 onSave={(text) => {
                   setEdited({ ...edited, saves: true });
                   void change(promptId, { prompt: text }).then((done) => {
-                    if (!done) return setEdited((now) => now && { ...now, saves: false });
-                    setEdited(null);
-                    focusMessage();
+                    setEdited((now) => {
+                      // A person may have begun to change another message, or goes on in this one.
+                      if (now?.promptId !== promptId) return now;
+                      return done && now.text === text ? null : { ...now, before: done ? text : now.before, saves: false };
+                    });
                   });
                 }}
               />
@@ -98,9 +102,8 @@ export function Queue({ client, sessionId, turns, running, mayChange, act, onLat
   );
 }
 
-/** A person may have begun to change another message. */
 function focusAfter(done: boolean): void {
-  if (done && !document.activeElement?.closest(".queue-edit")) focusMessage();
+  if (done) focusMessageIfFree();
 }
 
 interface RowProps {

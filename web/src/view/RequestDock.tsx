@@ -1,11 +1,11 @@
 // The open requests, docked above the composer so that they are always visible.
 
-import { useEffect, useRef, useState } from "react";
+import { useLayoutEffect, useRef, useState } from "react";
 import { type GatewayClient, type RequestItem, type SessionLog, toolOf } from "@acp-gateway/client";
 import { strings } from "../strings";
 import { usePart } from "./lazy";
 import { PermissionCard } from "./PermissionCard";
-import { isTyping } from "./typing";
+import { isWriting } from "./typing";
 import type { Act } from "./act";
 
 interface Props {
@@ -21,36 +21,40 @@ interface Props {
 /** Elsewhere a question has one size. */
 const isPhone = () => matchMedia("(max-width: 700px)").matches;
 
-/** How often the page looks whether a person still types. */
-const TYPING_MS = 300;
+/** The time after a person has left a field. A press of a button beside the field is complete then. */
+const LEFT_MS = 1_500;
 
 export function RequestDock({ log, requests, client, sessionId, act, onAnswer }: Props) {
-  /** On a phone, the question covers the conversation until a person makes it small, but not while a person types. */
-  const [small, setSmall] = useState(isTyping);
+  /** On a phone, the question covers the conversation and the message field, but not while a person writes. */
+  const [small, setSmall] = useState(isWriting);
   const [first] = requests;
   const id = first?.requestId;
-  const shown = useRef(id);
-  /** A person has chosen the size. */
-  const chosen = useRef(false);
-  useEffect(() => {
-    if (shown.current !== id) {
-      setSmall(isTyping());
-      chosen.current = false;
-    }
-    shown.current = id;
+  /** A person has made it small. */
+  const keepsSmall = useRef(false);
+  useLayoutEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const follow = () => {
+      clearTimeout(timer);
+      if (isWriting()) setSmall(true);
+      else if (!keepsSmall.current) timer = setTimeout(() => setSmall(false), LEFT_MS);
+    };
+    keepsSmall.current = false;
+    setSmall(isWriting());
+    document.addEventListener("focusin", follow);
+    document.addEventListener("focusout", follow);
+    return () => {
+      clearTimeout(timer);
+      document.removeEventListener("focusin", follow);
+      document.removeEventListener("focusout", follow);
+    };
   }, [id]);
-  useEffect(() => {
-    if (!small || chosen.current) return;
-    const timer = setInterval(() => !isTyping() && setSmall(false), TYPING_MS);
-    return () => clearInterval(timer);
-  }, [small, id]);
   if (!first) return null;
   const more = requests.length - 1;
   return (
     <div className={small ? "requests small" : "requests"}>
       <button className="link-button requests-toggle" type="button" aria-expanded={!small}
         onClick={() => {
-          chosen.current = true;
+          keepsSmall.current = !small;
           setSmall(!small);
         }}
       >

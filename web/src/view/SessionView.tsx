@@ -1,6 +1,7 @@
 // One session: its header, its transcript, its open requests, and the composer.
 
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore, type ReactNode } from "react";
+import { flushSync } from "react-dom";
 import { blocksText, type GatewayClient, type SessionFeed, type SharedConnection, openRequests, runningTurn, type SessionLog } from "@acp-gateway/client";
 import { visible } from "@acp-gateway/client/read";
 import { useSession, useSessionState } from "@acp-gateway/react";
@@ -19,7 +20,7 @@ import { Boundary } from "./Boundary";
 import { Composer } from "./Composer";
 import { ConnectionBanner } from "./ConnectionBanner";
 import { Elsewhere, useElsewhere } from "./Elsewhere";
-import { focusMessage } from "./focus";
+import { focusMessage, focusMessageIfFree } from "./focus";
 import { Icon } from "./Icon";
 import { usePart } from "./lazy";
 import { Options } from "./Options";
@@ -104,20 +105,27 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
     }
   }, [setError]);
 
-  const rewrite = useCallback(
+  const addToDraft = useCallback(
     (text: string) => {
       // A text that is in the field already stays.
       setDraft((before) => (before.trim() === "" || before === text ? text : `${before}\n\n${text}`));
-      focusMessage();
     },
     [setDraft],
   );
+  const rewrite = useCallback(
+    (text: string) => {
+      addToDraft(text);
+      focusMessage();
+    },
+    [addToDraft],
+  );
   const keepChange = useCallback(
     (text: string) => {
-      rewrite(text);
+      addToDraft(text);
+      focusMessageIfFree();
       setIsLate(true);
     },
-    [rewrite],
+    [addToDraft],
   );
   const accepted = useMemo(() => accepts(log.promptCapabilities), [log.promptCapabilities]);
   const where = useMemo(() => ({ client, agent: log.agent }), [client, log.agent]);
@@ -135,7 +143,10 @@ function Followed({ client, sessionId, turn, menu, onActivity, feed, seenUntil }
     void act(async () => {
       const cancelled = new Set<string | null>((await client.cancel(sessionId))?.promptIds);
       const texts = queued.filter(({ promptId }) => cancelled.has(promptId)).map(({ prompt }) => blocksText(prompt));
-      if (texts.length > 0) rewrite(texts.join("\n\n"));
+      if (texts.length === 0) return;
+      // At once, because the next character that a person types replaces the text of the field.
+      flushSync(() => addToDraft(texts.join("\n\n")));
+      focusMessageIfFree();
     });
   };
 

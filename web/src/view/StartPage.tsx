@@ -6,6 +6,7 @@ import { record } from "@acp-gateway/client/read";
 import { useAgents } from "@acp-gateway/react";
 import { agentState, agentTitle, startable } from "../model/agents";
 import { type Accepts, accepts, promptBlocks } from "../model/attachments";
+import { saveDraft } from "../model/draft";
 import { keepFolder, lastFolder, recentFolders, sessionIn } from "../model/folders";
 import { useMay } from "../model/rights";
 import { goTo, sessionHref } from "../model/route";
@@ -14,7 +15,7 @@ import { strings } from "../strings";
 import { AgentMenu } from "./AgentMenu";
 import { AttachButton } from "./AttachButton";
 import { AttachmentChips } from "./AttachmentChips";
-import { focusMessage, sendsText } from "./focus";
+import { focusMessage, focusMessageIfFree, sendsText } from "./focus";
 import { FolderChoice } from "./FolderChoice";
 import { Icon } from "./Icon";
 import { MessageField } from "./MessageField";
@@ -61,6 +62,8 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
   const [imports, setImports] = useState(false);
   const [error, setError] = useProblem(catalogue.agents);
   const attempt = useRef<Attempt | null>(null);
+  const latestText = useRef(text);
+  latestText.current = text;
   const attachments = useAttachments(null);
   const dropping = useDroppedFiles(attachments.add);
   const empty = text.trim() === "" && attachments.all.length === 0;
@@ -78,7 +81,7 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
 
   useEffect(() => {
     document.title = "acp-gateway";
-    focusMessage();
+    focusMessageIfFree();
   }, []);
 
   function choose(name: string) {
@@ -107,6 +110,9 @@ export function StartPage({ client, menu, sessions, onCreated }: Props) {
       keepFolder(chosen, cwd);
       onCreated();
       attempt.current = null;
+      // Text that was typed after the message begins the next one.
+      const written = latestText.current;
+      if (written !== text) saveDraft(session.sessionId, written.startsWith(text) ? written.slice(text.length) : written);
       goTo(sessionHref(session.sessionId));
     } catch (reason) {
       if (!mayHaveHappened(reason)) attempt.current = null;

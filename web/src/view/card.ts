@@ -1,9 +1,8 @@
-// Common behaviour of all request cards: they get the focus if nobody is typing, and a key press that started before
-// does not answer them.
+// Common behaviour of all request cards. A card never takes the focus: it appears while a person reads, types or presses a key.
 
-import { useEffect, useState, type RefObject } from "react";
+import { useEffect, useLayoutEffect, useRef, useState, type FocusEvent, type RefObject } from "react";
 import { focusMessage } from "./focus";
-import { isTyping } from "./typing";
+import { isTabbing } from "./typing";
 
 /** A button that appears under a moving pointer must not be pressed by it. */
 const ARM_MS = 400;
@@ -18,14 +17,37 @@ export function useArmed(shown = true): boolean {
   return armed;
 }
 
-/** The focus moves to the card and not to a button, so that an earlier key press does not answer it. Null: nothing moves. */
-export function useCardFocus(card: RefObject<HTMLElement | null> | null): void {
-  useEffect(() => {
-    if (!card) return;
-    if (!isTyping()) card.current?.focus({ preventScroll: true });
-    // If the card had the focus when it disappears, the focus moves to the composer.
+/** If the card has the focus when it disappears, the focus moves to the message field. */
+export function useFocusAfter(card: RefObject<HTMLElement | null>): void {
+  useLayoutEffect(() => {
+    const shown = card.current;
     return () => {
-      if (document.activeElement === null || document.activeElement === document.body) focusMessage();
+      if (shown?.contains(document.activeElement)) focusMessage();
     };
   }, [card]);
+}
+
+/**
+ * Whether a person has moved to the card with the Tab key, so that digits are for the card. A click on its text, or the return
+ * to the window, is no such move.
+ */
+export function useEntered() {
+  const [entered, setEntered] = useState(false);
+  const latest = useRef(false);
+  const set = (now: boolean) => {
+    latest.current = now;
+    setEntered(now);
+  };
+  return {
+    entered,
+    /** The value before the next rendering. */
+    isEntered: () => latest.current,
+    props: {
+      onFocus: () => isTabbing() && set(true),
+      onPointerDown: () => set(false),
+      onBlur: (event: FocusEvent<HTMLElement>) => {
+        if (document.hasFocus() && !event.currentTarget.contains(event.relatedTarget)) set(false);
+      },
+    },
+  };
 }

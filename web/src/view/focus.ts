@@ -1,16 +1,21 @@
-// Where the keyboard's words go: to a question that waits, else to the message field.
+// The focus of the message field. What arrives later than an action of a person moves the focus only if the person has not moved
+// on meanwhile.
 
 import type { KeyboardEvent } from "react";
-import { typedJustNow } from "./typing";
 
 export const MESSAGE_ID = "message";
 export const QUESTION_ID = "question";
+
+export function isEditable(element: Element | null): boolean {
+  return element instanceof HTMLTextAreaElement || element instanceof HTMLInputElement || element instanceof HTMLSelectElement;
+}
 
 /** The keyboard of a touch screen covers half of the page. A machine without any pointer has a keyboard too. */
 function hasKeyboard(): boolean {
   return !matchMedia("(pointer: coarse)").matches;
 }
 
+/** After an action of a person that leads to the message field. */
 export function focusMessage(): void {
   if (hasKeyboard()) document.getElementById(MESSAGE_ID)?.focus();
 }
@@ -20,20 +25,21 @@ export function sendsText(event: KeyboardEvent): boolean {
   return event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing && hasKeyboard();
 }
 
-/** For a session that opens: a person who searches already keeps the focus. */
-export function focusMessageUnlessSearching(): void {
-  if (document.activeElement?.matches("input[type=search]") !== true) focusMessage();
+/** Whether no other field, menu or question has the focus. */
+function isFree(): boolean {
+  const focused = document.activeElement;
+  if (focused === null || focused === document.body || focused.id === MESSAGE_ID) return true;
+  return !isEditable(focused) && focused.closest(".popover-box, dialog, .requests") === null;
 }
 
-/**
- * After a message or an answer. An open change of a queued message goes on. A fast agent may have asked already: the question keeps
- * the focus. On a touch screen the keyboard goes, so that the page shows the answer.
- */
+/** After a response, or when a session opens. A person who writes in another field goes on there. */
+export function focusMessageIfFree(): void {
+  if (isFree()) focusMessage();
+}
+
+/** After a message or a stop. On a touch screen the keyboard goes, so that the page shows the answer. */
 export function focusNext(): void {
-  const question = document.getElementById(QUESTION_ID);
-  const edited = document.querySelector(".queue-edit")?.querySelector("textarea");
-  if (edited) edited.focus();
-  else if (question && !typedJustNow()) question.focus({ preventScroll: true });
-  else if (hasKeyboard()) focusMessage();
+  if (!isFree()) return;
+  if (hasKeyboard()) focusMessage();
   else document.getElementById(MESSAGE_ID)?.blur();
 }

@@ -1,7 +1,7 @@
 // The keyboard shortcuts that work everywhere on the page. Browsers keep Ctrl+N, Ctrl+T and Ctrl+W for themselves.
 
 import { useEffect, useRef } from "react";
-import { isEditable } from "./typing";
+import { isEditable } from "./focus";
 
 export interface Shortcuts {
   newSession(): void;

@@ -25,7 +25,8 @@ export class Chat {
   }
 
   get permission() {
-    return this.page.getByRole("region", { name: /asks permission/ });
+    // In the inbox, it is no landmark.
+    return this.page.getByRole("region", { name: /asks permission/ }).or(this.page.getByRole("group", { name: /asks permission/ }));
   }
 
   /** Any question that is no permission. */

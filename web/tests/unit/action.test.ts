@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { noteWords } from "../../src/model/words";
-import { actionOf } from "../../src/model/action";
-import { openRequests, toolOf } from "@acp-gateway/client";
+import { actionOf, requestAction } from "../../src/model/action";
+import { openRequests, requestItem, toolOf } from "@acp-gateway/client";
 import { item, played, startedScript } from "../../packages/client/tests/events";
 
 describe("the action of a tool call", () => {
@@ -28,6 +28,51 @@ describe("the action of a tool call", () => {
     );
     const [request] = openRequests(log);
     expect(actionOf(request!.toolCall, toolOf(log, request!)).command).toBe("make all");
+  });
+
+  test.each([
+    [{ command: "rm", args: ["-rf", "/home/x y"] }, 'rm -rf "/home/x y"'],
+    [{ command: "rm", args: "-rf /home/x" }, "rm -rf /home/x"],
+    [{ command: ["rm", "-rf"], args: ["/home/x"] }, "rm -rf /home/x"],
+    [{ cmd: "rm", arguments: ["-rf", 7] }, "rm -rf 7"],
+    [{ program: "rm", args: ["-rf", "/x"] }, "rm -rf /x"],
+    [{ argv: ["rm", "-rf", "/x"] }, "rm -rf /x"],
+    [{ commands: ["cd /x", "rm -rf y"] }, "cd /x\nrm -rf y"],
+    [{ input: { command: "rm", args: ["-rf", "/x"] } }, "rm -rf /x"],
+    [{ params: { input: { cmd: "rm -rf /x" } } }, "rm -rf /x"],
+    [{ arguments: '{"command": "rm", "args": ["-rf", "/x"]}' }, "rm -rf /x"],
+    [[{ command: "cd /x" }, { command: "rm", args: ["-rf", "y"] }], "cd /x\nrm -rf y"],
+    ['{"command": "rm -rf /x"}', "rm -rf /x"],
+  ])("has the whole command of %j", (rawInput, command) => {
+    expect(actionOf({ rawInput }, null)).toMatchObject({ command, isComplete: true });
+  });
+
+  test("has the variables of its command", () => {
+    for (const env of [{ A: "1", B: 2 }, [{ name: "A", value: "1" }, { name: "B", value: "2" }], ["A=1", "B=2"]]) {
+      expect(actionOf({ rawInput: { command: "make", env } }, null)).toMatchObject({ command: "make", env: ["A=1", "B=2"], isComplete: true });
+    }
+  });
+
+  test("is not complete if a member of the input is nowhere else", () => {
+    const odd: unknown[] = ["rm -rf /x", ["rm", "-rf"], { shell: "rm -rf /x" }, { command: "ls", script: "rm -rf /x" }, { command: "ls", stdin: "rm" }, { command: "rm", args: { recursive: true } }, { command: "ls", env: { A: {} } }, { cwd: "/a", input: { command: "ls", cwd: "/b" } }, { pattern: "x" }];
+    for (const rawInput of odd) expect(actionOf({ rawInput }, null).isComplete, JSON.stringify(rawInput)).toBe(false);
+    const deep = JSON.parse(`${'{"a":'.repeat(5000)}{"command":"rm"}${"}".repeat(5000)}`) as unknown;
+    expect(actionOf({ rawInput: deep }, null).isComplete).toBe(false);
+    for (const rawInput of [undefined, null, {}, { command: "ls", description: "Lists", timeout: 5 }, { file_path: "/a" }]) {
+      expect(actionOf({ rawInput }, null).isComplete, JSON.stringify(rawInput)).toBe(true);
+    }
+  });
+
+  test("is that of the subject, with the arguments that its call has", () => {
+    const request = (params: object) => requestItem({ requestId: "r", method: "session/request_permission", params: { options: [], ...params } }, "k")!;
+    const ofCommand = request({ title: "Run", subject: { type: "command", command: "rm", cwd: "/w", toolCallId: "c" } });
+    expect(requestAction(ofCommand, null)).toMatchObject({ command: "rm", cwd: "/w", isComplete: true });
+    const log = played(startedScript().update("p1", "tool_call", { toolCallId: "c", title: "Run", rawInput: { command: "rm", args: ["-rf", "/x"] } }));
+    expect(requestAction(ofCommand, toolOf(log, ofCommand))).toMatchObject({ command: "rm -rf /x", cwd: "/w" });
+    expect(requestAction(request({ subject: { type: "network", host: "example.org" } }), null)).toMatchObject({ command: null, isComplete: false, input: { host: "example.org" } });
+    expect(requestAction(request({ toolCall: { toolCallId: "c", input: { command: "rm", args: ["-rf"] } } }), null).command).toBe("rm -rf");
+    // An empty input says less than the card.
+    expect(requestAction(request({ toolCall: { toolCallId: "c", rawInput: {} } }), toolOf(log, ofCommand)).command).toBe("rm -rf /x");
   });
 
   test("of an odd input is empty", () => {

@@ -4,6 +4,7 @@ export const inbox = "Inbox";
 export const empty = "No session needs an answer.";
 export const forEditor = "Only the editor that started this turn can answer.";
 export const openToAnswer = "Open the session to answer.";
+export const openToSee = "Open the session to see the whole call, and to answer.";
 
 export const tasks = "Tasks";
 export const about = "Programs give agents tasks through the {}.";

@@ -13,6 +13,16 @@ export const runsAsRoot = "Runs with the rights of root";
 export const overwritesDisk = "Overwrites a disk or a file";
 export const runsFromNetwork = "Runs a program from the network";
 
+/** What an option does, by its kind. */
+export const kinds: Record<string, string> = {
+  allow_once: "Allow once",
+  allow_always: "Always allow",
+  reject_once: "Reject once",
+  reject_always: "Always reject",
+};
+export const noKind = "The agent does not say what this does";
+export const pressAgain = (key: string, option: string) => `Press ${key} again for “${option}”.`;
+
 export const show = "Show the question of the agent";
 export const readFirst = "Read the conversation first";
 export const more = (count: number) => (count === 1 ? "One more question waits." : `${count} more questions wait.`);

@@ -55,5 +55,6 @@ export const newLine = "New line";
 export const stopAgent = "Stop the agent";
 export const earlierMessage = "Earlier message";
 export const inApproval = "Approval";
-export const chooseOption = "Choose an option";
+export const chooseOption = "Choose an option, in the question";
+export const chooseAgain = "Confirm “always”, or an option with a risk";
 export const toApproval = "From the message to the question";

@@ -28,6 +28,8 @@ export const subagentLabel = "Subagent: ";
 
 export const command = "Command";
 export const runsIn = "Runs in {}";
+export const runsWith = "Sets {}";
+export const commandLines = (count: number) => `${count} lines. Scroll to read all of them.`;
 export const rawInput = "Raw input";
 export const input = "Input";
 export const places = "Places";

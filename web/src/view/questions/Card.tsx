@@ -4,7 +4,7 @@ import { useRef, type ReactNode } from "react";
 import type { RequestItem } from "@acp-gateway/client";
 import { clock } from "../../model/words";
 import { strings } from "../../strings";
-import { useCardFocus } from "../card";
+import { useFocusAfter } from "../card";
 import { QUESTION_ID } from "../focus";
 import { Icon } from "../Icon";
 
@@ -17,9 +17,9 @@ interface Props {
 
 export function Card({ request, head, icon, children }: Props) {
   const card = useRef<HTMLElement>(null);
-  useCardFocus(card);
+  useFocusAfter(card);
   return (
-    <section id={QUESTION_ID} className="permission question" ref={card} tabIndex={-1} aria-label={`${head}: ${request.title}`}>
+    <section id={QUESTION_ID} className="permission question" ref={card} aria-label={`${head}: ${request.title}`}>
       <p className="permission-head">
         <Icon name={icon} /> {head}
       </p>

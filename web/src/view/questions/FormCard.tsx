@@ -6,6 +6,7 @@ import { line, lookup, record } from "@acp-gateway/client/read";
 import { contentOf, fieldErrors, fieldsOf, firstValues, type Values } from "../../model/form";
 import { strings } from "../../strings";
 import { useArmed } from "../card";
+import { isWriting } from "../typing";
 import type { Act } from "../act";
 import { Card } from "./Card";
 import { FormField } from "./FormField";
@@ -30,7 +31,11 @@ export function FormCard({ request, act, send }: Props) {
     setErrors(found);
     const first = fields.findIndex((field) => Object.hasOwn(found, field.name));
     // The field is drawn with its error before it is read out.
-    requestAnimationFrame(() => form.current?.querySelectorAll<HTMLElement>("[data-field]")[first]?.focus());
+    requestAnimationFrame(() => {
+      // The response can be later than the next thing that a person does.
+      if (isWriting()) return;
+      form.current?.querySelectorAll<HTMLElement>("[data-field]")[first]?.focus();
+    });
   }
 
   async function answer(given: ElicitationAnswer) {

@@ -1,11 +1,15 @@
 // A request of any other kind. A person sees the whole request, and answers with a result of the protocol or an error.
 
-import { useState, type FormEvent } from "react";
+import { useMemo, useState, type FormEvent } from "react";
 import type { RequestItem } from "@acp-gateway/client";
 import { lookup, visible } from "@acp-gateway/client/read";
+import { actionOf, type Action } from "../../model/action";
+import { risksOf } from "../../model/risk";
 import { strings } from "../../strings";
+import { ActionView } from "../ActionView";
 import { useArmed } from "../card";
 import type { Act } from "../act";
+import { RiskMarks } from "../RiskMarks";
 import { Card } from "./Card";
 
 type Answer = { result: unknown } | { error: { code: number; message: string } };
@@ -32,6 +36,7 @@ export function OtherCard({ request, act, send }: Props) {
   const [written, setWritten] = useState(lookup(SHAPES, request.method) ?? "{}");
   const [wrong, setWrong] = useState<string | null>(null);
   const id = `${request.requestId}-result`;
+  const command = useMemo(() => (request.method === "terminal/create" ? commandOf(request) : null), [request]);
 
   async function answer(given: Answer) {
     if (!armed || busy) return;
@@ -60,6 +65,14 @@ export function OtherCard({ request, act, send }: Props) {
           <p className="permission-note">
             <code>{visible(request.method)}</code>
           </p>
+          {command && (
+            <>
+              <div className="permission-line">
+                <RiskMarks risks={risksOf("execute", command)} />
+              </div>
+              <ActionView action={command} title={request.title} />
+            </>
+          )}
           <pre className="output" tabIndex={0} role="region" aria-label={strings.questions.whatIsAsked}>
             {visible(JSON.stringify(request.params, null, 2))}
           </pre>
@@ -95,4 +108,9 @@ export function OtherCard({ request, act, send }: Props) {
       </form>
     </Card>
   );
+}
+
+/** The whole request is shown below the command. */
+function commandOf({ params }: RequestItem): Action {
+  return { ...actionOf({ rawInput: params }, null), input: null };
 }

@@ -36,7 +36,7 @@ export function requestItem(source: object, key: string): RequestItem | null {
     params,
     options: options(params["options"]),
     toolCall,
-    toolCallId: text(toolCall?.["toolCallId"]),
+    toolCallId: text(toolCall?.["toolCallId"]) ?? text(subject?.["toolCallId"]),
     title: line(params["title"]) ?? line(toolCall?.["title"]) ?? line(params["message"]) ?? titleOf(method, params),
     description: line(params["description"]) ?? line(subject?.["command"]),
     deadline: text(raw["deadline"]),
