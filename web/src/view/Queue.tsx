@@ -160,7 +160,7 @@ function Row({ turn, place, length, mayChange, onSend, onMove, onEdit, onRemove 
         )}
       </div>
       {open && (
-        <div className="queue-whole">
+        <div className="queue-whole" tabIndex={0} role="group" aria-labelledby={id}>
           <ContentBlocks blocks={turn.prompt} plain />
         </div>
       )}
