@@ -100,13 +100,31 @@ pub(super) fn replay(history: &[Value]) -> Vec<Value> {
 pub(super) fn permission_params(mut call: Value, cwd: &str, options: &Value) -> Value {
     convert_diffs(&mut call);
     let (title, id) = (&call["title"], &call["toolCallId"]);
-    let subject = match call.pointer("/rawInput/command") {
+    let subject = match call.pointer("/rawInput/command").and_then(Value::as_str) {
         Some(command) => {
+            let command = command_line(command, call.pointer("/rawInput/args"));
             json!({ "type": "command", "command": command, "cwd": cwd, "toolCallId": id })
         }
         None => json!({ "type": "tool_call", "toolCall": call }),
     };
     json!({ "title": title, "subject": subject, "options": options })
+}
+
+/// A command with its arguments, quoted for a shell. A subject has no member for arguments.
+fn command_line(command: &str, args: Option<&Value>) -> String {
+    let args = args.and_then(Value::as_array).into_iter().flatten();
+    let words = args.filter_map(Value::as_str).map(|word| {
+        let is_plain = |char: char| char.is_ascii_alphanumeric() || "@%+=:,./_-".contains(char);
+        if !word.is_empty() && word.chars().all(is_plain) {
+            word.to_owned()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    });
+    std::iter::once(command.to_owned())
+        .chain(words)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Converts the list of commands.
@@ -123,6 +141,16 @@ pub(super) fn commands(mut commands: Vec<Value>) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn subjects_contain_the_arguments_of_their_command() {
+        let call = json!({ "toolCallId": "c", "title": "Run rm", "rawInput": { "command": "rm", "args": ["-rf", "/x", "it's", ""] } });
+        let params = permission_params(call, "/w", &json!([]));
+        assert_eq!(params["subject"]["command"], r"rm -rf /x 'it'\''s' ''");
+        let call = json!({ "toolCallId": "c", "rawInput": { "command": "cargo build" } });
+        let params = permission_params(call, "/w", &json!([]));
+        assert_eq!(params["subject"]["command"], "cargo build");
+    }
 
     #[test]
     fn patches_name_added_files_and_missing_line_ends() {

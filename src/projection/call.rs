@@ -108,6 +108,11 @@ impl ToolCall {
         changes
     }
 
+    /// Sets the input of a call that only a permission request describes.
+    pub(super) fn update_input(&mut self, input: Option<&RawValue>) {
+        set(&mut self.input, input);
+    }
+
     /// Adds an item to the content: a `tool_call_content_chunk` of ACP v2.
     pub(super) fn add(&mut self, item: &RawValue) {
         if self.content.len() < MAX_ITEMS && item.get().len() <= MAX_VALUE_BYTES {

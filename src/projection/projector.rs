@@ -447,9 +447,11 @@ impl TurnProjector {
                 && let Some((at, _)) = self.place(&format!("request-{id}"), None)
             {
                 let unnamed = &mut self.calls[at];
-                unnamed.title = RawObject::parse(params)
-                    .and_then(|params| params.get("title"))
-                    .map(ToOwned::to_owned);
+                let params = RawObject::parse(params);
+                let member = |key| params.as_ref().and_then(|params| params.get(key));
+                unnamed.title = member("title").map(ToOwned::to_owned);
+                // A person who approves sees the input: in v2, the subject has the command.
+                unnamed.update_input(member("subject"));
                 self.call_bytes += unnamed.size();
                 emit(Step::CallBegun(unnamed));
                 call = Some(at);

@@ -188,6 +188,31 @@ fn calls_and_requests_end_with_the_turn() {
 }
 
 #[test]
+fn call_of_a_request_has_the_command_of_its_subject() {
+    let request = r#""requestId":"r1","method":"session/request_permission","params":{"sessionId":"s","title":"Run","subject":{"type":"command","command":"rm -rf /x","cwd":"/"},"options":[]}"#;
+    let mut frame = BytesMut::new();
+    let head =
+        r#""id":"k3-1","seq":1,"sessionId":"s","time":"2026-11-28T00:00:00.000Z","promptId":"p1""#;
+    write_block(
+        &mut frame,
+        Some("k3-1"),
+        Some("request.created"),
+        format!("{{{head},{request}}}").as_bytes(),
+    );
+    let event = EventRef::parse(1, &frame).expect("a frame");
+    let mut inputs = Vec::new();
+    TurnProjector::default().event(&event, &mut |step| {
+        if let Step::CallBegun(call) = step {
+            inputs.extend(call.input.as_ref().map(ToString::to_string));
+        }
+    });
+    assert_eq!(
+        inputs,
+        [r#"{"type":"command","command":"rm -rf /x","cwd":"/"}"#]
+    );
+}
+
+#[test]
 fn rejected_call_says_so() {
     let request = r#""requestId":"r1","method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"d"},"options":[{"optionId":"n","kind":"reject_once"}]}"#;
     let resolved = r#""requestId":"r1","method":"session/request_permission","resolution":"answered","result":{"outcome":{"outcome":"selected","optionId":"n"}}"#;

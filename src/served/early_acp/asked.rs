@@ -42,11 +42,19 @@ impl EarlyAcp {
             .filter_map(|part| part["content"]["text"].as_str())
             .collect();
         let title = call.text("title").unwrap_or("Permission".into());
-        let message = if texts.is_empty() {
+        let mut message = if texts.is_empty() {
             title.clone().into_owned()
         } else {
             texts.join("\n")
         };
+        // The early protocol has no member for the input, and a title may omit a part of the action. A diff shows its input.
+        let is_diff = shown.iter().any(|part| part["type"] == "diff");
+        if let Some(input) = call
+            .get("rawInput")
+            .filter(|input| !is_diff && input.get() != "null")
+        {
+            message = format!("{message}\n{input}");
+        }
         let request = object(&[
             ("sessionId", raw(&session)),
             ("title", raw(&title)),
