@@ -15,6 +15,7 @@ use super::exit::Exit;
 use super::isolation::TemporaryFolder;
 use super::kill_switch::{ExitState, StopReason, StopRequest};
 use super::run_file::RunFile;
+use super::tree::ProcessTree;
 use crate::shutdown::Shutdown;
 use crate::types::Limits;
 
@@ -31,6 +32,8 @@ enum StopStep {
     Terminating,
     /// The supervisor was asked to kill all descendants.
     Killing,
+    /// The gateway killed the descendants itself: the supervisor hangs, or a descendant suspends it again and again.
+    KillingDescendants,
     /// The supervisor itself was killed. This is the last resort, since no process remains that finds its descendants.
     KillingSupervisor,
 }
@@ -41,7 +44,8 @@ impl StopStep {
             Self::Running => Some(Self::ClosingStdin),
             Self::ClosingStdin => Some(Self::Terminating),
             Self::Terminating => Some(Self::Killing),
-            Self::Killing => Some(Self::KillingSupervisor),
+            Self::Killing => Some(Self::KillingDescendants),
+            Self::KillingDescendants => Some(Self::KillingSupervisor),
             Self::KillingSupervisor => None,
         }
     }
@@ -197,7 +201,10 @@ impl Reaper {
         self.pipes.close_stdin.cancel();
         match step {
             StopStep::Running | StopStep::ClosingStdin => {}
-            StopStep::Terminating => self.signal(Signal::TERM),
+            StopStep::Terminating => {
+                self.signal(Signal::TERM);
+                self.signal(Signal::CONT);
+            }
             StopStep::Killing => {
                 // A second TERM could be merged with the first one, so this sends QUIT.
                 self.signal(Signal::QUIT);
@@ -206,6 +213,12 @@ impl Reaper {
                 if let Some(group) = &self.resources.group {
                     group.kill();
                 }
+            }
+            StopStep::KillingDescendants => {
+                if self.supervisor.id().is_some() {
+                    ProcessTree::of_supervisor(self.pid).kill();
+                }
+                self.signal(Signal::CONT);
             }
             StopStep::KillingSupervisor => {
                 tracing::warn!(
@@ -227,7 +240,7 @@ impl Reaper {
             StopStep::Terminating if draining => limits.drain_term_timeout,
             StopStep::Terminating => limits.stop_term_timeout,
             StopStep::Killing => limits.stop_kill_timeout,
-            StopStep::KillingSupervisor => FINAL_WAIT,
+            StopStep::KillingDescendants | StopStep::KillingSupervisor => FINAL_WAIT,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::procfs;
 
@@ -37,6 +37,21 @@ impl ProcessTree {
     /// The number of running processes that are not in the baseline.
     pub fn new_processes(&self) -> usize {
         self.running().difference(&self.baseline).count()
+    }
+
+    /// Kills all processes of the tree, but not the supervisor. A process that starts others meanwhile can escape.
+    pub(super) fn kill(&self) {
+        for (pid, start) in self.running() {
+            let Some(pid) = Pid::from_raw(pid) else {
+                continue;
+            };
+            // The descriptor is opened before the comparison, so it refers to the compared process.
+            if let Ok(process) = pidfd_open(pid, PidfdFlags::empty())
+                && procfs::stat(pid).is_ok_and(|stat| stat.start == start)
+            {
+                pidfd_send_signal(&process, Signal::KILL).unwrap_or_default();
+            }
+        }
     }
 
     fn running(&self) -> HashSet<Identity> {

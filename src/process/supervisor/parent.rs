@@ -4,7 +4,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getppid, pidfd_open, set_parent_process_death_signal,
+};
 
 use super::error::SupervisorError;
 
@@ -20,6 +22,10 @@ pub(super) struct ParentProcess {
 impl ParentProcess {
     /// Opens the pidfd before the check of the parent. Therefore it never refers to a later process with the same pid.
     pub(super) fn open(pid: Pid) -> Result<Self, SupervisorError> {
+        // A child with the rights of this process can suspend it, and it would then outlive its parent. The kernel also
+        // sends the signal at the end of a thread of the parent, where it has no effect.
+        set_parent_process_death_signal(Some(Signal::CONT))
+            .map_err(SupervisorError::at("death signal"))?;
         let parent = Self {
             pid: Some(pid),
             end: pidfd_open(pid, PidfdFlags::empty()).ok(),

@@ -183,10 +183,10 @@ async fn start_after_a_kill_ends_the_groups_of_the_earlier_gateway() {
         let (mut gateway, group) = start_in_group(User::all()[0], machine, level, "");
         report(&gateway, group.as_ref()).await;
         let supervisor = start_daemon(&gateway).await;
-        // A supervisor that runs would kill the daemon at the end of the gateway.
-        signal(supervisor, Signal::STOP);
-        gateway.kill();
+        // A gateway that runs would kill the group at the end of the supervisor.
+        gateway.signal(Signal::STOP);
         signal(supervisor, Signal::KILL);
+        gateway.kill();
         let Some(group) = group else {
             kill_all(&gateway);
             continue;

@@ -1,8 +1,9 @@
 //! The end of isolated agents: exit codes, survivors, the port of the gateway, and temporary folders.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,9 +13,9 @@ use super::ground::{
     Machine, Opened, User, agents, at_home_of_agents, open, order, port, setup, start,
     supervisor_of,
 };
-use crate::support::gateway::KEY;
+use crate::support::gateway::{KEY, command};
 use crate::support::wait::LONGEST;
-use crate::support::{Gateway, eventually};
+use crate::support::{Gateway, eventually, is_alive};
 
 const MACHINES: [Machine; 2] = [Machine::Namespaces, Machine::LandlockOnly];
 
@@ -100,34 +101,70 @@ async fn port_of_a_killed_gateway_serves_no_client() {
     }
 }
 
-/// A gateway that is killed while it starts a supervisor leaves it without a run file.
+/// At these levels, an agent has the right to suspend its supervisor.
 #[tokio::test]
-async fn start_waits_for_the_port_that_a_supervisor_without_run_file_holds() {
-    const DELAY: Duration = Duration::from_millis(500);
-    for machine in MACHINES {
-        let user = User::all()[0];
-        let mut gateway = start(setup(user, machine, "private", ""), user);
+async fn suspended_supervisor_does_not_survive_a_killed_gateway() {
+    let user = User::all()[0];
+    for (level, machine) in [("off", Machine::Any), ("private", Machine::Namespaces)] {
+        let mut gateway = start(setup(user, machine, level, ""), user);
         open(&gateway, &json!({ "agent": "hostile" })).await;
         let agents = agents(&gateway, "hostile");
         let supervisor = supervisor_of(&gateway, *agents.first().expect("the agent runs"));
         signal(supervisor, Signal::STOP);
-        let run = gateway.path("data/private/run");
-        std::fs::remove_file(run.join(supervisor.to_string()))
-            .expect("the supervisor has a run file");
         gateway.kill();
-        gateway.begin();
-        tokio::time::sleep(DELAY).await;
-        signal(supervisor, Signal::CONT);
-        let url = format!("http://127.0.0.1:{}/livez", port(&gateway));
-        eventually("the start of the gateway", LONGEST, || async {
-            reqwest::get(&url)
-                .await
-                .ok()
-                .filter(|answer| answer.status() == 200)
+        eventually("the end of the supervisor", LONGEST, || async {
+            (!is_alive(supervisor)).then_some(())
         })
         .await;
-        assert_eq!(at_home_of_agents(&gateway), [0; 0]);
+        assert_eq!(at_home_of_agents(&gateway), [0; 0], "{level}");
     }
+}
+
+/// Holds the lock and the port of a supervisor whose gateway was killed before it wrote the run file.
+const SUPERVISOR: &str = "
+import fcntl, socket, sys
+lock = open(sys.argv[1], 'r+')
+fcntl.flock(lock, fcntl.LOCK_EX)
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(('127.0.0.1', int(sys.argv[2])))
+listener.listen()
+print('holds', flush=True)
+sys.stdin.read()
+";
+
+#[tokio::test]
+async fn start_waits_for_the_port_that_a_supervisor_without_run_file_holds() {
+    const DELAY: Duration = Duration::from_millis(500);
+    let user = User::all()[0];
+    let mut gateway = start(setup(user, Machine::Any, "private", ""), user);
+    let port = port(&gateway);
+    gateway.kill();
+    let mut supervisor = command("python3")
+        .args(["-c", SUPERVISOR])
+        .arg(gateway.path("data/private/supervisors"))
+        .arg(port.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python is installed");
+    let mut line = String::new();
+    let mut output = BufReader::new(supervisor.stdout.take().expect("a pipe"));
+    output.read_line(&mut line).expect("its line");
+    assert_eq!(line, "holds\n");
+    gateway.begin();
+    tokio::time::sleep(DELAY).await;
+    assert!(gateway.runs(), "{}", gateway.log());
+    drop(supervisor.stdin.take());
+    supervisor.wait().expect("it is our child");
+    let url = format!("http://127.0.0.1:{port}/livez");
+    eventually("the start of the gateway", LONGEST, || async {
+        reqwest::get(&url)
+            .await
+            .ok()
+            .filter(|answer| answer.status() == 200)
+    })
+    .await;
 }
 
 /// The problem of a turn whose agent ended.

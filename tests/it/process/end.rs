@@ -243,6 +243,19 @@ async fn suspended_supervisor_still_kills_all_descendants() {
     assert!(!alive(runaway));
 }
 
+/// The last resort would otherwise end only the supervisor, and leave its descendants.
+#[tokio::test]
+async fn descendant_that_suspends_the_supervisor_again_and_again_is_killed() {
+    const SUSPEND: &str = r#"
+        (setsid sh -c 'trap "" TERM HUP INT; echo $$ >runaway; while :; do kill -STOP '"$PPID"'; done' >/dev/null 2>&1 &)
+        "#;
+    let bench = Bench::new();
+    let child = bench.start(&format!("{SUSPEND} exec sleep 60")).await;
+    let runaway = pid(&line_of(&bench.path("runaway")).await);
+    assert_eq!(soon(child.stop()).await.code, None);
+    until("the end of the descendant", || !alive(runaway)).await;
+}
+
 #[tokio::test]
 async fn a_dropped_child_is_stopped() {
     let bench = Bench::new();
