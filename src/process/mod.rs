@@ -17,7 +17,7 @@
 //! [`kill_switch`], [`reaper`], [`stdin`], [`stderr`] with [`mask`], then [`pty`] and [`terminal`].
 //! [`isolation`] decides what a child may access, and [`control_groups`] limits and ends it.
 //! [`host_isolation`] prepares both. [`run_file`], [`tree`], [`ancestry`] and [`procfs`] find processes,
-//! [`resolve`] finds programs, and [`real_folder`] opens folders.
+//! [`resolve`] finds programs, [`real_folder`] opens folders, and [`mount_table`] finds what a path shows.
 
 mod ancestry;
 mod child;
@@ -29,6 +29,7 @@ mod host_isolation;
 mod isolation;
 mod kill_switch;
 mod mask;
+mod mount_table;
 mod open_files;
 mod procfs;
 mod pty;

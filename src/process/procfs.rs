@@ -1,9 +1,6 @@
-//! Facts from `/proc`: the identity and the children of a process, and the mounts of this process.
+//! Facts from `/proc`: the identity and the children of a process.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
 use std::{fs, io};
 
 use rustix::process::Pid;
@@ -114,89 +111,9 @@ pub(super) fn pid_namespace() -> io::Result<String> {
         .into_owned())
 }
 
-/// A mount that this process sees.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Mount {
-    /// The folder of the file system that is mounted.
-    pub(super) root: PathBuf,
-    pub(super) point: PathBuf,
-    /// The type of the file system, as in `tmpfs`.
-    pub(super) file_system: String,
-}
-
-impl Mount {
-    pub(super) fn is_control_groups(&self) -> bool {
-        matches!(&*self.file_system, "cgroup" | "cgroup2")
-    }
-}
-
-/// All mounts of this process (`proc_pid_mountinfo(5)`).
-pub(super) fn mounts() -> io::Result<Vec<Mount>> {
-    let text = fs::read("/proc/self/mountinfo")?;
-    Ok(text
-        .split(|byte| *byte == b'\n')
-        .filter_map(parse_mount)
-        .collect())
-}
-
-/// A dash separates a variable number of fields from the type.
-fn parse_mount(line: &[u8]) -> Option<Mount> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescaped(field)));
-    let (root, point) = (path(fields.nth(3)?), path(fields.next()?));
-    let file_system = fields.skip_while(|field| *field != b"-").nth(1)?;
-    Some(Mount {
-        root,
-        point,
-        file_system: String::from_utf8_lossy(file_system).into_owned(),
-    })
-}
-
-/// Decodes the octal escapes of spaces, tabs, line breaks and backslashes.
-fn unescaped(field: &[u8]) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((first, tail)) = rest.split_first() {
-        let code = tail
-            .get(..3)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
-        let escaped = code.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        if let Some(byte) = escaped.filter(|_| *first == b'\\') {
-            decoded.push(byte);
-            rest = &tail[3..];
-        } else {
-            decoded.push(*first);
-            rest = tail;
-        }
-    }
-    decoded
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn escapes_of_mount_points_are_decoded() {
-        assert_eq!(unescaped(br"/a\040b\134c"), b"/a b\\c");
-        assert_eq!(unescaped(br"/a\9"), br"/a\9");
-    }
-
-    #[test]
-    fn optional_fields_of_a_mount_are_skipped() {
-        let line =
-            b"41 31 0:38 /a /sys/fs/cgroup rw shared:9 master:1 - cgroup2 cgroup2 rw,nsdelegate";
-        let (root, point) = ("/a".into(), "/sys/fs/cgroup".into());
-        assert_eq!(
-            parse_mount(line),
-            Some(Mount {
-                root,
-                point,
-                file_system: "cgroup2".to_owned()
-            })
-        );
-        assert_eq!(parse_mount(b""), None);
-    }
 
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {

@@ -22,6 +22,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import actions  # noqa: E402
 import links  # noqa: E402
 import queues  # noqa: E402
+import walk  # noqa: E402
 
 queues.register(actions.action, actions.needs_secret)
 
@@ -176,6 +177,8 @@ def prompt(session, text):
         say(session, order["path"])
     elif order["act"] in links.ORDERS:
         links.ORDERS[order["act"]](order)
+    elif order["act"] in walk.ORDERS:
+        walk.ORDERS[order["act"]](order)
     elif order["act"] == "daemon":
         daemon(targets)
     elif order["act"] == "look":

@@ -14,3 +14,4 @@ mod reports;
 mod run_as;
 mod services;
 mod table;
+mod walk;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::group::Group;
-use crate::process::procfs::{self, Mount};
+use crate::process::mount_table::{Mount, MountTable};
 
 /// The group of this process.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,9 +23,8 @@ impl OwnGroup {
             return Ok(Vec::new());
         };
         let is_first = path == Path::new("/");
-        let folders = procfs::mounts()?
-            .into_iter()
-            .filter_map(|mount| shown_by(&mount, &path));
+        let table = MountTable::read()?;
+        let folders = table.iter().filter_map(|mount| shown_by(mount, &path));
         Ok(folders
             .map(|folder| Self {
                 group: Group::at(folder),
@@ -74,6 +73,7 @@ mod tests {
             root: root.into(),
             point: "/sys/fs/cgroup".into(),
             file_system: file_system.to_owned(),
+            ..Mount::default()
         }
     }
 

@@ -23,6 +23,8 @@ pub(in crate::process) struct Confinement {
     pub(in crate::process) is_partial: bool,
     /// Folders that the child cannot see.
     pub(in crate::process) hidden: Vec<PathBuf>,
+    /// The folders of the gateway among them. The child sees no part of them at another path either.
+    pub(in crate::process) own: Vec<PathBuf>,
     /// Folders below hidden ones that the child can use.
     pub(in crate::process) visible: Vec<PathBuf>,
     /// Folders below hidden ones that the child can only read.

@@ -3,6 +3,7 @@
 //! The gateway decides here and writes a [`Confinement`]. The supervisor of the child applies it before the
 //! program starts (`supervisor/namespaces.rs`, `supervisor/restrict.rs`).
 
+mod access;
 mod confinement;
 mod folders;
 mod ownership;
@@ -11,6 +12,7 @@ mod sandbox;
 mod sockets;
 mod users;
 
+pub(super) use access::{Access, AccessModel, shared_folders, shared_memory, temporary_folders};
 pub(super) use confinement::{Confinement, Readable};
 pub use folders::FolderGrants;
 pub(super) use folders::{GRANTED_LINE, GrantRequest, error_line};

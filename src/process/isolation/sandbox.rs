@@ -1,6 +1,5 @@
 //! The isolation that this gateway offers its children.
 
-use std::ffi::OsString;
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -8,20 +7,19 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
+use super::access::shared_folders;
 use super::confinement::{Confinement, ProcessLimits, Readable};
 use super::ownership;
 use super::probe::{self, Probed};
 use super::sockets;
 use super::users::{AgentUsers, UserError};
 use crate::process::SpawnError;
+use crate::process::mount_table::MountTable;
 use crate::process::spec::{ChildIsolation, ChildSpec};
 use crate::types::{AppliedIsolation, Isolation, IsolationPolicy, Mechanism};
 
 /// Homes of users, and the sockets of system services: a service manager would start programs without isolation.
 const SYSTEM_HIDDEN: [&str; 3] = ["/home", "/root", "/run"];
-
-/// Folders for temporary files of all processes, which a child does not see.
-const SHARED_FOLDERS: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// The file that marks the folder of an installed agent. The agent sees the whole folder.
 pub const PACKAGE_FILE: &str = "installed-agent.json";
@@ -310,15 +308,17 @@ impl Sandbox {
         let own = NAME_RESOLUTION
             .map(PathBuf::from)
             .map(|path| (path.clone(), path));
-        let readable = self.program_folders(spec).into_iter().chain(own);
+        let hidden = self.hidden_paths()?;
+        let readable = self.program_folders(spec, &hidden).into_iter().chain(own);
         let readable = readable.filter(|(_, path)| is_folder(path) && !visible.contains(path));
         let readable = readable
             .filter_map(|(named, path)| self.readable(&named, path, &visible))
             .collect();
         let confinement = Confinement {
             mechanism,
-            is_partial: self.is_partial(*level) || self.is_limited_by(&visible),
-            hidden: self.hidden.clone(),
+            is_partial: self.is_partial(*level) || self.is_limited_by(&hidden, &visible),
+            hidden,
+            own: self.own.clone(),
             visible,
             readable,
             writable,
@@ -336,14 +336,35 @@ impl Sandbox {
         Ok((confinement, Some(temporary)))
     }
 
+    /// The hidden folders with all paths at which bind mounts show them, or a part of a folder of the gateway. A bind mount
+    /// of a part of another folder is a decision of the operator.
+    fn hidden_paths(&self) -> io::Result<Vec<PathBuf>> {
+        let table = MountTable::read()?;
+        let shared: Vec<PathBuf> = shared_folders().collect();
+        let mut hidden = self.hidden.clone();
+        for folder in self.hidden.iter().chain(&shared) {
+            let location = table.location(folder);
+            let shown = location.map(|location| table.paths_of(&location));
+            for shown in shown.into_iter().flatten() {
+                let is_closed = !shown.is_part || self.own.contains(folder);
+                let is_known = shown.path.starts_with(folder)
+                    || hidden.contains(&shown.path)
+                    || shared.contains(&shown.path);
+                if is_closed && !is_known && shown.path.parent().is_some() {
+                    hidden.push(shown.path);
+                }
+            }
+        }
+        Ok(hidden)
+    }
+
     /// Landlock cannot close a folder below a visible one, nor the socket of a service on most kernels. A service may
     /// have started after the gateway.
-    fn is_limited_by(&self, visible: &[PathBuf]) -> bool {
+    fn is_limited_by(&self, hidden: &[PathBuf], visible: &[PathBuf]) -> bool {
         if self.probed.mechanism != Mechanism::Landlock {
             return false;
         }
-        let has_hidden =
-            |folder: &PathBuf| self.hidden.iter().any(|hidden| hidden.starts_with(folder));
+        let has_hidden = |folder: &PathBuf| hidden.iter().any(|hidden| hidden.starts_with(folder));
         if visible.iter().any(has_hidden) {
             return true;
         }
@@ -386,13 +407,8 @@ impl Sandbox {
 
     /// The folders of programs below hidden folders: of the program itself and of its `PATH`, each with the
     /// libraries beside it. The first path of each pair names the second one, or a link to a program in it.
-    fn program_folders(&self, spec: &ChildSpec) -> Vec<(PathBuf, PathBuf)> {
-        let path: Option<&OsString> = spec
-            .env
-            .iter()
-            .find(|(name, _)| name == "PATH")
-            .map(|(_, value)| value);
-        let listed = path.into_iter().flat_map(std::env::split_paths);
+    fn program_folders(&self, spec: &ChildSpec, hidden: &[PathBuf]) -> Vec<(PathBuf, PathBuf)> {
+        let listed = folders_of_path(spec);
         let named = spec.program.parent().map(Path::to_path_buf);
         let program = spec.program.canonicalize().ok();
         let real = program
@@ -419,12 +435,7 @@ impl Sandbox {
             .chain(interpreter)
             .map(|folder| (folder.clone(), folder));
         // A hidden folder itself stays hidden, even if a program lies directly in it.
-        let hidden = self
-            .hidden
-            .iter()
-            .map(PathBuf::as_path)
-            .chain(SHARED_FOLDERS.map(Path::new));
-        let hidden: Vec<&Path> = hidden.collect();
+        let hidden: Vec<PathBuf> = hidden.iter().cloned().chain(shared_folders()).collect();
         let below_hidden = |folder: &PathBuf| {
             hidden
                 .iter()
@@ -438,6 +449,7 @@ impl Sandbox {
             std::iter::once((named, folder)).chain(libraries)
         };
         listed
+            .into_iter()
             .map(|folder| (folder.clone(), folder))
             .chain(own)
             .chain(package)
@@ -445,6 +457,13 @@ impl Sandbox {
             .flat_map(with_libraries)
             .collect()
     }
+}
+
+fn folders_of_path(spec: &ChildSpec) -> Vec<PathBuf> {
+    let path = spec.env.iter().find(|(name, _)| name == "PATH");
+    path.into_iter()
+        .flat_map(|(_, value)| std::env::split_paths(value))
+        .collect()
 }
 
 /// The folder of the Python that runs the virtual environment of an installed agent. The agent cannot change its package.

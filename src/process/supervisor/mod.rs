@@ -16,13 +16,15 @@
 //! the gateway. Inside, the init process of the PID namespace is the supervisor that starts the program.
 //!
 //! Reading order: [`error`], [`watch`], [`exec`], [`exit`], [`parent`], [`channel`], [`signals`], [`receive`],
-//! [`detach`], then the isolation: [`outer`], [`namespaces`], [`mounts`], [`user`], [`restrict`], [`probe`].
+//! [`detach`], then the isolation: [`outer`], [`namespaces`], [`mounts`], [`mount_check`],
+//! [`user`], [`restrict`], [`probe`].
 
 mod channel;
 mod detach;
 mod error;
 mod exec;
 mod exit;
+mod mount_check;
 mod mounts;
 mod namespaces;
 mod outer;

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use nix::sched::{CloneFlags, setns, unshare};
 use rustix::fs::{
     Access, CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, access, fstatvfs, open, openat2,
     statvfs,
@@ -21,18 +22,18 @@ use rustix::mount::{
 use rustix::process::fchdir;
 
 use super::error::SupervisorError;
+use super::mount_check::ExpectedMounts;
 use super::restrict::STANDARD_DEVICES;
 use super::user::check_folder;
-use crate::process::isolation::{Confinement, Readable};
-use crate::process::procfs::{self, Mount};
+use crate::process::isolation::{
+    AccessModel, Confinement, Readable, shared_folders, shared_memory, temporary_folders,
+};
+use crate::process::mount_table::{Mount, MountTable};
 use crate::process::real_folder::{folder_error, open_or_create, open_real_folder};
 use crate::types::FolderError;
 
-/// The shared folders for temporary files, which the child's own one replaces.
-const TEMPORARY_FOLDERS: [&str; 2] = ["/tmp", "/var/tmp"];
-
-/// The folder for shared memory gets an empty file system of this size, as containers have.
-const SHARED_MEMORY: (&str, &std::ffi::CStr) = ("/dev/shm", c"mode=1777,size=64m");
+/// The options of the empty file system for shared memory, with the size that it has in containers.
+const SHARED_MEMORY_OPTIONS: &std::ffi::CStr = c"mode=1777,size=64m";
 
 /// The POSIX message queues of the IPC namespace of the gateway, which the child's namespace does not replace.
 const MESSAGE_QUEUES: &str = "/dev/mqueue";
@@ -44,6 +45,7 @@ const PSEUDO_TERMINALS: (&str, &std::ffi::CStr) =
 /// The folder of devices. Disks and the memory of the machine belong to root, so a root process sees only
 /// [`STANDARD_DEVICES`].
 const DEVICES: &str = "/dev";
+const DEVICE_FOLDERS: [&str; 2] = [PSEUDO_TERMINALS.0, "/dev/shm"];
 const DEVICE_LINKS: [(&str, &str); 5] = [
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
@@ -72,7 +74,7 @@ enum Change {
 /// The changed file system.
 #[derive(Debug)]
 pub(super) struct Mounts {
-    /// The hidden folders, opened before they were hidden.
+    /// The folders that the child does not see, opened before all changes.
     sources: Vec<(PathBuf, OwnedFd)>,
     /// The folders over which an empty file system is mounted.
     masks: Vec<PathBuf>,
@@ -80,6 +82,12 @@ pub(super) struct Mounts {
     user: Option<u32>,
     /// Whether the child can write only to the folders of its session.
     read_only: bool,
+    hidden: Vec<PathBuf>,
+    visible: Vec<PathBuf>,
+    expected: ExpectedMounts,
+    /// The mounts of the child, opened before its `/proc` covers that of this process.
+    table: File,
+    namespace: OwnedFd,
 }
 
 impl Mounts {
@@ -88,50 +96,96 @@ impl Mounts {
         let folder = std::env::current_dir().map_err(SupervisorError::at("working directory"))?;
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         mount_change("/", private).map_err(SupervisorError::at("mount propagation"))?;
+        let table = MountTable::open().map_err(SupervisorError::at("mount table"))?;
+        let before = MountTable::read_from(&table).map_err(SupervisorError::at("mount table"))?;
+        let own = open("/proc/self/ns/mnt", OFlags::CLOEXEC, Mode::empty());
         let changes = plan(confinement).map_err(SupervisorError::at("folders"))?;
-        let (user, read_only) = (confinement.user, confinement.read_only);
         let mut mounts = Self {
             sources: Vec::new(),
             masks: Vec::new(),
-            user,
-            read_only,
+            user: confinement.user,
+            read_only: confinement.read_only,
+            hidden: confinement.hidden.clone(),
+            visible: confinement.visible.clone(),
+            expected: ExpectedMounts::new(confinement, &before),
+            table,
+            namespace: own.map_err(SupervisorError::at("mount namespace"))?,
         };
-        for path in &confinement.hidden {
+        let shared = shared_folders().filter(|_| confinement.temporary.is_some());
+        for path in confinement.hidden.iter().cloned().chain(shared) {
             // A folder that does not exist needs no mask.
-            if let Ok(source) = open_folder(path) {
-                mounts.sources.push((path.clone(), source));
+            if let Ok(source) = open_folder(&path) {
+                mounts.sources.push((path, source));
             }
         }
         for (path, change) in changes {
-            let outcome = match change {
-                Change::Hide => mounts.hide(&path),
-                Change::Show(source) => show(&source, &path).map(drop),
-                Change::ShowReadOnly(source) => {
-                    show(&source, &path).and_then(|shown| remount(&shown, MountFlags::RDONLY))
-                }
-                Change::PseudoTerminals => {
-                    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-                    mount("devpts", &path, "devpts", flags, Some(PSEUDO_TERMINALS.1))
-                        .map_err(io::Error::from)
-                }
-                Change::Devices(devices) => show_devices(&path, devices),
-                Change::SharedMemory => {
-                    let flags = MASK_FLAGS | MountFlags::NOEXEC;
-                    mount("tmpfs", &path, "tmpfs", flags, Some(SHARED_MEMORY.1))
-                        .map_err(io::Error::from)
-                }
-            };
-            outcome.map_err(|error| failed(&path, error))?;
+            let made = mounts.make(&path, change);
+            made.map_err(|error| failed(&path, error))?;
         }
-        make_read_only(confinement).map_err(SupervisorError::at("read-only mounts"))?;
+        let changed = mounts.read_table()?;
+        make_read_only(&mounts.expected.model, &changed)
+            .map_err(SupervisorError::at("read-only mounts"))?;
         mounts.close_masks().map_err(SupervisorError::at("masks"))?;
+        let changed = mounts.read_table()?;
+        let checked = mounts.expected.check(&changed);
+        checked.map_err(SupervisorError::at("check of the isolation"))?;
         // The current working directory could lie below a mask.
         std::env::set_current_dir(&folder).map_err(SupervisorError::at("working directory"))?;
         Ok(mounts)
     }
 
+    fn read_table(&self) -> Result<MountTable, SupervisorError> {
+        MountTable::read_from(&self.table).map_err(SupervisorError::at("mount table"))
+    }
+
+    /// Makes a change at a path.
+    fn make(&mut self, path: &Path, change: Change) -> io::Result<()> {
+        match change {
+            Change::Hide => {
+                if hide(path)? {
+                    self.masks.push(path.to_owned());
+                }
+                Ok(())
+            }
+            Change::Show(source) => show(&source, path).map(drop),
+            Change::ShowReadOnly(source) => {
+                show(&source, path).and_then(|shown| remount(&shown, MountFlags::RDONLY))
+            }
+            Change::PseudoTerminals => {
+                let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+                Ok(mount(
+                    "devpts",
+                    path,
+                    "devpts",
+                    flags,
+                    Some(PSEUDO_TERMINALS.1),
+                )?)
+            }
+            Change::Devices(devices) => show_devices(path, devices),
+            Change::SharedMemory => {
+                // The folder can lie below a mask.
+                open_or_create(path)?;
+                let flags = MASK_FLAGS | MountFlags::NOEXEC;
+                Ok(mount(
+                    "tmpfs",
+                    path,
+                    "tmpfs",
+                    flags,
+                    Some(SHARED_MEMORY_OPTIONS),
+                )?)
+            }
+        }
+    }
+
     /// Shows a folder below a hidden one to the running child. The child can write to the folder.
-    pub(super) fn grant(&self, folder: &Path) -> io::Result<()> {
+    pub(super) fn grant(&mut self, folder: &Path) -> io::Result<()> {
+        self.show_later(folder)?;
+        self.expected.grant(folder);
+        self.visible.push(folder.to_owned());
+        self.expected.check(&MountTable::read_from(&self.table)?)
+    }
+
+    fn show_later(&mut self, folder: &Path) -> io::Result<()> {
         let hidden = self
             .sources
             .iter()
@@ -157,27 +211,77 @@ impl Mounts {
         let opened = openat2(source, below, flags, Mode::empty(), resolve)
             .map_err(|error| folder_error(folder, error))?;
         self.check_user(folder, &opened)?;
+        let (tree, masks) = self.without_hidden_folders(opened, folder)?;
         self.open_masks()?;
-        let shown = show(&opened, folder);
+        let shown = attach_at(tree, folder);
         self.close_masks()?;
+        self.masks.extend(masks);
         // A copy of a read-only mount is read-only.
         remount(&shown?, MountFlags::empty())
+    }
+
+    /// A copy of a folder that can be mounted, in which hidden folders below it are masked, and the new masks. The child
+    /// never sees the copy without its masks, because they are mounted in another mount namespace.
+    fn without_hidden_folders(
+        &self,
+        opened: OwnedFd,
+        folder: &Path,
+    ) -> io::Result<(OwnedFd, Vec<PathBuf>)> {
+        let is_below = |path: &PathBuf| path.starts_with(folder) && path != folder;
+        let hidden: Vec<PathBuf> = self
+            .hidden
+            .iter()
+            .filter(|path| is_below(path))
+            .cloned()
+            .collect();
+        if hidden.is_empty() {
+            return Ok((copy_tree(&opened)?, Vec::new()));
+        }
+        unshare(CloneFlags::CLONE_NEWNS)?;
+        let masked = self.mask_in_copy(&opened, folder, hidden);
+        // Later requests would fail in the other namespace.
+        setns(&self.namespace, CloneFlags::CLONE_NEWNS)?;
+        masked
+    }
+
+    fn mask_in_copy(
+        &self,
+        opened: &OwnedFd,
+        folder: &Path,
+        mut hidden: Vec<PathBuf>,
+    ) -> io::Result<(OwnedFd, Vec<PathBuf>)> {
+        self.open_masks()?;
+        show(opened, folder)?;
+        let visible: Vec<PathBuf> = self
+            .visible
+            .iter()
+            .cloned()
+            .chain([folder.to_owned()])
+            .collect();
+        for parent in movable_parents(&self.hidden, &visible) {
+            if parent.starts_with(folder) && parent != folder {
+                show(&open_real_folder(&parent)?, &parent)?;
+            }
+        }
+        hidden.sort();
+        let mut masks = Vec::new();
+        for path in hidden {
+            if hide(&path)? {
+                mount_remount(
+                    &path,
+                    MASK_FLAGS | MountFlags::RDONLY | MountFlags::BIND,
+                    c"",
+                )?;
+                masks.push(path);
+            }
+        }
+        Ok((copy_tree(&open_real_folder(folder)?)?, masks))
     }
 
     /// Checks that the user of the child can use a folder.
     fn check_user(&self, folder: &Path, opened: impl AsFd) -> io::Result<()> {
         self.user
             .map_or(Ok(()), |user| check_folder(user, opened, &folder.display()))
-    }
-
-    fn hide(&mut self, path: &Path) -> io::Result<()> {
-        match mount("tmpfs", path, "tmpfs", MASK_FLAGS, Some(MASK_OPTIONS)) {
-            Ok(()) => self.masks.push(path.to_owned()),
-            // A mask of a parent hides it already.
-            Err(Errno::NOENT) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
     }
 
     /// Makes the masks writable for new mount points.
@@ -197,6 +301,21 @@ impl Mounts {
     }
 }
 
+/// Mounts an empty file system over a hidden folder, and an empty file over a hidden file. Returns whether there is a new
+/// mask for mount points.
+fn hide(path: &Path) -> io::Result<bool> {
+    match mount("tmpfs", path, "tmpfs", MASK_FLAGS, Some(MASK_OPTIONS)) {
+        Ok(()) => Ok(true),
+        // A mask of a parent hides it already, or the rights of files do.
+        Err(Errno::NOENT | Errno::ACCESS) => Ok(false),
+        Err(Errno::NOTDIR) if path.is_file() => {
+            let empty = open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+            attach(&empty, path).map(|()| false)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The changes in the order of their paths. All folders are opened before the first change.
 fn plan(confinement: &Confinement) -> io::Result<BTreeMap<PathBuf, Change>> {
     let mut changes: BTreeMap<PathBuf, Change> = BTreeMap::new();
@@ -204,16 +323,14 @@ fn plan(confinement: &Confinement) -> io::Result<BTreeMap<PathBuf, Change>> {
         changes.insert(path.clone(), Change::Hide);
     }
     if let Some(own) = &confinement.temporary {
-        for shared in TEMPORARY_FOLDERS.map(Path::new) {
-            if shared.is_dir() {
-                changes.insert(shared.canonicalize()?, Change::Show(open_real_folder(own)?));
-            }
+        for shared in temporary_folders() {
+            changes.insert(shared, Change::Show(open_real_folder(own)?));
         }
         // The list of mounts names this path as the origin of `/tmp`. The sandbox of Codex fails if it does not exist.
         changes.insert(own.clone(), Change::Show(open_real_folder(own)?));
     }
-    if Path::new(SHARED_MEMORY.0).is_dir() {
-        changes.insert(SHARED_MEMORY.0.into(), Change::SharedMemory);
+    if let Some(shared) = shared_memory() {
+        changes.insert(shared, Change::SharedMemory);
     }
     if Path::new(MESSAGE_QUEUES).is_dir() {
         changes.insert(MESSAGE_QUEUES.into(), Change::Hide);
@@ -233,7 +350,10 @@ fn plan(confinement: &Confinement) -> io::Result<BTreeMap<PathBuf, Change>> {
     for path in &confinement.visible {
         changes.insert(path.clone(), Change::Show(open_real_folder(path)?));
     }
-    for path in movable_parents(confinement) {
+    // Nothing of the real parents below the shared folders is visible, so that the child cannot rename them.
+    let shared = shared_folders().filter(|_| confinement.temporary.is_some());
+    let hidden: Vec<PathBuf> = confinement.hidden.iter().cloned().chain(shared).collect();
+    for path in movable_parents(&hidden, &confinement.visible) {
         if let Entry::Vacant(unchanged) = changes.entry(path) {
             let source = open_real_folder(unchanged.key())?;
             unchanged.insert(Change::Show(source));
@@ -244,7 +364,7 @@ fn plan(confinement: &Confinement) -> io::Result<BTreeMap<PathBuf, Change>> {
 
 /// The visible parents of hidden folders that the child could rename. The next child would then see the hidden folder at
 /// its new path. A mount point cannot be renamed in its namespace.
-fn movable_parents(confinement: &Confinement) -> Vec<PathBuf> {
+fn movable_parents(hidden: &[PathBuf], visible: &[PathBuf]) -> Vec<PathBuf> {
     let depth = |folders: &[PathBuf], path: &Path| {
         let around = folders.iter().filter(|folder| path.starts_with(folder));
         around
@@ -252,20 +372,19 @@ fn movable_parents(confinement: &Confinement) -> Vec<PathBuf> {
             .max()
             .unwrap_or(0)
     };
-    let is_masked =
-        |path: &Path| depth(&confinement.hidden, path) > depth(&confinement.visible, path);
+    let is_masked = |path: &Path| depth(hidden, path) > depth(visible, path);
     let is_movable = |path: &Path| {
         let parent = path.parent();
         parent.is_some_and(|parent| access(parent, Access::WRITE_OK).is_ok()) && !is_masked(path)
     };
-    let parents = confinement
-        .hidden
-        .iter()
-        .flat_map(|folder| folder.ancestors().skip(1));
-    parents
+    let parents = hidden.iter().flat_map(|folder| folder.ancestors().skip(1));
+    let mut movable: Vec<PathBuf> = parents
         .filter(|path| path.is_dir() && is_movable(path))
         .map(Path::to_path_buf)
-        .collect()
+        .collect();
+    movable.sort();
+    movable.dedup();
+    movable
 }
 
 /// Opens a folder that is hidden. Its path can contain links.
@@ -309,7 +428,7 @@ fn show_devices(path: &Path, devices: Vec<(&'static str, OwnedFd)>) -> io::Resul
     for (name, target) in DEVICE_LINKS {
         std::os::unix::fs::symlink(target, path.join(name))?;
     }
-    for folder in [PSEUDO_TERMINALS.0, SHARED_MEMORY.0] {
+    for folder in DEVICE_FOLDERS {
         DirBuilder::new().mode(0o755).create(folder)?;
     }
     Ok(())
@@ -327,8 +446,12 @@ fn remount(mounted: &OwnedFd, flags: MountFlags) -> io::Result<()> {
 /// Mounts an open folder at a path. Creates the mount point, which can only be missing below a mask. Returns the root
 /// of the mount. The path can lead through a folder that other agents change, so this follows no link in it.
 fn show(source: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+    attach_at(copy_tree(source)?, path)
+}
+
+/// As [`show`], for a copy.
+fn attach_at(tree: OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     let point = open_or_create(path)?;
-    let tree = copy_tree(source)?;
     let by_descriptors =
         MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(&tree, "", &point, "", by_descriptors)?;
@@ -357,29 +480,16 @@ fn copy_tree(source: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(open_tree(source, "", copy)?)
 }
 
-/// Makes the mounts of control groups read-only. For a read-only child, makes all mounts read-only except those of the
-/// writable folders and of temporary files.
-fn make_read_only(confinement: &Confinement) -> io::Result<()> {
-    let temporary = TEMPORARY_FOLDERS
-        .iter()
-        .map(Path::new)
-        .chain([Path::new(SHARED_MEMORY.0)]);
-    let own = confinement
-        .writable
-        .iter()
-        .chain(&confinement.temporary)
-        .map(PathBuf::as_path);
-    let writable: Vec<&Path> = own.chain(temporary).collect();
-    for mount in procfs::mounts()? {
+/// Makes the mounts of control groups read-only, and all mounts that the child must not change.
+fn make_read_only(model: &AccessModel, mounts: &MountTable) -> io::Result<()> {
+    for mount in mounts.iter() {
         let Mount { point, .. } = &mount;
-        let stays =
-            || !confinement.read_only || writable.iter().any(|folder| point.starts_with(folder));
-        if !mount.is_control_groups() && stays() {
+        if !mount.is_control_groups() && !model.is_read_only(point) {
             continue;
         }
         let flags = flags_of(point).map(|flags| flags | MountFlags::BIND | MountFlags::RDONLY);
         match flags.and_then(|flags| mount_remount(point, flags, c"")) {
-            // A mount that this user cannot reach, or that another one covers.
+            // A mount that this user cannot reach, or that another one covers. The check follows.
             Ok(()) | Err(Errno::ACCESS | Errno::NOENT | Errno::INVAL) => {}
             Err(error) => return Err(error.into()),
         }

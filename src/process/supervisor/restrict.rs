@@ -22,7 +22,7 @@ use seccompiler::{
 };
 
 use super::error::SupervisorError;
-use crate::process::isolation::Confinement;
+use crate::process::isolation::{Confinement, shared_folders};
 use crate::process::real_folder::{open_real_file, open_real_folder};
 use crate::types::{FolderError, Mechanism};
 
@@ -32,8 +32,8 @@ const SCOPES: ABI = ABI::V6;
 /// The first version with a rule for connections to socket files.
 const SOCKET_FILES: ABI = ABI::V9;
 
-/// Folders for temporary files, terminals and message queues of all processes.
-const SHARED_FOLDERS: [&str; 5] = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts", "/dev/mqueue"];
+/// Terminals and message queues of all processes.
+const SHARED_DEVICES: [&str; 2] = ["/dev/pts", "/dev/mqueue"];
 
 /// The devices that a root process can open. Disks and the memory of the machine belong to root.
 pub(super) const STANDARD_DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -148,7 +148,8 @@ fn restrict_files(confinement: &Confinement, scopes: CompatLevel) -> Result<(), 
         .hidden
         .iter()
         .cloned()
-        .chain(SHARED_FOLDERS.map(PathBuf::from))
+        .chain(shared_folders())
+        .chain(SHARED_DEVICES.map(PathBuf::from))
         .collect();
     // `/proc` and `/sys` control the kernel and other processes.
     closed.extend(READABLE.map(PathBuf::from));
