@@ -367,6 +367,7 @@ impl Spawner {
             spec.env.retain(|(name, _)| name != "TMPDIR");
             spec.env.push(("TMPDIR".into(), folder.into()));
         }
+        self.isolation.sandbox().add_variables(spec);
         confinement.env = std::mem::take(&mut spec.env);
         Ok((confinement, Resources { temporary, group }))
     }

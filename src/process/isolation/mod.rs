@@ -11,6 +11,7 @@ mod probe;
 mod sandbox;
 mod sockets;
 mod users;
+mod version_managers;
 
 pub(super) use access::{Access, AccessModel, shared_folders, shared_memory, temporary_folders};
 pub(super) use confinement::{Confinement, Readable};

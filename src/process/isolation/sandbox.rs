@@ -13,6 +13,7 @@ use super::ownership;
 use super::probe::{self, Probed};
 use super::sockets;
 use super::users::{AgentUsers, UserError};
+use super::version_managers::{self, Installation};
 use crate::process::SpawnError;
 use crate::process::mount_table::MountTable;
 use crate::process::spec::{ChildIsolation, ChildSpec};
@@ -405,6 +406,30 @@ impl Sandbox {
         !leads_inside && !self.hidden.iter().any(|hidden| hidden.starts_with(real))
     }
 
+    /// The version managers whose shims the child can find on its PATH, or whose shim is its program.
+    fn version_managers(&self, spec: &ChildSpec) -> Vec<Installation> {
+        let named = spec.program.parent().map(Path::to_path_buf);
+        let folders = named.into_iter().chain(folders_of_path(spec));
+        let mut found: Vec<Installation> = Vec::new();
+        for installation in folders.filter_map(|folder| version_managers::installation(&folder)) {
+            let is_hidden = self
+                .hidden
+                .iter()
+                .any(|hidden| installation.root.starts_with(hidden));
+            if is_hidden && !found.contains(&installation) {
+                found.push(installation);
+            }
+        }
+        found
+    }
+
+    /// Adds the variables that shims of version managers need, because the child has another HOME.
+    pub(in crate::process) fn add_variables(&self, spec: &mut ChildSpec) {
+        for installation in self.version_managers(spec) {
+            version_managers::add_variables(&mut spec.env, &installation);
+        }
+    }
+
     /// The folders of programs below hidden folders: of the program itself and of its `PATH`, each with the
     /// libraries beside it. The first path of each pair names the second one, or a link to a program in it.
     fn program_folders(&self, spec: &ChildSpec, hidden: &[PathBuf]) -> Vec<(PathBuf, PathBuf)> {
@@ -434,6 +459,10 @@ impl Sandbox {
             .into_iter()
             .chain(interpreter)
             .map(|folder| (folder.clone(), folder));
+        let managed = self.version_managers(spec);
+        let managed = managed
+            .into_iter()
+            .map(|found| (found.root.clone(), found.root));
         // A hidden folder itself stays hidden, even if a program lies directly in it.
         let hidden: Vec<PathBuf> = hidden.iter().cloned().chain(shared_folders()).collect();
         let below_hidden = |folder: &PathBuf| {
@@ -453,6 +482,7 @@ impl Sandbox {
             .map(|folder| (folder.clone(), folder))
             .chain(own)
             .chain(package)
+            .chain(managed)
             .filter(|(_, folder)| folder.is_absolute() && below_hidden(folder))
             .flat_map(with_libraries)
             .collect()

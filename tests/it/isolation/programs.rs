@@ -1,5 +1,8 @@
 //! Programs that agents use, inside the isolation of the gateway: git, npx, uvx, python and node.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::json;
 
 use super::attacks::expected_mechanism;
@@ -102,6 +105,39 @@ async fn programs_work_for_the_agents_of_root_and_of_own_users() {
         for machine in [Machine::Namespaces, Machine::LandlockOnly] {
             programs_work(user, machine, "workspace").await;
         }
+    }
+}
+
+/// The shim starts a program in another folder, which a variable names because the agent has its own HOME.
+#[tokio::test]
+async fn shims_of_version_managers_start_their_programs() {
+    const RUN: &str = "tool; echo x 2>/dev/null >\"$PYENV_ROOT/new\" || echo read-only";
+    let user = User::Unprivileged;
+    for machine in [Machine::Namespaces, Machine::LandlockOnly] {
+        let gateway = setup(user, machine, "private", "").start_with(|folder| {
+            let root = folder.join(".pyenv");
+            for (name, script) in [
+                ("shims/tool", "exec \"$PYENV_ROOT/libexec/pyenv\""),
+                ("libexec/pyenv", "exec \"$PYENV_ROOT/versions/1/bin/tool\""),
+                ("versions/1/bin/tool", "echo runs"),
+            ] {
+                let file = root.join(name);
+                let parent = file.parent().expect("a folder");
+                std::fs::create_dir_all(parent).expect("the folder is ours");
+                std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("it is ours");
+                std::fs::set_permissions(&file, Permissions::from_mode(0o755)).expect("it is ours");
+            }
+            user.own(folder);
+            let path = format!(
+                "{}:/usr/local/bin:/usr/bin:/bin",
+                root.join("shims").display()
+            );
+            vec![("PATH", path.into())]
+        });
+        let session = open(&gateway, &json!({ "agent": "hostile" })).await;
+        let run = json!({ "act": "run", "command": ["sh", "-c", RUN] });
+        let ran = order(&gateway, &session, &run, "ran.json").await;
+        assert_eq!(ran[1], "runs\nread-only\n", "{machine:?}: {ran}");
     }
 }
 
