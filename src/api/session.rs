@@ -115,8 +115,8 @@ impl Session {
         format!("\"r{revision}\"")
     }
 
-    /// Returns the entity tag of the representation. The last event identifies the version, because the snapshot is a fold of all
-    /// events up to it.
+    /// Returns the entity tag of the representation. The last event identifies the version, because the snapshot
+    /// is a fold of all events up to it.
     pub fn etag(&self) -> String {
         format!("\"{}\"", self.last_event_id)
     }

@@ -219,8 +219,8 @@ impl SessionHandle {
         self.snapshot().await
     }
 
-    /// Erases the session, or waits until another request has erased it. Returns false if the disk is full: the session is then no longer visible, and its
-    /// data is erased when there is space.
+    /// Erases the session, or waits until another request has erased it. Returns false if the disk is full: the
+    /// session is then no longer visible, and its data is erased when there is space.
     ///
     /// With `if_match`, fails if none of these tags is that of the session's revision.
     pub async fn delete(

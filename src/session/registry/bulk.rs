@@ -83,7 +83,10 @@ impl SessionRegistry {
             (session, _) => session?,
         };
         match action {
-            BulkAction::Close => Ok(session.close(by, trace).await.map(|_| 200)?),
+            BulkAction::Close => {
+                session.close(by, trace).await?;
+                Ok(200)
+            }
             BulkAction::Delete => session
                 .delete(by, None, trace)
                 .await
