@@ -264,6 +264,7 @@ const USE_THE_LIBRARY: [&str; 23] = [
     "coverage",
     "docs",
     "files",
+    "fleet",
     "golden",
     "guides",
     "keys",
