@@ -325,7 +325,7 @@ async fn folders_and_deadlines_are_checked_before_the_task_is_queued() {
     let past = (jiff::Timestamp::now() - Duration::from_secs(1)).to_string();
     for (member, value, status, code) in [
         ("cwd", json!("/etc"), 403, "forbidden"),
-        ("cwd", json!("../.."), 403, "forbidden"),
+        ("cwd", json!("../.."), 422, "invalid"),
         ("cwd", json!("missing"), 422, "invalid"),
         ("deadline", json!(past), 422, "invalid"),
         ("deadline", json!("1999-01-01T00:00:00Z"), 422, "invalid"),
