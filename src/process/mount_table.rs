@@ -14,9 +14,9 @@ const FILE: &str = "/proc/self/mountinfo";
 pub(super) struct Mount {
     pub(super) id: u64,
     /// The mount below its mount point.
-    parent: u64,
+    pub(super) parent: u64,
     /// The device number of the file system, as in `8:1`.
-    device: String,
+    pub(super) device: String,
     /// The folder of the file system that is mounted.
     pub(super) root: PathBuf,
     pub(super) point: PathBuf,

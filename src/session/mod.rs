@@ -56,7 +56,7 @@ pub use baselines::{Baselines, OpenBaseline};
 pub use command::{Answer, ClientCall, PromptRequest};
 pub use context::{Context, MayPrompt};
 pub use error::{
-    AgentSessionsError, AnswerError, AttachError, CallError, ClaimError, CreateError,
+    AgentSessionsError, AnswerError, AttachError, CallError, ClaimError, CreateError, DeleteError,
     IdempotencyError, InputError, ListError, PartError, PatchError, PromptError, QueueError,
     SessionError, ToProblem, WorkspaceError,
 };

@@ -1420,6 +1420,8 @@ export interface components {
             promptId?: components["schemas"]["PromptId"];
             /** @description The request that the problem refers to. */
             requestId?: components["schemas"]["RequestId"];
+            /** @description The scope that the key lacks. */
+            requiredScope?: components["schemas"]["Scope"];
             /** @description The earlier resolution of the request. `by` is the principal that resolved it. */
             resolution?: components["schemas"]["Resolution"];
             /**
@@ -1429,6 +1431,11 @@ export interface components {
             retryAfterSeconds?: number;
             /** @description True if the same request may succeed later without changes. */
             retryable: boolean;
+            /**
+             * Format: int64
+             * @description The current revision of the session.
+             */
+            revision?: number;
             /** @description The signal that ended a process; null if no signal ended it. */
             signal?: string | null;
             /**
@@ -1977,6 +1984,12 @@ export interface components {
             queued: components["schemas"]["PromptId"][];
             /** @description The requests of the agent that wait for an answer. */
             requests: components["schemas"]["PendingRequest"][];
+            /**
+             * Format: int64
+             * @description The number of changes of title, metadata, mode and options. `If-Match: "r<revision>"` makes a change or a delete
+             *     conditional on it.
+             */
+            revision: number;
             sessionId: components["schemas"]["SessionId"];
             state: components["schemas"]["SessionState"];
             /**
