@@ -122,12 +122,10 @@ impl Mounts {
             let made = mounts.make(&path, change);
             made.map_err(|error| failed(&path, error))?;
         }
-        let changed = mounts.read_table()?;
-        make_read_only(&mounts.expected.model, &changed)
+        make_read_only(&mounts.expected.model, &mounts.read_table()?)
             .map_err(SupervisorError::at("read-only mounts"))?;
         mounts.close_masks().map_err(SupervisorError::at("masks"))?;
-        let changed = mounts.read_table()?;
-        let checked = mounts.expected.check(&changed);
+        let checked = mounts.expected.check(&mounts.read_table()?);
         checked.map_err(SupervisorError::at("check of the isolation"))?;
         // The current working directory could lie below a mask.
         std::env::set_current_dir(&folder).map_err(SupervisorError::at("working directory"))?;
@@ -211,7 +209,7 @@ impl Mounts {
         let opened = openat2(source, below, flags, Mode::empty(), resolve)
             .map_err(|error| folder_error(folder, error))?;
         self.check_user(folder, &opened)?;
-        let (tree, masks) = self.without_hidden_folders(opened, folder)?;
+        let (tree, masks) = self.without_hidden_folders(&opened, folder)?;
         self.open_masks()?;
         let shown = attach_at(tree, folder);
         self.close_masks()?;
@@ -224,7 +222,7 @@ impl Mounts {
     /// never sees the copy without its masks, because they are mounted in another mount namespace.
     fn without_hidden_folders(
         &self,
-        opened: OwnedFd,
+        opened: &OwnedFd,
         folder: &Path,
     ) -> io::Result<(OwnedFd, Vec<PathBuf>)> {
         let is_below = |path: &PathBuf| path.starts_with(folder) && path != folder;
@@ -235,10 +233,10 @@ impl Mounts {
             .cloned()
             .collect();
         if hidden.is_empty() {
-            return Ok((copy_tree(&opened)?, Vec::new()));
+            return Ok((copy_tree(opened)?, Vec::new()));
         }
         unshare(CloneFlags::CLONE_NEWNS)?;
-        let masked = self.mask_in_copy(&opened, folder, hidden);
+        let masked = self.mask_in_copy(opened, folder, hidden);
         // Later requests would fail in the other namespace.
         setns(&self.namespace, CloneFlags::CLONE_NEWNS)?;
         masked
