@@ -441,7 +441,7 @@ mod tests {
         }
         assert_eq!(
             record(&fold),
-            r#"{"subagents":[{"sessionId":"c","title":"Look"}]}"#
+            r#"{"revision":0,"subagents":[{"sessionId":"c","title":"Look"}]}"#
         );
         assert_eq!(
             fold.subagents()[0].get(),

@@ -162,7 +162,7 @@ async fn the_wait_queue_has_room_for_others_when_one_principal_has_filled_its_pa
     );
     assert_eq!(
         gateway.prompt(&other, "hello").await["status"],
-        "running",
+        "queued",
         "another principal has its own part"
     );
 }

@@ -266,5 +266,5 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
         .iter()
         .flat_map(|run| run.events().map(|event| event.kind().to_owned()))
         .collect();
-    assert_eq!(kinds, ["prompt.started", "prompt.failed"]);
+    assert_eq!(kinds, ["prompt.queued", "prompt.failed"]);
 }

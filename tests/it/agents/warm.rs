@@ -103,7 +103,9 @@ async fn failing_idle_processes_back_off_without_rejecting_sessions() {
         &["--exit-at-start", "3"],
         "pool = { max_size = 2, min_idle = 1 }",
     );
-    let broken = broken.settings(limits).start();
+    // Repeated failures are in the log at this level.
+    let debug = "telemetry.log_filter = \"debug\"\n";
+    let broken = broken.settings(&format!("{limits}{debug}")).start();
     let short = Setup::fake_with(
         &["--short-life", "50", "--log", "messages"],
         "pool = { max_size = 2, min_idle = 1 }",

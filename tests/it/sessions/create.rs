@@ -16,7 +16,7 @@ fn received(gateway: &Gateway) -> String {
 }
 
 /// The members of a new session, sorted.
-const MEMBERS: [&str; 24] = [
+const MEMBERS: [&str; 25] = [
     "agent",
     "attached",
     "availableCommands",
@@ -35,6 +35,7 @@ const MEMBERS: [&str; 24] = [
     "promptId",
     "queued",
     "requests",
+    "revision",
     "sessionId",
     "state",
     "title",
