@@ -68,6 +68,12 @@ impl ExpectedMounts {
         self.model.grant(folder);
     }
 
+    /// The number of mounts that were added at a point.
+    pub(super) fn added_at(&self, point: &Path, mounts: &MountTable) -> usize {
+        let added = |mount: &&Mount| mount.point == point && !self.previous.contains(&mount.id);
+        mounts.iter().filter(added).count()
+    }
+
     /// Fails with the first path that shows more than the model.
     pub(super) fn check(&self, mounts: &MountTable) -> io::Result<()> {
         self.check_hidden(mounts)?;

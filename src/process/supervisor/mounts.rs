@@ -15,8 +15,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change,
-    mount_remount, move_mount, open_tree,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
+    mount_change, mount_remount, move_mount, open_tree, unmount,
 };
 
 use rustix::process::fchdir;
@@ -71,6 +71,13 @@ enum Change {
     Devices(Vec<(&'static str, OwnedFd)>),
 }
 
+/// The folder that a running child gets.
+enum Base {
+    Tree(OwnedFd),
+    /// The folder is below this number of mounts. A copy of it would contain its mask.
+    Below(usize),
+}
+
 /// The changed file system.
 #[derive(Debug)]
 pub(super) struct Mounts {
@@ -84,6 +91,8 @@ pub(super) struct Mounts {
     read_only: bool,
     hidden: Vec<PathBuf>,
     visible: Vec<PathBuf>,
+    /// Further mounts that the child keeps: its folders of programs, and its temporary folder.
+    kept: Vec<PathBuf>,
     expected: ExpectedMounts,
     /// The mounts of the child, opened before its `/proc` covers that of this process.
     table: File,
@@ -107,6 +116,13 @@ impl Mounts {
             read_only: confinement.read_only,
             hidden: confinement.hidden.clone(),
             visible: confinement.visible.clone(),
+            kept: confinement
+                .readable
+                .iter()
+                .map(|folder| &folder.path)
+                .chain(&confinement.temporary)
+                .cloned()
+                .collect(),
             expected: ExpectedMounts::new(confinement, &before),
             table,
             namespace: own.map_err(SupervisorError::at("mount namespace"))?,
@@ -232,11 +248,19 @@ impl Mounts {
             .filter(|path| is_below(path))
             .cloned()
             .collect();
-        if hidden.is_empty() {
+        let is_masked = self.masks.iter().any(|mask| mask == folder);
+        if hidden.is_empty() && !is_masked {
             return Ok((copy_tree(opened)?, Vec::new()));
         }
+        let base = if is_masked {
+            let mounts = MountTable::read_from(&self.table)?;
+            Base::Below(self.expected.added_at(folder, &mounts))
+        } else {
+            // The other namespace cannot copy mounts of this one.
+            Base::Tree(copy_tree(opened)?)
+        };
         unshare(CloneFlags::CLONE_NEWNS)?;
-        let masked = self.mask_in_copy(opened, folder, hidden);
+        let masked = self.mask_in_copy(base, folder, hidden);
         // Later requests would fail in the other namespace.
         setns(&self.namespace, CloneFlags::CLONE_NEWNS)?;
         masked
@@ -244,12 +268,33 @@ impl Mounts {
 
     fn mask_in_copy(
         &self,
-        opened: &OwnedFd,
+        base: Base,
         folder: &Path,
         mut hidden: Vec<PathBuf>,
     ) -> io::Result<(OwnedFd, Vec<PathBuf>)> {
         self.open_masks()?;
-        show(opened, folder)?;
+        // The copy covers them, and they can be below a hidden folder.
+        let mut shown: Vec<(PathBuf, OwnedFd)> = Vec::new();
+        for path in self.visible.iter().chain(&self.kept) {
+            if path.starts_with(folder)
+                && path != folder
+                && let Ok(opened) = open_real_folder(path)
+            {
+                shown.push((path.clone(), copy_tree(&opened)?));
+            }
+        }
+        shown.sort_by(|(path, _), (other, _)| path.cmp(other));
+        let attached = match base {
+            Base::Tree(tree) => attach_at(tree, folder)?,
+            Base::Below(mounts) => {
+                for _ in 0..mounts {
+                    unmount(folder, UnmountFlags::DETACH)?;
+                }
+                show(&open_real_folder(folder)?, folder)?
+            }
+        };
+        // A copy of a read-only mount is read-only, and its folders would not count as movable.
+        remount(&attached, MountFlags::empty())?;
         let visible: Vec<PathBuf> = self
             .visible
             .iter()
@@ -265,12 +310,18 @@ impl Mounts {
         let mut masks = Vec::new();
         for path in hidden {
             if hide(&path)? {
-                mount_remount(
-                    &path,
-                    MASK_FLAGS | MountFlags::RDONLY | MountFlags::BIND,
-                    c"",
-                )?;
                 masks.push(path);
+            }
+        }
+        for (path, tree) in shown {
+            attach_at(tree, &path)?;
+        }
+        for mask in &masks {
+            let flags = MASK_FLAGS | MountFlags::RDONLY | MountFlags::BIND;
+            match mount_remount(mask, flags, c"") {
+                // A folder of the child covers it.
+                Ok(()) | Err(Errno::NOENT | Errno::INVAL) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Ok((copy_tree(&open_real_folder(folder)?)?, masks))

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use super::ground::{Machine, User, agents, open, order, setup, start};
+use super::ground::{Machine, User, agents, open, order, outside_tmp, setup, start};
 use crate::support::wait::LONGEST;
 use crate::support::{Gateway, eventually};
 
@@ -180,6 +180,51 @@ async fn home_of_the_operator_keeps_the_private_folder_closed() {
                 found[gateway.path("bin").to_str().expect("a path")],
                 json!([]),
                 "the home is visible"
+            );
+        }
+    }
+}
+
+/// An idle process gets the folder after its start.
+#[tokio::test]
+async fn granted_folder_keeps_the_data_folder_below_it_closed() {
+    for user in User::all()
+        .into_iter()
+        .filter(|user| user.range().is_none())
+    {
+        for level in ["private", "workspace"] {
+            let root = tempfile::tempdir_in(outside_tmp()).expect("a folder");
+            let parent = root.path().join("parent");
+            std::fs::create_dir(&parent).expect("the folder is ours");
+            user.own(root.path());
+            let idle = "pool = { max_size = 4, min_idle = 1 }\n";
+            let setup = setup(user, Machine::Namespaces, level, idle);
+            let allow = format!("workspaces.allow = {}", json!([root.path()]));
+            let gateway = start(setup.below(&parent).settings(&allow), user);
+            let before = eventually("an idle process", LONGEST, || async {
+                agents(&gateway, "hostile").first().copied()
+            })
+            .await;
+            let cwd = json!({ "agent": "hostile", "cwd": root.path() });
+            let session = open(&gateway, &cwd).await;
+            let data = gateway.path("data");
+            let private = data.join("private");
+            let look = json!({ "act": "look", "paths": [private, data] });
+            let found = order(&gateway, &session, &look, "looked.json").await;
+            let seen = |path: &std::path::Path| found[path.to_str().expect("a path")].clone();
+            assert_eq!(seen(&private), json!(null), "{user:?} {level} {found}");
+            assert!(
+                !found.to_string().contains("log.sqlite"),
+                "{user:?} {level} {found}"
+            );
+            let script = "mv \"$0\" \"$0.moved\" 2>/dev/null || echo kept";
+            let run = json!({ "act": "run", "command": ["sh", "-c", script, parent] });
+            let ran = order(&gateway, &session, &run, "ran.json").await;
+            assert_eq!(ran[1], "kept\n", "{user:?} {level} {ran}");
+            // The session got the process that ran before.
+            assert!(
+                agents(&gateway, "hostile").contains(&before),
+                "{user:?} {level}"
             );
         }
     }
