@@ -13,7 +13,7 @@ import { Chat } from "./support/chat.mjs";
 import { Gateway } from "./support/gateway.mjs";
 
 const DEMO = /demo/i;
-const BUDGET_BYTES = 172 * 1024;
+const BUDGET_BYTES = 180 * 1024;
 /** Without formulas. */
 const LATER_BYTES = 56 * 1024;
 const MATHS_BYTES = 84 * 1024;
