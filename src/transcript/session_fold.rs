@@ -449,7 +449,7 @@ mod tests {
         );
         let detached = frame(1, "session.detached", None, TIME, r#""reason":"exited""#);
         assert!(fold.event(&event(&detached)));
-        assert_eq!(record(&fold), "{}");
+        assert_eq!(record(&fold), r#"{"revision":0}"#);
     }
 
     #[test]

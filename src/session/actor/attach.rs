@@ -389,7 +389,7 @@ impl Actor {
             RestoreStep::SignIn(error) => self.sign_in_for_load(error),
             RestoreStep::Reject(error) => self.setup_rejected(error),
             RestoreStep::Begin(reason, error) => self.begin_new_agent_session(reason, &error),
-            RestoreStep::Retry { error, in_use } => self.retry_restore(error, in_use),
+            RestoreStep::Retry { error, in_use } => self.retry_restore(&error, in_use),
         }
     }
 
@@ -412,7 +412,7 @@ impl Actor {
     }
 
     /// Releases the process and schedules the next attempt, on the same or another process.
-    fn retry_restore(&mut self, error: RpcError, in_use: bool) {
+    fn retry_restore(&mut self, error: &RpcError, in_use: bool) {
         let Some(lease) = self.link.lease() else {
             return;
         };
@@ -426,7 +426,7 @@ impl Actor {
             self.attachment
                 .retry_restore(error.clone(), in_use, timeout, Instant::now());
         if at.is_none() && !in_use && !error.is_transient() && self.has_failed_too_often() {
-            return self.begin_new_agent_session(LostReason::NotRestored, &error);
+            return self.begin_new_agent_session(LostReason::NotRestored, error);
         }
         self.release(
             if is_healthy {

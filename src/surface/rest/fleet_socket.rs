@@ -119,14 +119,14 @@ impl FleetSocket {
                 queued.delivered();
             }
             tokio::select! {
-                () = key_ended.as_mut() => return Err(key_has_ended()),
+                () = key_ended.as_mut() => return Err(Some(key_has_ended())),
                 () = shutdown.closing_started() => {
                     return Err(Some((close_code::AWAY, "the gateway is shutting down".to_owned())));
                 }
                 () = member.replaced(connection) => {
                     // The end of a key also removes its members.
                     if !self.admission.is_key_valid() {
-                        return Err(key_has_ended());
+                        return Err(Some(key_has_ended()));
                     }
                     let (code, reason) = if member.state() == MemberState::Disconnected {
                         (REMOVED, fleet::REMOVED_TEXT)
@@ -191,8 +191,8 @@ pub(crate) fn rejected(
     reason
 }
 
-fn key_has_ended() -> End {
-    Some((close_code::POLICY, "the key has ended".to_owned()))
+fn key_has_ended() -> (u16, String) {
+    (close_code::POLICY, "the key has ended".to_owned())
 }
 
 /// Both ends of a socket.

@@ -296,15 +296,15 @@ async fn requests_that_meet_a_delete_are_404_and_repeated_deletes_204() {
             let request = gateway.request(method, &path);
             tokio::spawn(async move { request.send().await.expect("an answer") })
         };
-        let mut sent = Vec::new();
+        let mut pending = Vec::new();
         for _ in 0..4 {
-            sent.push((Method::DELETE, send(Method::DELETE, path.clone())));
-            sent.push((Method::GET, send(Method::GET, path.clone())));
-            sent.push((Method::POST, send(Method::POST, format!("{path}/close"))));
-            sent.push((Method::POST, send(Method::POST, format!("{path}/attach"))));
+            pending.push((Method::DELETE, send(Method::DELETE, path.clone())));
+            pending.push((Method::GET, send(Method::GET, path.clone())));
+            pending.push((Method::POST, send(Method::POST, format!("{path}/close"))));
+            pending.push((Method::POST, send(Method::POST, format!("{path}/attach"))));
         }
         let mut deleted = 0;
-        for (method, answer) in sent {
+        for (method, answer) in pending {
             let answer = answer.await.expect("no panic");
             let status = answer.status().as_u16();
             deleted += usize::from(method == Method::DELETE && status == 204);
