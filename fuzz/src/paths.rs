@@ -138,7 +138,7 @@ impl Ground {
                 0x80..=0xa7 => path.extend_from_slice(WORDS[usize::from(*byte - 0x80)].as_bytes()),
                 0xa8 => path.extend_from_slice(self.top.as_os_str().as_encoded_bytes()),
                 0xa9 => {
-                    path.extend_from_slice(self.top.join("root/w").as_os_str().as_encoded_bytes())
+                    path.extend_from_slice(self.top.join("root/w").as_os_str().as_encoded_bytes());
                 }
                 0xaa => path
                     .extend_from_slice(self.top.join("root/more").as_os_str().as_encoded_bytes()),

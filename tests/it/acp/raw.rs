@@ -168,7 +168,7 @@ impl Messages {
                     match line.split_once(": ") {
                         Some(("id", id)) => id.clone_into(&mut self.last),
                         Some(("data", text)) => {
-                            data = Some(serde_json::from_str(text).expect("JSON"))
+                            data = Some(serde_json::from_str(text).expect("JSON"));
                         }
                         _ => assert_eq!(line, ":", "a comment"),
                     }

@@ -95,7 +95,7 @@ impl Socket {
                 .expect("in time")
             {
                 Some(Ok(Message::Binary(bytes))) => {
-                    self.shown.push_str(&String::from_utf8_lossy(&bytes))
+                    self.shown.push_str(&String::from_utf8_lossy(&bytes));
                 }
                 Some(Ok(Message::Text(text))) => {
                     return Some(serde_json::from_str(&text).expect("JSON"));
@@ -114,7 +114,7 @@ impl Socket {
                 .expect("in time")
             {
                 Some(Ok(Message::Binary(bytes))) => {
-                    self.shown.push_str(&String::from_utf8_lossy(&bytes))
+                    self.shown.push_str(&String::from_utf8_lossy(&bytes));
                 }
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 other => panic!("{other:?} after {:?}", self.shown),

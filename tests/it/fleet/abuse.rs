@@ -393,7 +393,7 @@ async fn key_of_a_member_gets_nothing_at_acp() {
         socket
             .headers_mut()
             .insert("sec-websocket-protocol", offered);
-        let error = connect_async(socket).await.err().expect("it is refused");
+        let error = connect_async(socket).await.expect_err("it is refused");
         assert!(error.to_string().contains("403"), "{error}");
     }
 }

@@ -250,7 +250,7 @@ fn a_prompt_that_an_agent_got_twice() {
         |history| {
             history
                 .journals
-                .push(Journal::new("8.1", &format!("{again}\n")))
+                .push(Journal::new("8.1", &format!("{again}\n")));
         },
         &[Rule::Twice],
     );
@@ -401,7 +401,7 @@ fn requests_with_a_wrong_or_missing_answer_are_detected() {
         |history| {
             everywhere(history, 5, |text| {
                 text.replace(r#""answered""#, r#""withdrawn""#)
-            })
+            });
         },
         &[Rule::Answer],
     );
@@ -418,7 +418,7 @@ fn requests_with_a_wrong_or_missing_answer_are_detected() {
         |history| {
             everywhere(history, 4, |text| {
                 text.replace("request.created", "session.changed")
-            })
+            });
         },
         &[Rule::Answer],
     );

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::ground::{
     Machine, Opened, SECRET, User, agents, open, order, outside_tmp, run_by, setup, start, variable,
 };
-use crate::support::Gateway;
+use crate::support::{Gateway, figure};
 
 const LEVELS: [&str; 2] = ["private", "workspace"];
 const MACHINES: [Machine; 2] = [Machine::Namespaces, Machine::LandlockOnly];
@@ -348,7 +348,7 @@ impl std::fmt::Display for Walk {
 
 async fn walk(place: Place) {
     if place.needs_root() && !geteuid().is_root() {
-        eprintln!("this test needs root");
+        figure("this test needs root");
         return;
     }
     let users = User::all().into_iter();

@@ -109,7 +109,7 @@ impl OnPath {
             let programs = folder.join("bin");
             std::fs::create_dir(&programs).expect("the folder is ours");
             let link = |to: &str, name| {
-                symlink(file(to), programs.join(name)).expect("the folder is ours")
+                symlink(file(to), programs.join(name)).expect("the folder is ours");
             };
             link(&format!("node_modules/.bin/{}", self.program), self.program);
             // Kimi Code asks for a newer Node than the tests do.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::support::log::{agent_text, all, kinds, one};
 use crate::support::{Answer, Gateway, Setup, eventually};
@@ -292,20 +293,20 @@ async fn requests_that_meet_a_delete_are_404_and_repeated_deletes_204() {
             gateway.turn(&session, "echo hello").await;
         }
         let path = format!("/v1/sessions/{session}");
-        let send = |method: Method, path: String| {
-            let request = gateway.request(method, &path);
-            tokio::spawn(async move { request.send().await.expect("an answer") })
+        let mut pending = JoinSet::new();
+        let mut send = |method: Method, path: String| {
+            let request = gateway.request(method.clone(), &path);
+            pending.spawn(async move { (method, request.send().await.expect("an answer")) });
         };
-        let mut pending = Vec::new();
         for _ in 0..4 {
-            pending.push((Method::DELETE, send(Method::DELETE, path.clone())));
-            pending.push((Method::GET, send(Method::GET, path.clone())));
-            pending.push((Method::POST, send(Method::POST, format!("{path}/close"))));
-            pending.push((Method::POST, send(Method::POST, format!("{path}/attach"))));
+            send(Method::DELETE, path.clone());
+            send(Method::GET, path.clone());
+            send(Method::POST, format!("{path}/close"));
+            send(Method::POST, format!("{path}/attach"));
         }
         let mut deleted = 0;
-        for (method, answer) in pending {
-            let answer = answer.await.expect("no panic");
+        while let Some(joined) = pending.join_next().await {
+            let (method, answer) = joined.expect("no panic");
             let status = answer.status().as_u16();
             deleted += usize::from(method == Method::DELETE && status == 204);
             let expected: &[u16] = match method {

@@ -96,7 +96,7 @@ fn writer() {
     let mut mark = |text: String| {
         marks
             .write_all(text.as_bytes())
-            .expect("the folder is ours")
+            .expect("the folder is ours");
     };
     let (mut script, mut random) = (Script::new(seed), Random::new(!seed));
     let mut store = open(&path);

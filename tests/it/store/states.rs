@@ -91,7 +91,7 @@ impl History {
                     history.names.push((index, Name::Moved(name, to.clone())));
                 }
                 Kind::Write { .. } | Kind::Truncate { .. } => {
-                    history.writes[live[&name]].push(index)
+                    history.writes[live[&name]].push(index);
                 }
                 Kind::SyncBegins => syncs.entry(&call.name).or_default().push_back(index),
                 Kind::Synced => {
@@ -162,7 +162,7 @@ impl History {
         for index in sure.into_iter().chain(kept) {
             match &calls[index].kind {
                 Kind::Write { at, bytes } if torn == Some(index) => {
-                    tear(&mut content, *at, bytes, random)
+                    tear(&mut content, *at, bytes, random);
                 }
                 Kind::Write { at, bytes } => put(&mut content, *at, bytes),
                 Kind::Truncate { size } => content.resize(*size, 0),

@@ -71,14 +71,14 @@ pub(crate) fn assert_lawful(events: &[Value]) {
         );
         match (kind, turn) {
             ("prompt.queued", Some(turn)) => {
-                assert!(ends.insert(turn, 0).is_none(), "{turn} twice")
+                assert!(ends.insert(turn, 0).is_none(), "{turn} twice");
             }
             ("prompt.started", Some(turn)) => assert_eq!(*ends.entry(turn).or_default(), 0),
             ("prompt.completed" | "prompt.failed", Some(turn)) => {
                 *ends.get_mut(turn).expect("a turn ends after its beginning") += 1;
             }
             ("session.update", Some(turn)) => {
-                assert_eq!(event["late"] == true, ends[turn] > 0, "{event}")
+                assert_eq!(event["late"] == true, ends[turn] > 0, "{event}");
             }
             _ => {}
         }

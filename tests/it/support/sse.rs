@@ -128,7 +128,7 @@ impl Events {
                 Some(("event", value)) => kind = Some(value.to_owned()),
                 Some(("data", value)) => text = Some(Box::from(value)),
                 Some(("retry", value)) => {
-                    self.retry = Some(value.parse().expect("retry is a number"))
+                    self.retry = Some(value.parse().expect("retry is a number"));
                 }
                 _ if line.starts_with(':') => self.comments += 1,
                 _ => panic!("not a line of a frame: {line:?}"),

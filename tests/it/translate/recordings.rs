@@ -207,7 +207,7 @@ fn update(update: &Value, early: bool, found: &mut Vec<Value>) {
     let kind = update["sessionUpdate"].as_str().expect("a kind");
     match kind {
         "agent_message_chunk" | "agent_thought_chunk" => {
-            found.push(json!([kind, update["content"]["text"]]))
+            found.push(json!([kind, update["content"]["text"]]));
         }
         // The early protocol has one message for a call with its input.
         "tool_call" | "tool_call_update"
