@@ -230,7 +230,7 @@ pub async fn start(
     let (log, audit, fatal) = start_log(store, &ids, &limits, &shutdown).await?;
 
     let configured = catalogue::build(&config)?;
-    let (fleet, catalogue) = start_fleet(&configured, (&log, &keys), (&limits, &shutdown)).await?;
+    let (fleet, catalogue) = start_fleet(&configured, &log, &keys, &limits, &shutdown).await?;
     let spawner = Spawner::new(
         OWN_PROGRAM.into(),
         config.data.run(),
@@ -291,7 +291,8 @@ pub async fn start(
         configured,
         catalogues,
         pool.clone(),
-        (fleet.clone(), keys.clone()),
+        fleet.clone(),
+        keys.clone(),
     );
     publisher.start(&log, &audit, &shutdown);
     let reloader = Reloader {
@@ -348,8 +349,10 @@ fn start_later(isolation: &HostIsolation, pool: Pool, shutdown: &Shutdown) {
 /// The fleet with the members of an earlier gateway process, and the catalogue that contains them.
 async fn start_fleet(
     configured: &Catalogue,
-    (log, keys): (&EventLog, &Keys),
-    (limits, shutdown): (&Arc<Limits>, &Shutdown),
+    log: &EventLog,
+    keys: &Keys,
+    limits: &Limits,
+    shutdown: &Shutdown,
 ) -> Result<(Fleet, Arc<Catalogue>), StartError> {
     let fleet = Fleet::new(limits.member_return_timeout, shutdown.clone());
     members::restore(&fleet, log, keys)

@@ -51,7 +51,7 @@ impl fmt::Display for AgentExit {
     }
 }
 
-/// What precedes the output of a process in an error.
+/// The label before the output of a process in an error.
 const OUTPUT_LABEL: &str = "; the end of its output to stderr: ";
 
 /// Why a call to an agent, or its start, failed.

@@ -44,7 +44,8 @@ impl Publisher {
         configured: Catalogue,
         sender: watch::Sender<Arc<Catalogue>>,
         pool: Pool,
-        (fleet, keys): (Fleet, Keys),
+        fleet: Fleet,
+        keys: Keys,
     ) -> Self {
         Self(Arc::new(Inner {
             configured: Mutex::new(configured),
@@ -81,8 +82,11 @@ impl Publisher {
             audit.clone(),
             shutdown.clone(),
         ));
-        let (fleet, keys) = (self.0.fleet.clone(), self.0.keys.clone());
-        shutdown.spawn(remove_with_keys(fleet, keys, shutdown.clone()));
+        shutdown.spawn(remove_with_keys(
+            self.0.fleet.clone(),
+            self.0.keys.clone(),
+            shutdown.clone(),
+        ));
         shutdown.spawn(self.clone().run(log.clone(), shutdown.clone()));
     }
 

@@ -323,7 +323,7 @@ impl Keys {
         if named >= self.0.limits.max_named_keys {
             return Err(CreateKeyError::TooMany(named));
         }
-        Ok(self.insert((KeyKind::Named, false), ActorKind::CommandLine, new)?)
+        Ok(self.insert(KeyKind::Named, false, ActorKind::CommandLine, new)?)
     }
 
     /// All valid keys without their texts, the oldest first.
@@ -425,7 +425,8 @@ impl Keys {
 
     fn insert(
         &self,
-        (kind, printed_by_start): (KeyKind, bool),
+        kind: KeyKind,
+        printed_by_start: bool,
         by: ActorKind,
         new: &NewKey<'_>,
     ) -> Result<(KeyText, Key), KeyStoreError> {

@@ -65,7 +65,7 @@ impl CcaMembers {
         lock_or_abort(self.0.lock())
     }
 
-    /// Begins a connection. A member that returns has its former channels. The fleet has admitted the name to the key.
+    /// Begins a connection. A member that reconnects keeps its channels. The fleet has checked that the key may use the name.
     pub fn open(
         self: &Arc<Self>,
         name: &AgentName,

@@ -172,7 +172,7 @@ impl EntryFile {
         });
         kept.and_then(|()| std::fs::rename(&new, &path))
             .map_err(|source| {
-                // The former file stays.
+                // The previous version of the file is kept.
                 drop(std::fs::remove_file(&new));
                 failed(source)
             })

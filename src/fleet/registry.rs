@@ -214,13 +214,17 @@ impl Fleet {
                 if let Some(replaced) = replaced {
                     members.remove(&replaced);
                 }
-                let (name, info) = (hello.name.clone(), hello.info.clone());
-                let member = Arc::new(Member::new(name, Arc::clone(&key.name), info));
+                let member = Arc::new(Member::new(
+                    hello.name.clone(),
+                    Arc::clone(&key.name),
+                    hello.info.clone(),
+                ));
                 members.insert(hello.name.clone(), Arc::clone(&member));
                 member
             }
         };
-        let (attempt, error) = (hello.attempt, hello.error.as_deref().map(shown_error));
+        let attempt = hello.attempt;
+        let error = hello.error.as_deref().map(shown_error);
         let connection = member.connect(hello);
         drop(members);
         self.publish(MemberChange {

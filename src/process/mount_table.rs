@@ -174,9 +174,11 @@ fn parse_mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
     let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescaped(field)));
-    let (id, parent) = (text(fields.next()?), text(fields.next()?));
+    let id = text(fields.next()?);
+    let parent = text(fields.next()?);
     let device = text(fields.next()?);
-    let (root, point) = (path(fields.next()?), path(fields.next()?));
+    let root = path(fields.next()?);
+    let point = path(fields.next()?);
     let is_read_only = fields.next()?.split(|byte| *byte == b',').next() == Some(b"ro");
     let file_system = fields.skip_while(|field| *field != b"-").nth(1)?;
     Some(Mount {
@@ -199,12 +201,15 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
             .get(..3)
             .and_then(|digits| std::str::from_utf8(digits).ok());
         let escaped = code.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        if let Some(byte) = escaped.filter(|_| *first == b'\\') {
-            decoded.push(byte);
-            rest = &tail[3..];
-        } else {
-            decoded.push(*first);
-            rest = tail;
+        match escaped {
+            Some(byte) if *first == b'\\' => {
+                decoded.push(byte);
+                rest = &tail[3..];
+            }
+            _ => {
+                decoded.push(*first);
+                rest = tail;
+            }
         }
     }
     decoded
@@ -241,7 +246,7 @@ mod tests {
 
     /// A disk at `/`, a folder of it at `/srv/bound`, and another disk at `/tmp` that covers `/tmp/below`.
     const TABLE: &[u8] = b"1 0 8:1 / / rw - ext4 a rw
-2 1 8:1 /home/work /srv/bound rw - ext4 a rw
+2 1 8:1 /home/ann /srv/bound rw - ext4 a rw
 3 1 8:2 / /tmp/below rw - ext4 b rw
 4 1 8:3 / /tmp rw - tmpfs c rw
 5 4 8:4 / /tmp rw - tmpfs d rw
@@ -271,8 +276,8 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let owned = |path: &str, is_part| (path.to_owned(), is_part);
-        let both = [owned("/home/work/a", false), owned("/srv/bound/a", false)];
-        assert_eq!(paths("/home/work/a"), both);
+        let both = [owned("/home/ann/a", false), owned("/srv/bound/a", false)];
+        assert_eq!(paths("/home/ann/a"), both);
         assert_eq!(paths("/srv/bound/a"), both);
         let parent = [owned("/home", false), owned("/srv/bound", true)];
         assert_eq!(paths("/home"), parent);

@@ -140,7 +140,8 @@ async fn run_and_finish(
         request.extensions_mut().insert(path.clone());
     }
     request.extensions_mut().insert(id.clone());
-    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let method = request.method().clone();
+    let uri = request.uri().clone();
     let mut response = next.run(request).await;
     if is_internal_error(&response) {
         // The only place that reports these responses, so that no surface can omit it. The causes are in earlier lines.

@@ -292,7 +292,8 @@ impl Tasks {
         record: &TaskRecord,
         body_hash: [u8; 32],
     ) -> Result<(), CreateError> {
-        let (tenant, limit) = (&by.tenant, PrincipalLimit::QueuedTaskBytes);
+        let limit = PrincipalLimit::QueuedTaskBytes;
+        let tenant = &by.tenant;
         let key = (tenant.clone(), record.id);
         let limits = self.0.limits.effective(by);
         let task = queued(tenant, record);

@@ -79,8 +79,12 @@ mod tests {
 
     #[test]
     fn names_cover_a_part_of_themselves() {
-        let (any, unreserved) = (MemberNames::Any, MemberNames::Unreserved);
-        let all = [&any, &unreserved, &only(&["a", "claude"]), &only(&["a"])];
+        let all = [
+            &MemberNames::Any,
+            &MemberNames::Unreserved,
+            &only(&["a", "claude"]),
+            &only(&["a"]),
+        ];
         let covers = all.map(|names| all.map(|other| names.covers(other)));
         assert_eq!(
             covers,

@@ -97,9 +97,10 @@ pub async fn start_terminal(
     check(&spec).map_err(|detail| StartError::InvalidSpec(detail.to_owned()))?;
     let line = shell_line(&spec);
     let mut spawned = terminals.spawn(spec).await;
-    let lacks_program =
-        matches!(&spawned, Err(SpawnError::Program { source, .. }) if is_missing(source));
-    if let Some(line) = line.filter(|_| lacks_program) {
+    if let Err(SpawnError::Program { source, .. }) = &spawned
+        && is_missing(source)
+        && let Some(line) = line
+    {
         spawned = terminals.spawn(line).await;
     }
     match spawned {

@@ -42,8 +42,8 @@ impl Keys {
         self.create_owner_key(false).map(|(text, _)| text)
     }
 
-    /// Creates the key of the link that a start prints. It replaces the link of an earlier start that nobody has used, so
-    /// that restarts do not collect keys. The store has no text of the former key, so it cannot be printed again.
+    /// Creates the key of the link that a start prints. It replaces an unused link of an earlier start, so
+    /// that restarts do not accumulate keys. The store has only the hash of a key, so a start cannot print an earlier link again.
     pub fn create_start_link_key(&self) -> Result<KeyText, CreateKeyError> {
         let (text, new) = self.create_owner_key(true)?;
         let is_replaced = |entry: &Entry| {
@@ -72,8 +72,7 @@ impl Keys {
             member_names: Vec::new(),
             limits: Vec::new(),
         };
-        let kind = (KeyKind::Link, printed_by_start);
-        Ok(self.insert(kind, ActorKind::Gateway, &new)?)
+        Ok(self.insert(KeyKind::Link, printed_by_start, ActorKind::Gateway, &new)?)
     }
 
     /// The keys of this name that expire without use, the oldest first.
@@ -104,7 +103,7 @@ impl Keys {
             member_names: Vec::new(),
             limits: Vec::new(),
         };
-        let (text, key) = self.insert((KeyKind::Link, false), ActorKind::CommandLine, &new)?;
+        let (text, key) = self.insert(KeyKind::Link, false, ActorKind::CommandLine, &new)?;
         let mut local = self.expiring_keys(ATTACH_NAME);
         local.sort_by_key(|key| std::cmp::Reverse(key.last_used_at.unwrap_or(key.created_at)));
         let surplus = local.into_iter().skip(self.0.limits.max_link_keys);

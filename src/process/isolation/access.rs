@@ -21,7 +21,16 @@ pub(in crate::process) fn shared_memory() -> Option<PathBuf> {
     real_folder(SHARED_MEMORY)
 }
 
-/// All folders that a child's own ones replace.
+/// The existing shared folders that the folders of this child replace.
+pub(in crate::process) fn replaced_folders(confinement: &Confinement) -> Vec<PathBuf> {
+    if confinement.temporary.is_some() {
+        shared_folders().collect()
+    } else {
+        Vec::new()
+    }
+}
+
+/// All folders that a child can have of its own.
 pub(in crate::process) fn shared_folders() -> impl Iterator<Item = PathBuf> {
     temporary_folders().chain(shared_memory())
 }
@@ -33,7 +42,7 @@ fn real_folder(path: &str) -> Option<PathBuf> {
         .filter(|path| path.is_dir())
 }
 
-/// What the child can do at a path.
+/// The rights of the child at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::process) enum Access {
     /// The child has the rights of its user. With `read_only`, it cannot write.

@@ -13,7 +13,9 @@ mod sockets;
 mod users;
 mod version_managers;
 
-pub(super) use access::{Access, AccessModel, shared_folders, shared_memory, temporary_folders};
+pub(super) use access::{
+    Access, AccessModel, replaced_folders, shared_folders, shared_memory, temporary_folders,
+};
 pub(super) use confinement::{Confinement, Readable};
 pub use folders::FolderGrants;
 pub(super) use folders::{GRANTED_LINE, GrantRequest, error_line};

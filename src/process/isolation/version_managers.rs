@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What a shim needs.
+/// The installation of a version manager. Its shims start the programs below it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Installation {
     /// The folder with the versions.

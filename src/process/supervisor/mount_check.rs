@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::process::isolation::{
-    Access, AccessModel, Confinement, shared_folders, shared_memory, temporary_folders,
+    Access, AccessModel, Confinement, replaced_folders, shared_memory, temporary_folders,
 };
 use crate::process::mount_table::{Location, Mount, MountTable};
 
@@ -35,24 +35,23 @@ pub(super) struct ExpectedMounts {
 impl ExpectedMounts {
     /// `before` are the mounts before all changes.
     pub(super) fn new(confinement: &Confinement, before: &MountTable) -> Self {
-        let replaces_temporary = confinement.temporary.is_some();
-        let shared = shared_folders().filter(|_| replaces_temporary);
-        let hidden = confinement.hidden.iter().cloned().chain(shared);
+        let replaced = replaced_folders(confinement);
+        let hidden = confinement.hidden.iter().cloned().chain(replaced);
         let hidden = hidden.filter_map(|folder| {
             Some(HiddenFolder {
                 location: before.location(&folder)?,
                 is_own: confinement.own.contains(&folder),
             })
         });
-        let temporary = temporary_folders()
-            .filter(|_| replaces_temporary)
-            .chain(confinement.temporary.clone());
+        let own = &confinement.temporary;
+        let mut temporary = Vec::new();
+        if let Some(own) = own {
+            temporary.extend(temporary_folders());
+            temporary.push(own.clone());
+        }
         // A session can have a shared folder itself.
         let model = AccessModel::new(confinement);
-        let temporary = temporary
-            .filter(|path| model.at(path) == Access::Own)
-            .collect();
-        let own = &confinement.temporary;
+        temporary.retain(|path| model.at(path) == Access::Own);
         Self {
             hidden: hidden.collect(),
             temporary,

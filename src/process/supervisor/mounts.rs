@@ -26,7 +26,7 @@ use super::mount_check::ExpectedMounts;
 use super::restrict::STANDARD_DEVICES;
 use super::user::check_folder;
 use crate::process::isolation::{
-    AccessModel, Confinement, Readable, shared_folders, shared_memory, temporary_folders,
+    AccessModel, Confinement, Readable, replaced_folders, shared_memory, temporary_folders,
 };
 use crate::process::mount_table::{Mount, MountTable};
 use crate::process::real_folder::{folder_error, open_or_create, open_real_folder};
@@ -127,8 +127,8 @@ impl Mounts {
             table,
             namespace: own.map_err(SupervisorError::at("mount namespace"))?,
         };
-        let shared = shared_folders().filter(|_| confinement.temporary.is_some());
-        for path in confinement.hidden.iter().cloned().chain(shared) {
+        let replaced = replaced_folders(confinement);
+        for path in confinement.hidden.iter().cloned().chain(replaced) {
             // A folder that does not exist needs no mask.
             if let Ok(source) = open_folder(&path) {
                 mounts.sources.push((path, source));
@@ -400,8 +400,8 @@ fn plan(confinement: &Confinement) -> io::Result<BTreeMap<PathBuf, Change>> {
         changes.insert(path.clone(), Change::Show(open_real_folder(path)?));
     }
     // Nothing of the real parents below the shared folders is visible, so that the child cannot rename them.
-    let shared = shared_folders().filter(|_| confinement.temporary.is_some());
-    let hidden: Vec<PathBuf> = confinement.hidden.iter().cloned().chain(shared).collect();
+    let replaced = replaced_folders(confinement);
+    let hidden: Vec<PathBuf> = confinement.hidden.iter().cloned().chain(replaced).collect();
     for path in movable_parents(&hidden, &confinement.visible) {
         if let Entry::Vacant(unchanged) = changes.entry(path) {
             let source = open_real_folder(unchanged.key())?;

@@ -152,9 +152,10 @@ impl FleetSocket {
     }
 
     fn join(&self, hello: Hello) -> Result<Joined, End> {
-        let (name, fleet) = (hello.name.clone(), &self.gateway.fleet);
+        let name = hello.name.clone();
         let joined = check_name(&self.gateway, &name, &self.key).and_then(|()| {
-            fleet
+            self.gateway
+                .fleet
                 .join(hello, &self.key)
                 .map_err(|error| rejected(&self.gateway, &name, &self.key, error.to_string()))
         });

@@ -72,7 +72,7 @@ impl Place {
     }
 }
 
-/// What the agent found at a path.
+/// The result of the agent at one path.
 #[derive(Debug, Deserialize)]
 struct Found {
     #[serde(default)]

@@ -1,4 +1,4 @@
-// What a tool call wrote: the output of a program and the content of a file are no Markdown.
+// The output of tool calls. The output of a program and the content of a file are plain text, not Markdown.
 
 import type { ToolItem } from "@acp-gateway/client";
 import { number, record, text } from "@acp-gateway/client/read";

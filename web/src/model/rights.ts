@@ -1,4 +1,4 @@
-// What the key of the page may do. The page offers nothing that the gateway would refuse.
+// The scopes of the key. The page offers only actions that the gateway accepts from this key.
 
 import type { About, GatewayClient, Known } from "@acp-gateway/client";
 import { useAbout } from "./useAbout";

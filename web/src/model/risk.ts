@@ -48,8 +48,9 @@ const SEPARATOR = /(\$\(|<\(|\|\||&&|\|&|[;&|\n`(){}])/;
 function signsIn(commands: string[]): string[] {
   const found = new Set<string>();
   for (const command of commands) {
-    // What the part before has done: the output of a fetch goes into a pipe, or a program runs what follows.
-    let [fetched, runs] = [false, false];
+    // A risk can need two parts: a download into a pipe, and a program that runs its input.
+    let fetched = false;
+    let runs = false;
     const parts = command.split(SEPARATOR);
     for (let at = 0; at < parts.length; at += 2) {
       const separator = parts[at - 1] ?? "";
@@ -57,7 +58,7 @@ function signsIn(commands: string[]): string[] {
       const words = parts[at]!.split(/[\s"'\\,[\]]+/).filter((word) => word !== "");
       const programs = words.map((word) => word.replace(/^\w+=/, "").replace(/^.*\//, "").toLowerCase());
       if (words.some((word, index) => word.includes(">") && DISK.test(word.endsWith(">") ? (words[index + 1] ?? "") : word))) found.add(strings.requests.overwritesDisk);
-      // What a sign looks for after a program is also after its first occurrence.
+      // The arguments after the first occurrence of a program include those after later ones.
       const seen = new Set<string>();
       programs.forEach((program, index) => {
         const name = program.startsWith("mkfs.") ? "mkfs" : program;
