@@ -256,10 +256,12 @@ fn keys_are_made_listed_and_revoked() {
 #[test]
 fn commands_that_read_do_not_create_the_data_folder() {
     let folder = folder();
-    let (typo, backup) = (folder.path().join("typo"), folder.path().join("backup"));
+    let typo = folder.path().join("typo");
+    let backup = folder.path().join("backup");
     let config = folder.path().join("gateway.toml");
     fs::write(&config, "").unwrap();
-    let (backup, config) = (backup.to_str().unwrap(), config.to_str().unwrap());
+    let backup = backup.to_str().unwrap();
+    let config = config.to_str().unwrap();
     for (args, names_log) in [
         (&["key", "list"][..], true),
         (&["key", "revoke", "alice"], true),

@@ -214,7 +214,8 @@ fn full_link_keys_evict_only_unused_ones() {
         house.clock.advance(Duration::from_secs(1));
         keys.create_link_key()
     };
-    let (used, unused) = (create().unwrap(), create().unwrap());
+    let used = create().unwrap();
+    let unused = create().unwrap();
     assert!(keys.verify(used.expose()).is_some());
     let third = create().unwrap();
     let fourth = create().unwrap();

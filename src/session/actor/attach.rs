@@ -39,7 +39,7 @@ impl Actor {
             self.attachment.wait_until(at);
             return Ok(());
         }
-        if self.lifecycle.drain_at.is_some() {
+        if self.is_draining() {
             return Err(ProcessError::DRAINING);
         }
         let record = self.journal.record();

@@ -333,6 +333,12 @@ impl Actor {
         }
     }
 
+    /// Whether the gateway drains. A command can arrive before the event loop has seen the start of the drain, for example at an
+    /// actor that was loaded during the drain.
+    fn is_draining(&self) -> bool {
+        self.lifecycle.drain_at.is_some() || self.context.shutdown.is_draining()
+    }
+
     /// When to unload an idle session.
     fn unload_at(&self) -> Option<Instant> {
         let idle = !self.journal.is_open() && self.attachment.is_detached();

@@ -37,7 +37,7 @@ impl Actor {
     /// no client is there to send it again.
     pub(super) fn next_queued(&mut self) {
         self.turns.retry_at(None);
-        while self.lifecycle.drain_at.is_none()
+        while !self.is_draining()
             && let Some(next) = self.turns.next()
         {
             let (restored, created_at) = (next.restored, next.record.created_at);
@@ -102,7 +102,7 @@ impl Actor {
         if prompt.number() > self.journal.record().last_prompt {
             return Err(NotFound("turn").into());
         }
-        if self.lifecycle.drain_at.is_some() {
+        if self.is_draining() {
             return Err(ProcessError::DRAINING.into());
         }
         if self.context.log.storage_full() {

@@ -152,7 +152,7 @@ impl Actor {
         if self.journal.record().is_closed() {
             return Err(ProcessError::Closed.into());
         }
-        if self.lifecycle.drain_at.is_some() {
+        if self.is_draining() {
             return Err(ProcessError::DRAINING.into());
         }
         if self.context.log.storage_full() {

@@ -57,7 +57,8 @@ impl Place {
 
     /// The shell commands that mount, in a mount namespace of the gateway.
     fn mounts(self, base: &Path) -> Option<String> {
-        let (deep, second) = (base.join("x/deep"), base.join("second"));
+        let deep = base.join("x/deep");
+        let second = base.join("second");
         let bind = |from: &Path, to: &Path| {
             format!("mount --bind '{}' '{}'", from.display(), to.display())
         };
@@ -129,7 +130,8 @@ impl Walk {
         } else {
             "x/deep"
         };
-        let (deep, root) = (path(deep), path(deep).join("root"));
+        let root = path(deep).join("root");
+        let deep = path(deep);
         let mut words: Vec<String> = Vec::new();
         if let Some(mounts) = place.mounts(base.path()) {
             let script = format!("set -e; mount --make-rprivate /; {mounts}; exec \"$@\"");

@@ -28,14 +28,13 @@ impl Claude {
 
     /// A gateway with Claude before this model; `variables` are added to its environment.
     fn gateway(model: &Model, variables: &[(&str, String)], setup: Setup) -> Gateway {
-        // The variables name folders.
-        let folders: Vec<&str> = variables
-            .iter()
-            .map(|(_, folder)| folder.as_str())
-            .collect();
-        CLAUDE
-            .configure(setup, model, &format!("folders = {folders:?}\n"), variables)
-            .start()
+        // The variables name folders of the operator. With isolation, an agent of root can only read them.
+        let level = if variables.is_empty() {
+            ""
+        } else {
+            "isolation = \"off\"\n"
+        };
+        CLAUDE.configure(setup, model, level, variables).start()
     }
 
     /// A session with a turn that waits for the permission to make a file; its stream, the question, and the file.

@@ -71,7 +71,7 @@ async fn gemini_loads_with_its_key_alone() {
             format!("GEMINI_API_KEY = \"mock-key-0000\", GEMINI_CLI_HOME = {home:?}, {address}");
         let args = json!([script, "--acp"]);
         format!(
-            "[agents.gemini]\ncommand = \"node\"\nargs = {args}\nenv = {{ {env} }}\nfolders = [{home:?}]\npool = {{ max_size = 8, min_idle = 0 }}\n"
+            "[agents.gemini]\ncommand = \"node\"\nargs = {args}\nenv = {{ {env} }}\nisolation = \"off\"\npool = {{ max_size = 8, min_idle = 0 }}\n"
         )
     };
     let model = Model::start().await;

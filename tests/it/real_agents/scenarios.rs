@@ -273,10 +273,11 @@ pub(super) async fn adopt(real: &'static Real, home: &'static str) {
         Model::start().await,
         tempfile::tempdir().expect("a temporary folder"),
     );
-    let folders = format!("folders = ['{}']\n", kept.path().display());
+    // The operator's own folder of the agent: with isolation, an agent of root can only read it.
+    let level = "isolation = \"off\"\n";
     let home = [(home, kept.path().to_str().expect("UTF-8").to_owned())];
     let first = real
-        .configure(Setup::default(), &model, &folders, &home)
+        .configure(Setup::default(), &model, level, &home)
         .start();
     let mut first = Running::new(real, first, model);
     let session = first.session().await;
@@ -304,7 +305,7 @@ pub(super) async fn adopt(real: &'static Real, home: &'static str) {
     .await;
     let setup = Setup::default().table(&format!("[workspaces]\nallow = ['{}']\n", cwd.display()));
     let model = Model::start().await;
-    let second = real.configure(setup, &model, &folders, &home).start();
+    let second = real.configure(setup, &model, level, &home).start();
     let second = Running::new(real, second, model);
     let body = json!({ "agent": real.name, "agentSessionId": theirs, "cwd": cwd });
     let (status, adopted) = second.gateway.post("/v1/sessions", &body).await;

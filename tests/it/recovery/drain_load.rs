@@ -199,6 +199,55 @@ async fn drain_notifies_every_client_and_cuts_no_response() {
     assert_eq!(resolved["resolution"], "cancelled", "{resolved}");
 }
 
+#[tokio::test]
+async fn session_whose_prompt_waits_for_a_process_rejects_others_as_draining() {
+    let settings =
+        format!("{LIMITS}timeouts.drain_timeout = \"4s\"\ntesting.drain_cancel_timeout = \"10s\"");
+    let mut gateway = Setup::fake_with(&[], "pool = { max_size = 1, min_idle = 0 }")
+        .settings(&settings)
+        .start();
+    let waits = gateway.session("fake").await;
+    let busy = gateway.session("fake").await;
+    gateway.prompt(&busy, "permission").await;
+    gateway
+        .log_until(&busy, |event| event["type"] == "request.created")
+        .await;
+    assert_eq!(
+        gateway.prompt(&waits, "echo later").await["status"],
+        "queued"
+    );
+    gateway.signal(Signal::TERM);
+    gateway.http = new_client();
+    eventually("the drain", Duration::from_secs(10), || async {
+        let request = gateway.request(Method::GET, "/readyz");
+        let answer = request.send().await.expect("an answer");
+        (answer.status() == StatusCode::SERVICE_UNAVAILABLE).then_some(())
+    })
+    .await;
+    // The actor of the session has stopped, and each request loads it again.
+    let path = format!("/v1/sessions/{waits}/prompts");
+    for body in [
+        json!({ "prompt": "echo no" }),
+        json!({ "prompt": "echo no", "queue": true }),
+    ] {
+        for _ in 0..5 {
+            let answer = gateway.posted(&path, &[], &body).await;
+            answer.problem(503, "draining");
+        }
+    }
+    assert_eq!(
+        gateway.ended(Duration::from_secs(30)),
+        Some(0),
+        "{}",
+        gateway.log()
+    );
+    gateway.start();
+    let log = gateway
+        .log_until(&waits, |event| event["type"] == "prompt.completed")
+        .await;
+    assert_eq!(crate::support::log::agent_text(&log), "later");
+}
+
 /// The responses to a client that prompts continuously.
 #[derive(Default)]
 struct Worked {

@@ -4,12 +4,13 @@ use std::fs::{File, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use reqwest::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{LIMITS, LOG};
-use crate::support::{Follower, Gateway, History, Random, Setup, figure};
+use crate::support::{Follower, Gateway, History, Random, Setup, eventually, figure};
 
 fn wal(gateway: &Gateway) -> PathBuf {
     gateway.path(&format!("{LOG}-wal"))
@@ -105,6 +106,12 @@ async fn truncated_log_restores_a_prefix() {
             StatusCode::OK,
             "{lost} bytes less, of {size}"
         );
+        // A prompt that the prefix still queues runs.
+        eventually("the session is idle", Duration::from_mins(1), || async {
+            let shown = gateway.get_session(&session).await;
+            (shown["state"] == "idle" && shown["queued"] == json!([])).then_some(())
+        })
+        .await;
         gateway.lawful(&session).await;
         let after = gateway.log_texts(&session, 0).await;
         let same = after
