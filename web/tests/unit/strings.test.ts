@@ -7,7 +7,7 @@ const files = Object.entries(SOURCES).filter(([path]) => !path.includes("/src/st
 
 /** Names of keys, of the product and of interfaces. They are the same in each language. */
 const NAMES = new Set([
-  ...["Alt", "Alt N", "Alt+N", "Alt+P", "AltGraph", "Backspace", "ArrowDown", "ArrowLeft", "ArrowRight", "ArrowUp", "Control+K", "Ctrl", "Ctrl C"],
+  ...["Alt", "Alt N", "Alt+N", "Alt+P", "AltGraph", "ArrowDown", "ArrowLeft", "ArrowRight", "ArrowUp", "Control+K", "Ctrl", "Ctrl C"],
   ...["Ctrl K", "Dead", "Down", "Enter", "Esc", "Escape", "KeyP", "Process", "Shift", "Shift+Tab", "Tab", "Up"],
   ...["acp-gateway", "acp-gateway agent add", "Content-Range", "Files", "Notification", "noopener noreferrer", "PRE", "TABLE", "TD", "IMG"],
 ]);
