@@ -608,6 +608,7 @@ fn policy_options(config: &Config, bound: SocketAddr) -> PolicyOptions {
     PolicyOptions {
         bound,
         public_url: config.public_url.clone(),
+        allowed_hosts: config.allowed_hosts.clone(),
         allowed_origins: config.allowed_origins.clone(),
         frame_ancestors: config.frame_ancestors.clone(),
         proxies: config.trusted_proxies.clone(),

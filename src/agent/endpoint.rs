@@ -21,6 +21,8 @@ pub enum Endpoint {
     Member(RemoteFolders),
     /// An agent on another host.
     Remote(Arc<RemoteEndpoint>),
+    /// The entry of the configuration has an error, so there is no way to the agent.
+    Invalid,
 }
 
 /// An agent that serves the remote transport of ACP.
@@ -41,7 +43,7 @@ pub struct RemoteFolders(pub Vec<String>);
 impl Endpoint {
     pub fn kind(&self) -> AgentKind {
         match self {
-            Self::Command { .. } => AgentKind::Local,
+            Self::Command { .. } | Self::Invalid => AgentKind::Local,
             Self::Remote(_) => AgentKind::Remote,
             Self::Member(_) => AgentKind::Fleet,
         }
@@ -51,7 +53,7 @@ impl Endpoint {
     pub fn remote(&self) -> Option<&Arc<RemoteEndpoint>> {
         match self {
             Self::Remote(remote) => Some(remote),
-            Self::Command { .. } | Self::Member(_) => None,
+            Self::Command { .. } | Self::Member(_) | Self::Invalid => None,
         }
     }
 
@@ -60,7 +62,7 @@ impl Endpoint {
         match self {
             Self::Remote(remote) => Some(&remote.folders),
             Self::Member(roots) => Some(roots),
-            Self::Command { .. } => None,
+            Self::Command { .. } | Self::Invalid => None,
         }
     }
 }
@@ -118,6 +120,7 @@ impl fmt::Debug for Endpoint {
                 .finish_non_exhaustive(),
             Self::Member(roots) => f.debug_tuple("Member").field(roots).finish(),
             Self::Remote(remote) => fmt::Debug::fmt(remote, f),
+            Self::Invalid => f.write_str("Invalid"),
         }
     }
 }

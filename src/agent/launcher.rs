@@ -16,7 +16,7 @@ use super::handshake::Handshake;
 use super::idle_folder::{IdleFolder, IdleFolders};
 use super::process::{FailedStart, HostAccess, Process};
 use super::process_key::{ProcessKey, SessionStart};
-use super::spec::AgentSpec;
+use super::spec::{AgentSpec, INVALID_ENTRY};
 use super::stream_json::{self, StartedSession, StreamJson};
 use super::transport::stdio;
 use crate::acp::{AcpVersion, error_code};
@@ -419,8 +419,8 @@ fn command(
         args,
     } = &spec.endpoint
     else {
-        return Err(AgentFailure::Unsupported {
-            method: "the start of a command".to_owned(),
+        return Err(AgentFailure::Start {
+            detail: INVALID_ENTRY.to_owned(),
         });
     };
     if spec.settings.isolation != Isolation::Strict {

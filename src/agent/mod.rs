@@ -49,7 +49,7 @@ pub use process_key::{FormerChannel, ProcessKey, SessionStart};
 pub use remote::RemoteConnector;
 pub use secrets::without_secrets;
 pub use sign_in::{SignInCommand, Terminal};
-pub use spec::{AgentSpec, Home, Known};
+pub use spec::{AgentSpec, Home, INVALID_ENTRY, Known};
 pub use standalone::{StandaloneSession, standalone_dialect, standalone_initialize_result};
 pub use transport::BoxFuture;
 #[cfg(test)]

@@ -32,6 +32,10 @@ pub struct AgentSpec {
     pub settings: AgentSettings,
 }
 
+/// The reason why an agent cannot start whose entry has an error. Clients do not see the error itself, because it may quote
+/// a value of the file.
+pub const INVALID_ENTRY: &str = "its entry in the configuration is invalid: `acp-gateway check` and the gateway's log show the error";
+
 impl AgentSpec {
     /// A placeholder for an entry that was removed from the configuration. Its sessions can be read but not prompted.
     pub fn removed(name: AgentName) -> Self {
@@ -81,6 +85,23 @@ impl AgentSpec {
         Self {
             endpoint: Endpoint::Member(RemoteFolders(roots)),
             settings,
+            ..Self::removed(name)
+        }
+    }
+
+    /// The entry of an agent whose configuration has an error. Its sessions can be read; every start fails.
+    pub fn invalid(name: AgentName, homes: PathBuf) -> Self {
+        let pool = PoolSettings {
+            min_idle: 0,
+            ..PoolSettings::default()
+        };
+        Self {
+            endpoint: Endpoint::Invalid,
+            home: Home::Dedicated(homes),
+            settings: AgentSettings {
+                pool,
+                ..AgentSettings::default()
+            },
             ..Self::removed(name)
         }
     }

@@ -102,7 +102,7 @@ codes! {
     MemberUnavailable = "member_unavailable", 503, true, "The member of the fleet is not available";
     /// The resource exists but does not support the method. `Allow` lists the supported methods.
     MethodNotAllowed = "method_not_allowed", 405, false, "Method not allowed";
-    /// The `Host` of the request is not a name of the gateway (`server.public_url`).
+    /// The `Host` of the request is not a name of the gateway (`server.public_url`, `server.allowed_hosts`).
     MisdirectedRequest = "misdirected_request", 421, false, "Not a name of this gateway";
     /// The route supports none of the media types in `Accept`.
     NotAcceptable = "not_acceptable", 406, false, "Not acceptable";

@@ -35,6 +35,8 @@ pub(super) fn build(config: &Config) -> Result<Catalogue, HomeError> {
     for (name, agent) in &config.agents {
         agents.push(agent_spec(config, (name, agent), &servers)?);
     }
+    let invalid = config.invalid_agents.iter().cloned();
+    agents.extend(invalid.map(|name| AgentSpec::invalid(name, config.data.homes())));
     Ok(Catalogue::new(agents))
 }
 

@@ -51,9 +51,8 @@ impl Reloader {
             }
             let fixed_changes = former.changes_that_need_restart(&read);
             let mut config = former;
-            (config.agents, config.mcp) = (read.agents, read.mcp);
-            (config.admin_key, config.warnings) = (read.admin_key, read.warnings);
             config.limits.copy_principal_limits(&read.limits);
+            config.replace_entries(read);
             let catalogue = catalogue::build(&config).map_err(|error| error.to_string())?;
             Ok::<_, String>((config, catalogue, fixed_changes))
         });
@@ -66,6 +65,9 @@ impl Reloader {
         };
         for warning in &config.warnings {
             tracing::warn!("{warning}");
+        }
+        for error in &config.errors {
+            tracing::error!(%error, "an entry of the configuration was not reloaded; its previous version stays in effect");
         }
         if !fixed_changes.is_empty() {
             let keys = fixed_changes.join(", ");

@@ -90,7 +90,9 @@ pub const INVALID_TOKEN: &str = "Bearer realm=\"acp-gateway\", error=\"invalid_t
 pub enum AdmissionError {
     #[error("the request must name its host in one `Host` header (RFC 9112, section 3.2)")]
     InvalidHost,
-    #[error("the host name is not a name of this gateway: set server.public_url")]
+    #[error(
+        "the host name is not a name of this gateway: set server.public_url, or add the name to server.allowed_hosts"
+    )]
     MisdirectedRequest,
     #[error("pages of this origin must not use this gateway: add the origin to allowed_origins")]
     OriginForbidden,

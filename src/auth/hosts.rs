@@ -9,12 +9,15 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, Uri};
 
 use super::admission::AdmissionError;
+use crate::types::HostPattern;
 
 /// The accepted authorities and origins. Comparisons are exact; only the case of an authority does not
 /// matter.
 #[derive(Debug)]
 pub(super) struct Hosts {
     authorities: HashSet<String>,
+    /// Names that are accepted with every port: a container's port and its published port may differ.
+    further: Vec<HostPattern>,
     gateway_origins: HashSet<String>,
     allowed_origins: HashSet<String>,
 }
@@ -31,7 +34,15 @@ pub(super) enum RequestOrigin {
 
 impl Hosts {
     /// `public` and `allowed` are origins: `scheme://host`, with the port unless it is the scheme's default.
-    pub(super) fn new(bound: SocketAddr, public: Option<&str>, allowed: &[String]) -> Self {
+    ///
+    /// A name of `further` is no origin of the gateway. Otherwise a page that was sent without TLS under the name of
+    /// `https://name` would count as a page of the gateway.
+    pub(super) fn new(
+        bound: SocketAddr,
+        public: Option<&str>,
+        further: &[HostPattern],
+        allowed: &[String],
+    ) -> Self {
         let mut names = vec![
             "localhost".to_owned(),
             "127.0.0.1".to_owned(),
@@ -69,6 +80,7 @@ impl Hosts {
         }
         Self {
             authorities,
+            further: further.to_vec(),
             gateway_origins: own_origins,
             allowed_origins: allowed.iter().cloned().collect(),
         }
@@ -85,7 +97,12 @@ impl Hosts {
         if target.is_none() && host.is_none() {
             return Err(AdmissionError::InvalidHost);
         }
-        let ours = |authority: &str| self.authorities.contains(&authority.to_ascii_lowercase());
+        let ours = |authority: &str| {
+            let authority = authority.to_ascii_lowercase();
+            let name = name_of(&authority);
+            self.authorities.contains(&authority)
+                || self.further.iter().any(|host| host.matches(name))
+        };
         if target.is_none_or(ours) && host.is_none_or(ours) {
             Ok(())
         } else {
@@ -132,6 +149,14 @@ pub(super) fn names_host(origin: &str, uri: &Uri, headers: &HeaderMap) -> bool {
         let named = named.to_ascii_lowercase();
         named.strip_suffix(default).unwrap_or(&named) == public
     })
+}
+
+/// The name of an authority, without its port.
+fn name_of(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((name, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => authority,
+    }
 }
 
 fn is_cross_site(headers: &HeaderMap) -> bool {

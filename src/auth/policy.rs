@@ -14,7 +14,7 @@ use super::hosts::{Hosts, RequestOrigin, SingleHeader, is_localhost, names_host}
 use super::keys::Keys;
 use super::tickets::Tickets;
 use crate::audit::{Counted, CountedEvents};
-use crate::types::{Ids, Limits, Network, PublicPath, PublicUrl};
+use crate::types::{HostPattern, Ids, Limits, Network, PublicPath, PublicUrl};
 
 /// The settings of the policy.
 #[derive(Debug, Clone)]
@@ -23,6 +23,8 @@ pub struct PolicyOptions {
     pub bound: SocketAddr,
     /// The URL under which clients reach the gateway through a proxy.
     pub public_url: Option<PublicUrl>,
+    /// Further host names of the gateway.
+    pub allowed_hosts: Vec<HostPattern>,
     /// Origins of other pages that may use the gateway.
     pub allowed_origins: Vec<String>,
     /// Origins of pages that may show the chat page in a frame.
@@ -57,6 +59,7 @@ impl Policy {
             hosts: Hosts::new(
                 options.bound,
                 options.public_url.as_ref().map(PublicUrl::origin),
+                &options.allowed_hosts,
                 &options.allowed_origins,
             ),
             public_url: options.public_url.clone(),

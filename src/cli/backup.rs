@@ -1,6 +1,7 @@
 //! `backup` and `restore`: copies the log to one file, also while a gateway runs, and replaces the log with a
 //! backup.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,7 +12,9 @@ use rustix::fs::{CWD, RenameFlags};
 use super::failure::Failure;
 use super::source::local_config;
 use super::{lock, output};
+use crate::app;
 use crate::config::{DataDir, Flags};
+use crate::session::relocate_folders;
 use crate::store::{self, CheckReport};
 use crate::types::Ids;
 
@@ -20,6 +23,8 @@ const STDIO: &str = "-";
 /// Names of the temporary copies for stdout and stdin.
 const BACKUP_PART: &str = "backup";
 const RESTORE_PART: &str = "restore";
+/// The missing folders that a restore prints.
+const MAX_LISTED_FOLDERS: usize = 20;
 
 #[derive(Debug, thiserror::Error)]
 enum BackupError {
@@ -120,6 +125,25 @@ pub(super) fn restore(file: &Path, flags: &Flags) -> Result<(), Failure> {
     output::write_line(&format!("restored: {}", summary(&restored.checked)))?;
     if let Some(kept) = restored.previous {
         output::write_line(&format!("the previous log is now {}", kept.display()))?;
+    }
+    let store = app::open_store(&gateway.data, &gateway.limits, &Ids::system())?;
+    report_missing(&relocate_folders(&*store, &gateway.workspaces.root)?)
+}
+
+/// Prints the folders that sessions need and this machine does not have.
+fn report_missing(missing: &BTreeSet<PathBuf>) -> Result<(), Failure> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    output::write_line(&format!(
+        "missing: {} folders of sessions; copy them, or these sessions cannot continue:",
+        missing.len()
+    ))?;
+    for folder in missing.iter().take(MAX_LISTED_FOLDERS) {
+        output::write_line(&format!("  {}", folder.display()))?;
+    }
+    if missing.len() > MAX_LISTED_FOLDERS {
+        output::write_line("  ...")?;
     }
     Ok(())
 }

@@ -5,19 +5,26 @@ use rustix::process::geteuid;
 use super::failure::Failure;
 use super::output;
 use super::source::ConfigSource;
+use super::startup::starts_no_agents;
 use crate::config::{self, Config, Flags, Launch, McpServer, Shown};
-use crate::process;
+use crate::process::{self, NO_ROOT_AGENTS};
 
 pub(super) fn run(flags: &Flags, all: bool, sample: bool) -> Result<(), Failure> {
     if sample {
         return Ok(output::write_stdout(config::sample().as_bytes())?);
     }
     let mut config = ConfigSource::new(flags).load()?;
+    if !config.errors.is_empty() {
+        return Err(config.errors.join("\nacp-gateway: ").into());
+    }
     let unresolved = unresolved_commands(&config);
     config.warnings.extend(unresolved);
     if config.isolation.run_as.is_some() && !geteuid().is_root() {
         let warning = "isolation.run_as: only a gateway that runs as root starts with this key";
         config.warnings.push(warning.to_owned());
+    }
+    if starts_no_agents(&config) {
+        config.warnings.push(NO_ROOT_AGENTS.to_owned());
     }
     let shown = if all { Shown::All } else { Shown::Set };
     Ok(output::write_stdout(

@@ -21,9 +21,9 @@ pub(super) enum KeyCommand {
     Create {
         /// The name of the principal, shown in events. Keys with the same name share one principal
         name: String,
-        /// The scopes of the key: read, prompt, approve, files, mcp, fleet, admin
         #[arg(
             long,
+            help = format!("The scopes of the key: {}", scope_names()),
             value_name = "SCOPES",
             value_delimiter = ',',
             value_parser = parse_scope,
@@ -45,8 +45,7 @@ pub(super) enum KeyCommand {
     Update {
         #[arg(value_name = "ID|NAME")]
         key: String,
-        /// The new scopes of the key: read, prompt, approve, files, mcp, fleet, admin
-        #[arg(long, value_name = "SCOPES", value_delimiter = ',', value_parser = parse_scope)]
+        #[arg(long, help = format!("The new scopes of the key: {}", scope_names()), value_name = "SCOPES", value_delimiter = ',', value_parser = parse_scope)]
         scopes: Option<Vec<Scope>>,
         /// The only names that members of the fleet may use with the key, or `default`
         #[arg(long, value_name = "NAMES|default")]
@@ -160,7 +159,7 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
         } => {
             let is_running = lock.is_none();
             let url = link
-                .then(|| link::page_url(&config, is_running))
+                .then(|| link::configured_page_url(&config, is_running))
                 .transpose()?;
             let scopes = scopes.iter().copied().collect();
             let (text, _) = keys.create(&NewKey {
@@ -209,9 +208,16 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The names of all scopes, for help and errors.
+fn scope_names() -> String {
+    Scope::ALL.map(Scope::name).join(", ")
+}
+
 fn parse_scope(text: &str) -> Result<Scope, String> {
-    serde_json::from_value(text.into())
-        .map_err(|_| "expected read, prompt, approve, files or admin".to_owned())
+    Scope::ALL
+        .into_iter()
+        .find(|scope| scope.name() == text)
+        .ok_or_else(|| format!("expected one of {}", scope_names()))
 }
 
 /// The name of a scope or of a kind of key, as in the API.

@@ -18,7 +18,13 @@ pub(super) fn link(url: &str, key: &KeyText) -> String {
     format!("{url}/#key={}", key.expose())
 }
 
-/// The URL of the gateway for a browser.
+/// The URL of the page in links: the public URL if the operator has set one, because the reader of a link may be on another
+/// machine.
+pub(super) fn page_url(bound: SocketAddr, public_url: Option<&PublicUrl>) -> String {
+    public_url.map_or_else(|| browser_url(bound, None), PublicUrl::to_string)
+}
+
+/// The URL of the gateway for a browser on this machine.
 pub(super) fn browser_url(bound: SocketAddr, public_url: Option<&PublicUrl>) -> String {
     match (bound.ip(), public_url) {
         (ip, Some(url)) if !ip.is_loopback() => url.to_string(),
@@ -34,7 +40,7 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     lock::check_owner(&config.data)?;
     let (keys, lock) = key_store::open_or_create(&config)?;
     let is_running = lock.is_none();
-    let url = page_url(&config, is_running)?;
+    let url = configured_page_url(&config, is_running)?;
     let key = keys.create_link_key()?;
     if is_running {
         key_store::wait_for_reload();
@@ -47,24 +53,18 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     Ok(output::write_line(&link(&url, &key))?)
 }
 
-/// The URL of the gateway that runs, or of the next start.
-pub(super) fn page_url(config: &Config, is_running: bool) -> Result<String, Failure> {
+/// The URL of the page of the gateway that runs, or of the next start.
+pub(super) fn configured_page_url(config: &Config, is_running: bool) -> Result<String, Failure> {
     if is_running {
-        Ok(lock::published_url(&config.data)?)
-    } else {
-        future_url(config)
+        return Ok(lock::published_url(&config.data)?);
     }
-}
-
-/// The URL of the next start.
-fn future_url(config: &Config) -> Result<String, Failure> {
     let address = config.listen.address;
-    if address.port() == 0 {
+    if address.port() == 0 && config.public_url.is_none() {
         return Err(
             "the next start selects its port: start the gateway first, or set --listen ADDR".into(),
         );
     }
-    Ok(browser_url(address, config.public_url.as_ref()))
+    Ok(page_url(address, config.public_url.as_ref()))
 }
 
 #[cfg(test)]
@@ -89,5 +89,13 @@ mod tests {
             "https://g.example/g"
         );
         assert_eq!(link("10.0.0.5:80", None), "http://10.0.0.5:80");
+    }
+
+    #[test]
+    fn page_url_is_the_public_one() {
+        let bound = "127.0.0.1:8080".parse().unwrap();
+        let public = PublicUrl::new("https://g.example".to_owned(), "/g/").unwrap();
+        assert_eq!(page_url(bound, Some(&public)), "https://g.example/g");
+        assert_eq!(page_url(bound, None), "http://127.0.0.1:8080");
     }
 }

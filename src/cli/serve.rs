@@ -68,6 +68,9 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags) -> Result<(), Failure> {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+    for error in &config.errors {
+        tracing::error!(%error, "an entry of the configuration is not used; the others are");
+    }
     for (agent, found) in &config.agents {
         if let Some(variables) = found.inherited_variables() {
             tracing::info!(%agent, variables, "an agent found on PATH receives variables of the gateway's environment");

@@ -6,14 +6,17 @@ use std::io::{self, IsTerminal, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rustix::process::geteuid;
+
 use super::failure::Failure;
-use super::link::{browser_url, link};
+use super::link::{browser_url, link, page_url};
 use super::lock::{self, DataLock};
 use super::output;
 use super::recorded::Recorder;
 use crate::app::Gateway;
 use crate::auth::CreateKeyError;
 use crate::config::Config;
+use crate::process::NO_ROOT_AGENTS;
 use crate::types::text::one_line;
 use crate::types::{Isolation, Mechanism, PublicUrl};
 
@@ -51,9 +54,10 @@ impl Announcement {
     /// Starts the control socket, and prints the summary and the URL. The URL has a new key, unless the configuration sets the operator's key or
     /// the output is recorded.
     pub(super) fn publish(self, address: SocketAddr, gateway: &Gateway) -> Result<(), Failure> {
-        let url = browser_url(address, self.public_url.as_ref());
+        let url = page_url(address, self.public_url.as_ref());
         lock::publish_url(&self.lock, &url)?;
-        if let Err(error) = gateway.serve_local(url.clone(), self.exit_when_idle) {
+        let local = browser_url(address, self.public_url.as_ref());
+        if let Err(error) = gateway.serve_local(local, self.exit_when_idle) {
             tracing::warn!(%error, "no control socket in the data folder: attach needs --url and a key");
         }
         self.summary.report(gateway);
@@ -98,7 +102,11 @@ impl Summary {
         let roots = std::iter::once(&config.workspaces.root).chain(&config.workspaces.allow);
         let workspaces: Vec<String> = roots.map(|root| root.display().to_string()).collect();
         let data = config.data.path().display().to_string();
-        let run_as = config.isolation.run_as.map(|users| users.to_string());
+        let run_as = match config.isolation.run_as {
+            Some(users) => Some(users.to_string()),
+            None if starts_no_agents(config) => Some(format!("not set: {NO_ROOT_AGENTS}")),
+            None => None,
+        };
         Self {
             data,
             agents: agents.join(", "),
@@ -164,6 +172,11 @@ impl Summary {
         }
         text
     }
+}
+
+/// Whether the gateway runs as root, and the configuration permits agents neither own users nor the rights of root.
+pub(super) fn starts_no_agents(config: &Config) -> bool {
+    geteuid().is_root() && config.isolation.run_as.is_none() && !config.isolation.allow_root
 }
 
 /// The mechanism that isolates agents. If it does not apply all of the levels: also the reason.

@@ -18,6 +18,9 @@ use crate::types::AgentName;
 
 /// Reads and validates the whole configuration for the gateway. `on_path` returns true if a program with this
 /// name exists; it is used if no agent is configured.
+///
+/// An error in the entry of an agent or an MCP server becomes a text in [`Config::errors`], because one missing variable must
+/// not stop the other agents.
 pub fn load(
     flags: &Flags,
     environment: &Environment,
@@ -33,15 +36,31 @@ pub fn load(
     add_workspaces(&mut config, flags, environment)?;
     for (name, field) in root.take("mcp").map_or(Ok(Vec::new()), Field::entries)? {
         name.parse::<AgentName>().map_err(|_| field.invalid("a server's name has 1 to 64 characters of a-z, 0-9, '_' and '-', and begins with a letter or a digit"))?;
-        config.mcp.insert(name, mcp::read(field)?);
+        match mcp::read(field) {
+            Ok(server) => {
+                config.mcp.insert(name, server);
+            }
+            Err(error) => {
+                config.errors.push(error.to_string());
+                config.invalid_servers.insert(name);
+            }
+        }
     }
     for (name, field) in root.take("agents").map_or(Ok(Vec::new()), Field::entries)? {
         let name = name
             .parse::<AgentName>()
             .map_err(|error| field.invalid(error.to_string()))?;
-        config.agents.insert(name, agent_keys::read(field)?);
+        match agent_keys::read(field) {
+            Ok(agent) => {
+                config.agents.insert(name, agent);
+            }
+            Err(error) => {
+                config.errors.push(error.to_string());
+                config.invalid_agents.insert(name);
+            }
+        }
     }
-    if config.agents.is_empty() {
+    if config.agents.is_empty() && config.invalid_agents.is_empty() {
         config.agents =
             known_agents::default_agents(!config.listen.is_exposed(), on_path, environment);
     }

@@ -38,7 +38,7 @@ mod toml_text;
 mod units;
 mod web_origin;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::types::{
@@ -68,6 +68,8 @@ pub struct Config {
     pub data: DataDir,
     /// The public origin of the gateway behind a proxy, in the form of a browser.
     pub public_url: Option<PublicUrl>,
+    /// Further host names of the gateway.
+    pub allowed_hosts: Vec<HostPattern>,
     /// Origins of other pages that may use the gateway, in the form of a browser.
     pub allowed_origins: Vec<String>,
     /// Origins of pages that may show the chat page in a frame.
@@ -82,6 +84,10 @@ pub struct Config {
     pub registry_source: Option<String>,
     pub mcp: BTreeMap<String, McpServer>,
     pub agents: BTreeMap<AgentName, Agent>,
+    /// The agents whose entries have an error. They are listed, but cannot be used.
+    pub invalid_agents: BTreeSet<AgentName>,
+    /// The MCP servers whose entries have an error. No session gets them.
+    invalid_servers: BTreeSet<String>,
     pub limits: Limits,
     /// SHA-256 of the operator's admin key. If it is set, a start creates no link key.
     pub admin_key: Option<[u8; 32]>,
@@ -93,6 +99,8 @@ pub struct Config {
     pub proxies: ProxyVariables,
     /// Warnings about permitted but risky settings.
     pub warnings: Vec<String>,
+    /// The errors in the entries of agents and MCP servers. The other entries still work.
+    pub errors: Vec<String>,
     /// The origin of each key that is set, by its dotted name.
     origins: BTreeMap<String, Origin>,
 }
@@ -113,6 +121,30 @@ pub struct WebhookSettings {
     pub allowed_hosts: Vec<HostPattern>,
     /// Certificate authorities beside those of the system.
     pub ca_file: Option<CaFile>,
+}
+
+impl Config {
+    /// Applies the parts of `next` that change at a reload, except limits. An entry that has an error in `next` keeps its
+    /// previous version.
+    pub fn replace_entries(&mut self, next: Self) {
+        let previous_agents = std::mem::replace(&mut self.agents, next.agents);
+        let previous_servers = std::mem::replace(&mut self.mcp, next.mcp);
+        self.invalid_agents = next.invalid_agents;
+        self.invalid_servers = next.invalid_servers;
+        for (name, agent) in previous_agents {
+            if self.invalid_agents.remove(&name) {
+                self.agents.insert(name, agent);
+            }
+        }
+        for (name, server) in previous_servers {
+            if self.invalid_servers.remove(&name) {
+                self.mcp.insert(name, server);
+            }
+        }
+        self.admin_key = next.admin_key;
+        self.warnings = next.warnings;
+        self.errors = next.errors;
+    }
 }
 
 /// The layout of the data directory. Agents have no access to the gateway's private part.

@@ -25,6 +25,8 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
         public_url: public_url => public_url, default "none", example "\"https://gateway.example\"";
     }
     ["server", local: false] {
+        /// Further host names of the gateway, such as "gateway" or "*.svc.cluster.local", with any port. A page in a browser also needs its origin in public_url or auth.allowed_origins.
+        allowed_hosts: hosts => allowed_hosts;
         /// Addresses or ranges ("10.0.0.0/8") of TLS proxies. Beyond loopback, only they may connect.
         trusted_proxies: networks => trusted_proxies;
         /// Allows plain HTTP on a non-loopback address, with a warning. Also --insecure-http.
@@ -36,10 +38,12 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
         /// The origins of web pages that may show the chat page in a frame.
         frame_ancestors: origins => frame_ancestors;
     }
-    ["workspaces", local: false] {
+    ["workspaces", local: true] {
         /// The parent directory of new workspaces. The `cwd` of a session is below it.
         root: folder => workspaces.root,
             default "the directory workspaces in the data directory", example "\"/srv/workspaces\"";
+    }
+    ["workspaces", local: false] {
         /// Further existing directories in which sessions may work. --workspace DIR adds one.
         allow: existing_folders => workspaces.allow;
     }

@@ -121,7 +121,7 @@ pub struct AgentSources {
 impl AgentSources {
     fn of(&self, spec: &AgentSpec) -> &dyn AgentSource {
         match spec.endpoint {
-            Endpoint::Command { .. } => &self.launcher,
+            Endpoint::Command { .. } | Endpoint::Invalid => &self.launcher,
             Endpoint::Remote(_) => &self.remote,
             Endpoint::Member(_) => &self.members,
         }

@@ -63,7 +63,7 @@ pub use real_folder::check_real_folder;
 pub use resolve::{ResolveError, resolve, trusted_path};
 pub use run_file::sweep;
 pub use spawn::Spawner;
-pub use spawn_error::SpawnError;
+pub use spawn_error::{NO_ROOT_AGENTS, SpawnError};
 pub use spec::{ChildIsolation, ChildSpec};
 pub use stderr::StderrTail;
 pub use stdin::{StdinError, StdinWriter};

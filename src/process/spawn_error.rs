@@ -6,6 +6,11 @@ use std::path::PathBuf;
 use super::isolation::UserError;
 use crate::types::{FolderError, Isolation, Mechanism};
 
+/// The reason why a gateway of root starts no agents, with the line for a shell that gives each agent its own user.
+pub const NO_ROOT_AGENTS: &str = "the gateway runs as root and starts no agent with the rights of root. Run it as another \
+    user, or give each agent its own user with this line before the next start: export \
+    ACP_GATEWAY__ISOLATION__RUN_AS=100000-165535";
+
 /// Why a spawn failed. No process of the attempt is left.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
@@ -24,10 +29,7 @@ pub enum SpawnError {
     Setup(String),
     #[error("the supervisor did not start the program in time")]
     Timeout,
-    #[error(
-        "the gateway runs as root and does not start agents with the rights of root; run it as another user, or set \
-         `isolation.run_as` or `isolation.allow_root_agents`"
-    )]
+    #[error("{NO_ROOT_AGENTS}")]
     Root,
     #[error("the agent has no user")]
     User(#[from] UserError),

@@ -9,7 +9,7 @@
 //! 1. `registry`: creation, adoption, fork and removal of sessions. `entries`: load and replacement of their actors.
 //! 2. `handle` and `command`: the calls that other modules make, and the commands that they become.
 //! 3. `query`: reads that need no actor.
-//! 4. `record` and `stored`: the stored form of a session. `metadata_index` and `folders` belong to it, and `baselines` with
+//! 4. `record` and `stored`: the stored form of a session. `metadata_index`, `folders` and `relocate` belong to it, and `baselines` with
 //!    `changes`: the files at the start of a session.
 //! 5. `journal`: appends to the log of a session, and saves its records with the events.
 //! 6. The parts, each a state machine with private state: `turns`, `attachment`, `agent_requests`, `client_calls`,
@@ -44,6 +44,7 @@ mod process_link;
 mod query;
 mod record;
 mod registry;
+mod relocate;
 mod requirements;
 mod serving_clients;
 mod snapshot;
@@ -65,4 +66,5 @@ pub use idempotency::IdempotencyKey;
 pub use metadata_index::{FILTER_KEY_BYTES, FILTER_VALUE_BYTES};
 pub use query::{ListQuery, MetadataFilter, PromptRange, SessionQuery};
 pub use registry::{BulkAction, Created, Responded, SessionRegistry};
+pub use relocate::{RelocateError, relocate_folders};
 pub use serving_clients::{Presence, ServedMethods, ServingClient};

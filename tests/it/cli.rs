@@ -132,11 +132,16 @@ fn check_prints_effective_values_and_hides_secrets() {
     // It only looks.
     assert_eq!(fs::read_dir(data.path()).unwrap().count(), 1);
 
-    fs::write(&file, "[agents.a]\ncomand = \"npx\"\n").unwrap();
+    fs::write(
+        &file,
+        "[agents.a]\ncomand = \"npx\"\n[agents.b]\nhome = 1\n",
+    )
+    .unwrap();
     let output = check.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let expected = format!(
-        "acp-gateway: {}:2: unknown key `agents.a.comand`; did you mean `command`?\n",
+        "acp-gateway: {0}:2: unknown key `agents.a.comand`; did you mean `command`?\n\
+         acp-gateway: {0}:4: `agents.b.home` must be a string, not a number\n",
         file.display()
     );
     assert_eq!((stdout(&output), stderr(&output)), ("", expected.as_str()));
@@ -152,7 +157,7 @@ fn check_reports_commands_that_are_not_on_path() {
     assert!(output.status.success(), "{}", stderr(&output));
     let warnings: Vec<_> = stdout(&output)
         .lines()
-        .filter(|line| line.starts_with("# warning: "))
+        .filter(|line| line.starts_with("# warning: ") && line.contains(".command: "))
         .collect();
     let [agent, server] = warnings[..] else {
         panic!("{warnings:?}")
@@ -180,6 +185,21 @@ fn a_mistyped_command_line_is_2() {
         assert_eq!(run(data.path(), args).status.code(), Some(2), "{args:?}");
     }
     assert_eq!(fs::read_dir(data.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn help_and_errors_have_every_scope() {
+    let data = folder();
+    let wrong = run(data.path(), &["key", "create", "a", "--scopes", "all"]);
+    let create = run(data.path(), &["key", "create", "--help"]);
+    let update = run(data.path(), &["key", "update", "--help"]);
+    for scope in [
+        "read", "prompt", "approve", "files", "mcp", "fleet", "admin",
+    ] {
+        for text in [stderr(&wrong), stdout(&create), stdout(&update)] {
+            assert!(text.contains(scope), "{scope}: {text}");
+        }
+    }
 }
 
 #[test]

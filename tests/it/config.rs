@@ -37,7 +37,11 @@ fn load(file: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
 
 /// The error for a mistake, without the folder of the test.
 fn mistake(file: &str, variables: &[(&str, &str)]) -> String {
-    let message = load(file, variables).expect_err(file).to_string();
+    let message = match load(file, variables) {
+        Ok(config) => config.errors.join("\n"),
+        Err(error) => error.to_string(),
+    };
+    assert_ne!(message, "", "{file}");
     match message.split_once("gateway.toml:") {
         Some((_, rest)) => format!("gateway.toml:{rest}"),
         None => message,

@@ -34,6 +34,9 @@ fn gate(bound: &str, public: Option<&str>) -> Gate {
     let options = PolicyOptions {
         bound: bound.parse().unwrap(),
         public_url: public.and_then(|origin| PublicUrl::new(origin.to_owned(), "")),
+        allowed_hosts: ["sidecar", "*.cluster.example", "[2001:db8::2]"]
+            .map(|host| host.parse().unwrap())
+            .into(),
         allowed_origins: vec!["https://app.example".to_owned()],
         frame_ancestors: Vec::new(),
         proxies: vec!["10.0.0.0/8".parse().unwrap()],
@@ -160,6 +163,36 @@ fn host_rebind() {
             AdmissionError::MisdirectedRequest,
             "{target} {host}"
         );
+    }
+}
+
+#[test]
+fn allowed_hosts_are_names_with_every_port_and_no_origins() {
+    let gate = gate("127.0.0.1:8080", Some("https://gateway.example"));
+    for host in [
+        "sidecar",
+        "Sidecar:9000",
+        "a.cluster.example:80",
+        "[2001:db8::2]",
+        "[2001:db8::2]:8080",
+    ] {
+        assert!(gate.with_key("/v1", &[("host", host)]).is_ok(), "{host}");
+        let page = format!("http://{host}");
+        let from_page = gate.with_key("/v1", &[("host", host), ("origin", &page)]);
+        assert_eq!(from_page.unwrap_err(), AdmissionError::OriginForbidden);
+    }
+    for host in [
+        "sidecar.",
+        "sidecar.example",
+        "sidecar:",
+        "sidecar:80:80",
+        "sidecar:8o",
+        "user@sidecar",
+        "cluster.example",
+        "[2001:db8::3]:80",
+    ] {
+        let refused = gate.with_key("/v1", &[("host", host)]).unwrap_err();
+        assert_eq!(refused, AdmissionError::MisdirectedRequest, "{host}");
     }
 }
 

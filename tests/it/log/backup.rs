@@ -121,6 +121,39 @@ async fn backup_under_load_restores_a_prefix_and_resets_every_client() {
 }
 
 #[tokio::test]
+async fn restore_into_another_folder_continues_the_sessions() {
+    let state = tempfile::tempdir().expect("a folder");
+    let state = text_of(&state.path().join("state")).to_owned();
+    let setup = || Setup::fake(&["--resume", "--state", &state]).settings(LIMITS);
+    let mut first = setup().start();
+    let session = first.session("fake").await;
+    first.turn(&session, "echo one").await;
+    let other = first.path("data/workspaces/gone");
+    std::fs::create_dir(&other).expect("the folder is ours");
+    let body = json!({ "agent": "fake", "cwd": other });
+    let (status, elsewhere) = first.post("/v1/sessions", &body).await;
+    assert_eq!(status, 201, "{elsewhere}");
+    let file = first.path("backup.sqlite");
+    output_text(&run(&first, &["backup", text_of(&file)]), true);
+    assert_eq!(first.stop(), Some(0));
+    std::fs::remove_dir(&other).expect("the folder is ours");
+
+    let mut second = setup().start();
+    assert_eq!(second.stop(), Some(0));
+    let own = second.path("data/workspaces").join(&session);
+    let text = output_text(&run(&second, &["restore", text_of(&file)]), true);
+    for missing in [&own, &other] {
+        let line = format!("  {}\n", missing.display());
+        assert!(text.contains(&line), "{text}");
+    }
+    std::fs::create_dir(&own).expect("the folder is ours");
+    second.start();
+    let shown = second.get(&format!("/v1/sessions/{session}")).await;
+    assert_eq!(shown["cwd"], text_of(&own));
+    assert_eq!(second.turn(&session, "echo two").await["text"], "two");
+}
+
+#[tokio::test]
 async fn backup_never_overwrites_and_removes_partial_files() {
     let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;

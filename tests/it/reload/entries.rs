@@ -59,6 +59,52 @@ async fn sign_in_that_ends_after_a_reload_does_not_apply_to_the_new_entry() {
 }
 
 #[tokio::test]
+async fn error_in_one_entry_does_not_stop_the_others() {
+    let good = |name: &str, args: &str| {
+        format!(
+            "[agents.{name}]\ncommand = {FAKE:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\n"
+        )
+    };
+    let bad =
+        |name: &str| format!("[agents.{name}]\ncommand = {FAKE:?}\nhome = \"canary-value\"\n");
+    let servers = "[mcp.docs]\nurl = \"https://mcp.example\"\nheaders = { Authorization = { from_env = \"UNSET\" } }\n";
+    let gateway =
+        start(Setup::default().table(&[good("fake", ""), bad("other"), servers.into()].concat()));
+    gateway.session("fake").await;
+    let other = gateway.get("/v1/agents/other").await;
+    assert_eq!(other["status"]["state"], "unavailable", "{other}");
+    let detail = other["status"]["detail"].as_str().expect("a reason");
+    assert!(detail.contains("acp-gateway check"), "{detail}");
+    assert!(!other.to_string().contains("canary"), "{other}");
+    let body = json!({ "agent": "other" });
+    gateway
+        .posted("/v1/sessions", &[], &body)
+        .await
+        .problem(502, "agent_start_failed");
+    for error in [
+        "`agents.other.home`",
+        "`mcp.docs.headers.Authorization.from_env`",
+    ] {
+        assert!(gateway.log().contains(error), "{}", gateway.log());
+    }
+
+    // The other entry works from now on. The first one keeps its previous version.
+    reload(
+        &gateway,
+        &[bad("fake"), good("other", "")].concat(),
+        RELOADED,
+    )
+    .await;
+    gateway.session("other").await;
+    gateway.session("fake").await;
+    assert!(
+        gateway.log().contains("`agents.fake.home`"),
+        "{}",
+        gateway.log()
+    );
+}
+
+#[tokio::test]
 async fn secret_is_never_sent_to_a_process_that_does_not_mask_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let (log, secret) = (folder.path().join("messages"), folder.path().join("secret"));

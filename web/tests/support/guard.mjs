@@ -68,8 +68,9 @@ function watchPage() {
     const isMathml = markdown !== null && element.namespaceURI === "http://www.w3.org/1998/Math/MathML";
     const [elements, attributes] = isMathml ? [sets.MATHML, sets.MATHML_ATTRIBUTES] : [sets.MARKDOWN, sets.MARKDOWN_ATTRIBUTES];
     if (!(markdown ? elements : sets.PAGE).has(element.nodeName)) harm(`element: ${element.outerHTML}`);
-    for (const { name } of element.attributes) {
-      const fine = markdown ? attributes.has(name) : !/^(on|srcdoc$|action$|formaction$|srcset$|xlink:|ping$)/.test(name);
+    for (const { name, value } of element.attributes) {
+      // The page sets the direction of each block. A text cannot set another one.
+      const fine = markdown ? attributes.has(name) || (name === "dir" && value === "auto") : !/^(on|srcdoc$|action$|formaction$|srcset$|xlink:|ping$)/.test(name);
       if (!fine) harm(`attribute ${name}: ${element.outerHTML}`);
     }
     if (element.nodeName === "A" && element.hasAttribute("href")) {

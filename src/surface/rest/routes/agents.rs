@@ -3,7 +3,7 @@
 use axum::Json;
 use serde::Deserialize;
 
-use crate::agent::AgentSpec;
+use crate::agent::{AgentSpec, Endpoint, INVALID_ENTRY};
 use crate::api::{
     Agent, AgentAvailability, AgentList, AgentProcess, AgentProcessList, AgentSessionList,
     AgentStatus, CurrentTask, InstallableAgent, InstallableAgentList, PoolFigures, ProblemCode,
@@ -139,7 +139,7 @@ fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
         name: spec.name.clone(),
         kind: spec.endpoint.kind(),
         dialect: spec.settings.dialect,
-        status: status(member.as_ref(), figures.as_ref()),
+        status: status(spec, member.as_ref(), figures.as_ref()),
         title: names.title.or_else(|| Some(spec.title.clone())),
         version: names.version,
         protocol_version: answer.map(|answer| answer.acp_version.number()),
@@ -154,13 +154,21 @@ fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
 }
 
 /// Whether new sessions can start: by the connection of a member, then by the last start.
-fn status(member: Option<&MemberStatus>, figures: Option<&PoolStats>) -> AgentStatus {
+fn status(
+    spec: &AgentSpec,
+    member: Option<&MemberStatus>,
+    figures: Option<&PoolStats>,
+) -> AgentStatus {
     let of_member = member.and_then(|member| match member.state {
         MemberState::Disconnected => Some(AgentAvailability::Disconnected),
         MemberState::Reconnecting => Some(AgentAvailability::Reconnecting),
         MemberState::Connected => member.draining.then_some(AgentAvailability::Draining),
     });
-    let error = figures.and_then(|figures| figures.start_error.as_deref());
+    let error = if spec.endpoint == Endpoint::Invalid {
+        Some(INVALID_ENTRY)
+    } else {
+        figures.and_then(|figures| figures.start_error.as_deref())
+    };
     match (of_member, error) {
         (Some(state), _) => AgentStatus {
             state,
