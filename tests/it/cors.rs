@@ -51,6 +51,12 @@ async fn a_page_that_is_listed_may_read_refusals_too() {
         (401, http.get(url("/v1")).bearer_auth("wrong")),
         (401, http.get(url("/v1")).bearer_auth("wrong")),
         (429, http.get(url("/v1")).bearer_auth("wrong")),
+        (
+            429,
+            http.get(url("/v1/events"))
+                .header("accept", "text/event-stream")
+                .bearer_auth("wrong"),
+        ),
         (401, http.get(url("/v1/events?ticket=wrong"))),
         (421, request("/v1").header("host", "evil.example")),
         (404, request("/v1/nothing")),

@@ -219,3 +219,83 @@ fn the_index_links_to_every_page() {
         assert!(linked, "docs/README.md does not link to {name}");
     }
 }
+
+/// The pages for users, and the README.
+fn pages_for_users() -> Vec<PathBuf> {
+    let mut pages = vec![PathBuf::from("README.md"), PathBuf::from("SECURITY.md")];
+    for folder in ["docs", "docs/guides", "docs/reference"] {
+        for entry in std::fs::read_dir(root().join(folder)).expect("a folder") {
+            let name = entry.expect("an entry").file_name();
+            let page = Path::new(folder).join(name);
+            if page.extension().is_some_and(|extension| extension == "md") {
+                pages.push(page);
+            }
+        }
+    }
+    pages
+}
+
+/// The parts of a text between two marks.
+fn between<'a>(text: &'a str, begin: &'a str, end: &'a str) -> impl Iterator<Item = &'a str> {
+    text.split(begin)
+        .skip(1)
+        .filter_map(move |rest| Some(rest.split_once(end)?.0))
+}
+
+#[test]
+fn every_key_of_the_configuration_in_the_documentation_exists() {
+    let reference = acp_gateway::config::reference();
+    let mut keys: BTreeSet<String> = BTreeSet::new();
+    let mut section = String::new();
+    for line in reference.lines() {
+        if let Some(name) = line.strip_prefix("### `[") {
+            section = name.trim_end_matches("]`").to_owned();
+        } else if let Some(row) = line.strip_prefix("| `") {
+            keys.insert(format!(
+                "{section}.{}",
+                row.split('`').next().expect("a key")
+            ));
+        }
+    }
+    // Events and methods of ACP begin like keys of these sections.
+    let sections: BTreeSet<&str> = keys
+        .iter()
+        .filter_map(|key| Some(key.rsplit_once('.')?.0))
+        .filter(|section| !["auth", "isolation"].contains(section))
+        .collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("gateway.toml");
+    let variables: acp_gateway::config::Environment =
+        [("ACP_GATEWAY_DATA", "/data")].into_iter().collect();
+    let mut blocks = 0;
+    for page in pages_for_users() {
+        let text = read(&page);
+        for name in between(&text, "`", "`") {
+            let is_key = name.rsplit_once('.').is_some_and(|(section, key)| {
+                sections.contains(section)
+                    && key
+                        .bytes()
+                        .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            });
+            assert!(!is_key || keys.contains(name), "{}: {name}", page.display());
+        }
+        for block in between(&text, "```toml\n", "```") {
+            blocks += 1;
+            std::fs::write(&file, block).expect("the folder is ours");
+            let flags = acp_gateway::config::Flags {
+                config: Some(file.clone()),
+                ..Default::default()
+            };
+            let errors = match acp_gateway::config::load(&flags, &variables, &|_| false) {
+                Ok(config) => config.errors.join("\n"),
+                Err(error) => error.to_string(),
+            };
+            assert!(
+                !errors.contains("unknown key"),
+                "{}: {errors}",
+                page.display()
+            );
+        }
+    }
+    assert!(blocks > 20, "{blocks}");
+}

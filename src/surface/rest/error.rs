@@ -75,6 +75,11 @@ impl ApiError {
         .into()
     }
 
+    /// Whether the admission rejected the request, so that no key was accepted.
+    pub(crate) fn is_of_admission(&self) -> bool {
+        self.admission.is_some()
+    }
+
     pub(crate) fn rate_limited(detail: impl Into<String>, wait: Duration) -> Self {
         Self::with_retry_after(ProblemCode::RateLimited, detail, wait)
     }

@@ -55,7 +55,8 @@ async fn respond(State(gateway): State<Gateway>, request: Request, next: Next) -
             instance: id.map(|id| id.as_str().to_owned()),
             ..error.problem().below(public.as_ref())
         };
-        if streams && is_transient(response.status()) {
+        // A client without an accepted key gets the status: it has no stream to return to.
+        if streams && !error.is_of_admission() && is_transient(response.status()) {
             return problem_stream(&problem, &gateway.ids);
         }
         write_problem(&mut response, &problem);

@@ -69,8 +69,9 @@ function watchPage() {
     const [elements, attributes] = isMathml ? [sets.MATHML, sets.MATHML_ATTRIBUTES] : [sets.MARKDOWN, sets.MARKDOWN_ATTRIBUTES];
     if (!(markdown ? elements : sets.PAGE).has(element.nodeName)) harm(`element: ${element.outerHTML}`);
     for (const { name, value } of element.attributes) {
-      // The page sets the direction of each block. A text cannot set another one.
-      const fine = markdown ? attributes.has(name) || (name === "dir" && value === "auto") : !/^(on|srcdoc$|action$|formaction$|srcset$|xlink:|ping$)/.test(name);
+      // The page sets the direction of each block, and marks long cells. A text can set neither.
+      const isOfPage = (name === "dir" && value === "auto") || (name === "data-long" && value === "");
+      const fine = markdown ? attributes.has(name) || isOfPage : !/^(on|srcdoc$|action$|formaction$|srcset$|xlink:|ping$)/.test(name);
       if (!fine) harm(`attribute ${name}: ${element.outerHTML}`);
     }
     if (element.nodeName === "A" && element.hasAttribute("href")) {
