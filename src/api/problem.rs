@@ -68,6 +68,8 @@ codes! {
     AgentTimeout = "agent_timeout", 504, true, "The agent did not answer in time";
     /// The agent does not support the operation.
     AgentUnsupported = "agent_unsupported", 501, false, "The agent does not support this";
+    /// The request bodies of all clients use the memory for them (`server.max_body_memory_bytes`). Retry after the time in `Retry-After`.
+    BodyMemoryFull = "body_memory_full", 503, true, "The memory for request bodies is full";
     /// The task used more tokens than its `tokenBudget`, so the gateway cancelled it. Occurs only in tasks.
     BudgetExceeded = "budget_exceeded", 422, false, "The token budget is used up";
     /// A cancelled turn did not end in time, so the gateway stopped the agent's process. Occurs only in events.

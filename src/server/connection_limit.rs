@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::body_memory::{BodyCharge, BodyMemoryFull};
 use crate::shutdown::lock_or_abort;
 use crate::types::network::client_network;
 use crate::types::{Limits, Network};
@@ -149,6 +150,8 @@ struct ConnectionGuard {
     address: Option<IpAddr>,
     /// Changes while the table is locked.
     authenticated: AtomicBool,
+    /// The memory of the messages of a WebSocket, after the upgrade.
+    messages: OnceLock<Arc<BodyCharge>>,
 }
 
 impl Connections {
@@ -182,11 +185,30 @@ impl Connections {
             id,
             address,
             authenticated,
+            messages: OnceLock::new(),
         })))
     }
 }
 
 impl ConnectionPermit {
+    /// Charges the following bytes of the client, which are messages of a WebSocket, until
+    /// [`message_handled`](Self::message_handled). Reads fail after a charge that exceeds the memory for bodies.
+    pub(crate) fn charge_messages(&self, charge: Arc<BodyCharge>) {
+        self.0.messages.get_or_init(|| charge);
+    }
+
+    /// Releases the memory of the messages that have arrived.
+    pub(crate) fn message_handled(&self) {
+        if let Some(charge) = self.0.messages.get() {
+            charge.release();
+        }
+    }
+
+    /// The limit that the messages have exceeded.
+    pub(crate) fn messages_exceeded(&self) -> Option<BodyMemoryFull> {
+        self.0.messages.get()?.exceeded()
+    }
+
     /// Records that the gateway accepted the key of a request. The connection is not evicted from now on.
     pub(super) fn authenticated(&self) {
         let guard = &*self.0;
@@ -208,6 +230,9 @@ impl ConnectionPermit {
     /// The permission for a read at `now`.
     pub(super) fn read_permission(&self, now: Instant) -> ReadPermission {
         let guard = &*self.0;
+        if self.messages_exceeded().is_some() {
+            return ReadPermission::Evicted;
+        }
         if self.is_authenticated() {
             return ReadPermission::Full;
         }
@@ -219,6 +244,12 @@ impl ConnectionPermit {
 
     /// Records bytes of the client.
     pub(super) fn bytes_received(&self, bytes: usize) {
+        // After an error, the next read fails.
+        if let Some(charge) = self.0.messages.get()
+            && let Err(full) = charge.add(bytes)
+        {
+            tracing::debug!(%full, "closing a WebSocket");
+        }
         self.update(|connection| connection.received += bytes);
     }
 

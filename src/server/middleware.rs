@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use tracing::Instrument;
 
 use super::backlog::ConnectionBacklog;
+use super::body_memory::{BodyCharge, BodyMemory};
 use super::connection_limit::ConnectionPermit;
 use super::cors;
 use super::rate_limits::RateLimits;
@@ -50,6 +51,7 @@ pub(crate) struct RequestContext {
     pub(crate) ids: Ids,
     pub(crate) shutdown: Shutdown,
     pub(crate) rates: RateLimits,
+    pub(crate) bodies: BodyMemory,
 }
 
 /// The reason why a request is not admitted.
@@ -73,6 +75,9 @@ impl RequestContext {
             .map_err(AdmitError::Rejected)?;
         if let Some(principal) = admission.principal() {
             mark_authenticated(parts);
+            if let Some(charge) = parts.extensions.get::<Arc<BodyCharge>>() {
+                charge.set_principal(principal);
+            }
             self.rates
                 .check_request(principal)
                 .map_err(AdmitError::RateLimited)?;
@@ -140,9 +145,13 @@ async fn run_and_finish(
         request.extensions_mut().insert(path.clone());
     }
     request.extensions_mut().insert(id.clone());
+    // The handler keeps parts of the body after it is parsed, so the charge lasts until the response.
+    let charge = Arc::new(BodyCharge::new(context.bodies.clone()));
+    request.extensions_mut().insert(Arc::clone(&charge));
     let method = request.method().clone();
     let uri = request.uri().clone();
     let mut response = next.run(request).await;
+    drop(charge);
     if is_internal_error(&response) {
         // The only place that reports these responses, so that no surface can omit it. The causes are in earlier lines.
         tracing::error!(instance = id.as_str(), %method, path = uri.path(), "the response is an internal error");
@@ -151,8 +160,8 @@ async fn run_and_finish(
     let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     let streams = is_stream(response.extensions());
     let headers = response.headers_mut();
-    // `Connection: close` announces that this connection serves no further request. The gateway does not read
-    // the rest of a body that is too large, and a draining gateway sends only one more response. A stream
+    // `Connection: close` announces that this connection serves no further request. The gateway reads
+    // the rest of a body that is too large only for a while, and a draining gateway sends only one more response. A stream
     // never has this header, because some clients then accept a truncated stream as complete.
     let closes = too_large || (context.shutdown.is_draining() && !streams);
     if http1 && closes && !upgraded {

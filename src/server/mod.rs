@@ -8,12 +8,14 @@
 //! 1. `listeners`, `accept`, `connection_limit`, `waiting`, `connection`, `activity`: a connection and its limits.
 //!    `frame_limiter`, `flood_log`: floods of HTTP/2 frames.
 //! 2. `middleware`, `rate_limits`, `cors`: the admission of a request, and the headers of its response.
+//!    `body_memory`: the memory of bodies.
 //! 3. `connection_io`, `backlog`, `response_body`: bounds on unread responses.
 //! 4. `streaming`, `hijack`: a response that streams events.
 
 mod accept;
 mod activity;
 mod backlog;
+mod body_memory;
 mod connection;
 mod connection_io;
 mod connection_limit;
@@ -30,6 +32,7 @@ mod waiting;
 
 pub use accept::{Acceptor, serve};
 pub(crate) use backlog::SharedBody;
+pub(crate) use body_memory::{BodyCharge, BodyMemory, BodyMemoryFull};
 pub(crate) use connection_limit::ConnectionPermit;
 pub use connection_limit::ConnectionUse;
 pub use listeners::{BindError, BoundListeners};

@@ -6,7 +6,7 @@
 //! Read in this order:
 //! 1. `state`: the components that all surfaces share. `authorized`, `turn`: the scope of a request, and the
 //!    start of a turn.
-//!    `body`: the body of a request. `sign_in`: the sign-in to an agent.
+//!    `body`, `json`: the body of a request. `sign_in`: the sign-in to an agent.
 //! 2. `rest`: the API below `/v1`, and its documents.
 //! 3. `acp`: the remote transport of ACP at `/acp`.
 //! 4. `chat`: the parts that chat protocols share. `ai_sdk`: the UI message stream of the Vercel AI
@@ -20,6 +20,7 @@ mod authorized;
 mod body;
 mod chat;
 mod embedded;
+mod json;
 mod openai;
 mod page;
 pub mod rest;

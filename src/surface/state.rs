@@ -18,7 +18,7 @@ use crate::eventlog::EventLog;
 use crate::fleet::Fleet;
 use crate::pool::Pool;
 use crate::registry::Listing;
-use crate::server::{RateLimits, RequestContext, stream_response};
+use crate::server::{BodyMemory, RateLimits, RequestContext, stream_response};
 use crate::session::SessionRegistry;
 use crate::shutdown::Shutdown;
 use crate::stream::{
@@ -70,6 +70,7 @@ impl Gateway {
             ids: parts.ids.clone(),
             shutdown: parts.shutdown.clone(),
             rates: RateLimits::new(parts.principal_limits.clone()),
+            bodies: BodyMemory::new(parts.limits.max_body_memory_bytes),
         });
         let streams = Streams::new(parts.principal_limits.clone());
         let keep_alive_ticker = KeepAliveTicker::new(

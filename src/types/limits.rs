@@ -23,6 +23,9 @@ macro_rules! all_limits {
                     max_body_bytes: usize = 1 << 20, size;
                     /// The size of a body with a prompt or an answer. A larger body fails with 413.
                     max_prompt_bytes: usize = 10 << 20, size;
+                    /// The memory of request bodies and WebSocket messages, of which one key gets at most a quarter. Beyond
+                    /// it, requests fail with 503 (all keys) or 429 (one key).
+                    max_body_memory_bytes: usize = 128 << 20, size;
                     /// The size of an uploaded file, and of a file that an agent reads or writes through the gateway.
                     max_file_bytes: u64 = 16 << 20, size;
                 }

@@ -2,7 +2,9 @@
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::support::gateway::KEY;
 use crate::support::{Gateway, Setup};
 
 async fn problem(request: reqwest::RequestBuilder) -> (StatusCode, Value) {
@@ -419,5 +421,36 @@ async fn internal_error_is_logged_with_the_request_id() {
             "{id}: {of_it:?}"
         );
         assert!(!problem.to_string().contains("expected value"), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn client_that_writes_its_whole_body_first_receives_413() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let path = format!("/v1/sessions/{session}/files/large");
+    for (method, path) in [
+        ("POST", "/v1/sessions"),
+        ("POST", "/openai/v1/chat/completions"),
+        ("POST", "/acp"),
+        ("PUT", path.as_str()),
+    ] {
+        let host = gateway.address();
+        let mut socket = tokio::net::TcpStream::connect(host)
+            .await
+            .expect("it listens");
+        let bytes = 33 << 20;
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\n\
+             content-type: application/json\r\ncontent-length: {bytes}\r\n\r\n"
+        );
+        socket.write_all(head.as_bytes()).await.expect("it reads");
+        let written = socket.write_all(&vec![b' '; bytes]).await;
+        written.unwrap_or_else(|error| panic!("{path}: {error}"));
+        let mut answer = Vec::new();
+        socket.read_to_end(&mut answer).await.expect("an answer");
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with("HTTP/1.1 413"), "{path}: {answer}");
+        assert!(answer.contains("larger than"), "{path}: {answer}");
     }
 }

@@ -8,9 +8,9 @@ mod unknown_ids;
 
 use reqwest::StatusCode;
 
-use self::operations::{Needs, operations};
-use crate::support::Setup;
+use self::operations::{Needs, Operation, operations, operations_on};
 use crate::support::gateway::KEY;
+use crate::support::{Answer, Setup};
 
 #[tokio::test]
 async fn invalid_key_reveals_nothing() {
@@ -71,6 +71,27 @@ async fn a_foreign_host_or_origin_is_refused_also_with_the_key() {
             operation
                 .refused(request, StatusCode::FORBIDDEN, "forbidden")
                 .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn arrays_are_not_accepted_as_objects_by_any_operation() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let upload = "/v1/sessions/{session}/files/{path}";
+    let with_json = |operation: &&Operation| operation.has_body && operation.template != upload;
+    let operations = operations_on(&session, "fake");
+    let all: Vec<_> = operations.iter().filter(with_json).collect();
+    assert!(all.len() > 10, "{}", all.len());
+    for operation in all {
+        for body in ["[]", r#"["fake","fake",null,[1],{"a":2}]"#] {
+            let request = operation.request(&gateway).bearer_auth(KEY);
+            let answer = Answer::of(request.body(body)).await;
+            let what = format!("{} {body}: {answer:?}", operation.path);
+            assert!(matches!(answer.status.as_u16(), 400 | 422), "{what}");
+            let text = answer.body.to_string();
+            assert!(!text.contains("struct") && !text.contains("::"), "{what}");
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::support::{Gateway, Setup, eventually, figure, procfs};
 
+mod bodies;
 mod cycles;
 mod floods;
 mod growth;

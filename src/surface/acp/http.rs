@@ -29,7 +29,7 @@ use crate::jsonrpc::Message;
 use crate::server::event_response;
 use crate::stream::{ChunkSender, body_from};
 use crate::surface::Gateway;
-use crate::surface::body::{has_media_type, read_body};
+use crate::surface::body::{BodyLimit, has_media_type, read_body};
 use crate::types::acp_headers::{CONNECTION_ID, LAST_EVENT_ID, SESSION_ID};
 
 /// Receives one message of the client.
@@ -46,13 +46,8 @@ pub(super) async fn post(
         ));
     }
     let limits = &gateway.limits;
-    let body = read_body(
-        &parts.headers,
-        body,
-        limits.max_prompt_bytes,
-        limits.body_timeout,
-    )
-    .await?;
+    let max = BodyLimit::of_key(limits.max_prompt_bytes, "server.max_prompt_bytes");
+    let body = read_body(&parts, body, max, limits.body_timeout).await?;
     let message = parse(&body, limits.max_json_depth)?;
     if let Message::Request { id, method, params } = &message
         && **method == *method::INITIALIZE

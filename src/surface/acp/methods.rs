@@ -26,6 +26,7 @@ use crate::api::{CreateSession, McpServer, RequestedContext, Session, SessionSta
 use crate::event::EventRef;
 use crate::pool::Priority;
 use crate::session::{ClientCall, InputError, ListQuery, SessionHandle};
+use crate::surface::json;
 use crate::surface::sign_in::call_sign_in;
 use crate::types::Scope;
 
@@ -517,21 +518,10 @@ async fn attached_result(session: &SessionHandle) -> Result<Option<Box<RawValue>
 }
 
 fn parse<T: DeserializeOwned>(params: &RawValue) -> Result<T, Failure> {
-    serde_json::from_str(params.get()).map_err(|error| Failure::invalid_params(describe(&error)))
+    parse_borrowed(params)
 }
 
+/// Parses params. Errors have no values of the client.
 pub(super) fn parse_borrowed<'a, T: Deserialize<'a>>(params: &'a RawValue) -> Result<T, Failure> {
-    serde_json::from_str(params.get()).map_err(|error| Failure::invalid_params(describe(&error)))
-}
-
-/// The error without the position and without the values of the client.
-fn describe(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let position = format!(" at line {} column {}", error.line(), error.column());
-    let text = text.strip_suffix(&position).unwrap_or(&text);
-    if text.starts_with("missing field") || text.starts_with("duplicate field") {
-        text.to_owned()
-    } else {
-        "a member of the params has a wrong type".to_owned()
-    }
+    json::read(params.get().as_bytes()).map_err(|error| Failure::invalid_params(error.to_string()))
 }

@@ -15,7 +15,7 @@ use super::message;
 use crate::acp::error_code;
 use crate::auth::{Admission, AdmissionError, INVALID_TOKEN};
 use crate::jsonrpc::{self, Message};
-use crate::server::AdmitError;
+use crate::server::{AdmitError, BodyMemoryFull};
 use crate::surface::Gateway;
 use crate::surface::authorized::{Authorized, HasKey};
 use crate::surface::body::BodyError;
@@ -103,7 +103,9 @@ impl From<BodyError> for TransportError {
     fn from(error: BodyError) -> Self {
         let status = match error {
             BodyError::Encoded(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::Memory(BodyMemoryFull::Principal) => StatusCode::TOO_MANY_REQUESTS,
+            BodyError::Memory(BodyMemoryFull::Total) => StatusCode::SERVICE_UNAVAILABLE,
             BodyError::Incomplete => StatusCode::BAD_REQUEST,
             BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
         };

@@ -21,7 +21,7 @@ use super::session_view::SessionView;
 use super::too_many::MAX_SESSIONS;
 use crate::acp::method;
 use crate::jsonrpc::Message;
-use crate::server::ConnectionPermit;
+use crate::server::{BodyCharge, BodyMemoryFull, ConnectionPermit};
 use crate::stream::StreamGuard;
 use crate::types::acp_headers::CONNECTION_ID;
 
@@ -50,6 +50,11 @@ pub(super) fn open(
             TransportError::new(StatusCode::TOO_MANY_REQUESTS, limit.to_string())
         })?;
     let permit = parts.extensions.get::<ConnectionPermit>().cloned();
+    if let Some(permit) = &permit
+        && let Some(charge) = parts.extensions.get::<Arc<BodyCharge>>()
+    {
+        permit.charge_messages(Arc::clone(charge));
+    }
     let id = head.gateway.ids.uuid().to_string();
     let value = HeaderValue::try_from(&id).expect("a UUID is plain ASCII");
     let shutdown = head.gateway.shutdown.clone();
@@ -58,7 +63,7 @@ pub(super) fn open(
         head,
         id,
         _guard: guard,
-        _permit: permit,
+        permit,
     };
     // The server may only select a subprotocol that the client has offered.
     let upgrade = upgrade
@@ -78,17 +83,26 @@ struct AcpSocket {
     id: String,
     _guard: StreamGuard,
     /// Counts the connection while it is open. Absent in tests without a listener.
-    _permit: Option<ConnectionPermit>,
+    permit: Option<ConnectionPermit>,
 }
 
 /// The reason for the end of the socket: the close code and a text for the client. `None`: the client has disconnected.
 type End = Option<(u16, &'static str)>;
+
+/// The end of a socket whose messages exceed the memory for bodies.
+fn memory_full(exceeded: BodyMemoryFull) -> (u16, &'static str) {
+    (close_code::AGAIN, exceeded.text())
+}
 
 /// The lines that the client has sent. A frame can contain several lines.
 struct Incoming<'a> {
     socket: &'a mut WebSocket,
     /// The rest of the last frame.
     frame: Bytes,
+    /// Holds the memory of the last frame.
+    permit: Option<&'a ConnectionPermit>,
+    /// The memory of the last frame is charged.
+    holds_frame: bool,
 }
 
 impl Incoming<'_> {
@@ -103,9 +117,21 @@ impl Incoming<'_> {
                     return Some(line);
                 }
             }
+            if std::mem::take(&mut self.holds_frame)
+                && let Some(permit) = self.permit
+            {
+                permit.message_handled();
+            }
+            // A ping can arrive between the fragments of a message, so it releases nothing.
             match self.socket.recv().await?.ok()? {
-                Frame::Text(text) => self.frame = text.into(),
-                Frame::Binary(bytes) => self.frame = bytes,
+                Frame::Text(text) => {
+                    self.frame = text.into();
+                    self.holds_frame = true;
+                }
+                Frame::Binary(bytes) => {
+                    self.frame = bytes;
+                    self.holds_frame = true;
+                }
                 Frame::Ping(_) | Frame::Pong(_) => {}
                 Frame::Close(_) => return None,
             }
@@ -126,8 +152,15 @@ impl AcpSocket {
         let mut incoming = Incoming {
             socket: &mut socket,
             frame: Bytes::new(),
+            permit: self.permit.as_ref(),
+            holds_frame: false,
         };
         let Err(end) = self.serve(&mut incoming).await;
+        let exceeded = self
+            .permit
+            .as_ref()
+            .and_then(ConnectionPermit::messages_exceeded);
+        let end = exceeded.map(memory_full).or(end);
         if let Some((code, reason)) = end {
             let close = socket.send(Frame::Close(Some(CloseFrame {
                 code,

@@ -13,16 +13,20 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use crate::api::{Problem, ProblemCode};
 use crate::auth::{AdmissionError, INVALID_TOKEN};
 use crate::eventlog::ReadError;
-use crate::server::AdmitError;
+use crate::server::{AdmitError, BodyMemoryFull};
 use crate::session::ToProblem;
 use crate::surface::authorized::AccessError;
 use crate::surface::body::BodyError;
+use crate::surface::json::JsonError;
 use crate::telemetry::ErrorChain;
 use crate::types::{LimitExceeded, Scope};
 
 /// draft-ietf-httpapi-ratelimit-headers: the quota policy and the remaining quota.
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// The advised wait for memory of bodies, which bodies in transmission hold.
+const BODY_MEMORY_WAIT: Duration = Duration::from_secs(1);
 
 /// The error of a request.
 #[derive(Debug)]
@@ -208,12 +212,37 @@ impl From<AccessError> for ApiError {
 
 impl From<BodyError> for ApiError {
     fn from(error: BodyError) -> Self {
+        let detail = error.to_string();
         let code = match error {
             BodyError::Encoded(_) => ProblemCode::UnsupportedMediaType,
-            BodyError::TooLarge { .. } => ProblemCode::TooLarge,
+            BodyError::TooLarge(_) => ProblemCode::TooLarge,
+            BodyError::Memory(BodyMemoryFull::Principal) => {
+                return Self::rate_limited(detail, BODY_MEMORY_WAIT);
+            }
+            BodyError::Memory(BodyMemoryFull::Total) => {
+                return Self::with_retry_after(
+                    ProblemCode::BodyMemoryFull,
+                    detail,
+                    BODY_MEMORY_WAIT,
+                );
+            }
             BodyError::Incomplete | BodyError::TimedOut => ProblemCode::Malformed,
         };
-        Self::new(code, error.to_string())
+        Self::new(code, detail)
+    }
+}
+
+impl From<JsonError> for ApiError {
+    fn from(error: JsonError) -> Self {
+        let text = error.to_string();
+        match error {
+            JsonError::Malformed(_) => Self::new(ProblemCode::Malformed, text),
+            JsonError::Invalid { pointer, detail } => Problem {
+                detail: text,
+                ..Problem::invalid(pointer, detail)
+            }
+            .into(),
+        }
     }
 }
 

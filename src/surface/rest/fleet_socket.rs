@@ -38,8 +38,8 @@ pub(crate) struct FleetSocket {
     /// A member of the dialect `cca`, with its description.
     pub(crate) cca: Option<(CcaConnection, MemberInfo)>,
     pub(crate) _guard: StreamGuard,
-    /// Counts the connection while it is open.
-    pub(crate) _permit: ConnectionPermit,
+    /// Counts the connection while it is open, and the memory of its messages.
+    pub(crate) permit: ConnectionPermit,
 }
 
 /// The end of the socket: the close code and a text for the member. `None`: the member has disconnected.
@@ -54,6 +54,10 @@ impl FleetSocket {
     pub(crate) async fn run(mut self, mut socket: WebSocket) {
         let cca = self.cca.take();
         let Err(end) = self.serve(&mut socket, cca).await;
+        let exceeded = self.permit.messages_exceeded();
+        let end = exceeded
+            .map(|exceeded| (close_code::AGAIN, exceeded.text().to_owned()))
+            .or(end);
         let Some((code, reason)) = end else { return };
         tracing::info!(key = %self.key.name, code, reason, "closed the connection of a member");
         let frame = Message::Close(Some(CloseFrame {
@@ -71,7 +75,7 @@ impl FleetSocket {
     ) -> Result<Infallible, End> {
         let (codec, mut joined) = match cca {
             None => {
-                let hello = receive_hello(socket).await?;
+                let hello = receive_hello(socket, &self.permit).await?;
                 (Codec::Frames, self.join(hello)?)
             }
             Some((connection, info)) => {
@@ -136,7 +140,7 @@ impl FleetSocket {
                     return Err(Some((code, reason.to_owned())));
                 }
                 () = member.woken() => {}
-                received = receive(socket), if codec.has_room() => {
+                received = receive(socket, &self.permit), if codec.has_room() => {
                     heard = Instant::now();
                     link.pass(socket, codec.incoming(received?), clock()).await?;
                 }
@@ -237,10 +241,10 @@ impl Link<'_> {
 }
 
 /// Waits for `hello`, which must be the first frame of `connect`.
-async fn receive_hello(socket: &mut WebSocket) -> Result<Hello, End> {
+async fn receive_hello(socket: &mut WebSocket, permit: &ConnectionPermit) -> Result<Hello, End> {
     let deadline = Instant::now() + HELLO_TIMEOUT;
     loop {
-        let received = timeout_at(deadline, receive(socket)).await;
+        let received = timeout_at(deadline, receive(socket, permit)).await;
         let late = |_| {
             Some((
                 close_code::PROTOCOL,
@@ -260,11 +264,17 @@ async fn receive_hello(socket: &mut WebSocket) -> Result<Hello, End> {
     }
 }
 
-/// The next message, except the close frame.
-async fn receive(socket: &mut WebSocket) -> Result<Message, End> {
+/// The next message, except the close frame. A whole message is handled at once, so it releases its memory. A ping can
+/// arrive between the fragments of a message, so it releases nothing.
+async fn receive(socket: &mut WebSocket, permit: &ConnectionPermit) -> Result<Message, End> {
     match socket.recv().await {
         Some(Ok(Message::Close(_)) | Err(_)) | None => Err(None),
-        Some(Ok(message)) => Ok(message),
+        Some(Ok(message)) => {
+            if matches!(message, Message::Text(_) | Message::Binary(_)) {
+                permit.message_handled();
+            }
+            Ok(message)
+        }
     }
 }
 

@@ -6,13 +6,11 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use http_body::Body as _;
 use serde::de::DeserializeOwned;
-use serde_json::error::Category;
-use serde_path_to_error::{Path, Segment};
 
 use crate::api::ProblemCode;
-use crate::jsonrpc;
 use crate::surface::Gateway;
-use crate::surface::body::{has_media_type, read_body};
+use crate::surface::body::{BodyLimit, has_media_type, read_body};
+use crate::surface::json;
 use crate::surface::rest::error::ApiError;
 use crate::types::Limits;
 
@@ -25,14 +23,14 @@ pub(crate) struct JsonBody<T> {
 }
 
 impl<T: DeserializeOwned> JsonBody<T> {
-    async fn read(request: Request, limits: &Limits, max_bytes: usize) -> Result<Self, ApiError> {
+    async fn read(request: Request, limits: &Limits, max: BodyLimit) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         if !is_json(&parts.headers, &parts.method) {
             let detail = "the body must be application/json";
             return Err(ApiError::new(ProblemCode::UnsupportedMediaType, detail));
         }
-        let bytes = read_body(&parts.headers, body, max_bytes, limits.body_timeout).await?;
-        let value = parse(&bytes, limits.max_json_depth)?;
+        let bytes = read_body(&parts, body, max, limits.body_timeout).await?;
+        let value = json::parse(&bytes, limits.max_json_depth)?;
         Ok(Self { value, bytes })
     }
 }
@@ -41,7 +39,8 @@ impl<T: DeserializeOwned> FromRequest<Gateway> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, gateway: &Gateway) -> Result<Self, ApiError> {
-        Self::read(request, &gateway.limits, gateway.limits.max_body_bytes).await
+        let max = BodyLimit::of_key(gateway.limits.max_body_bytes, "server.max_body_bytes");
+        Self::read(request, &gateway.limits, max).await
     }
 }
 
@@ -53,7 +52,8 @@ impl<T: DeserializeOwned> FromRequest<Gateway> for LargeJsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, gateway: &Gateway) -> Result<Self, ApiError> {
-        JsonBody::read(request, &gateway.limits, gateway.limits.max_prompt_bytes)
+        let max = BodyLimit::of_key(gateway.limits.max_prompt_bytes, "server.max_prompt_bytes");
+        JsonBody::read(request, &gateway.limits, max)
             .await
             .map(Self)
     }
@@ -81,72 +81,14 @@ fn is_json(headers: &HeaderMap, method: &Method) -> bool {
         || method == Method::PATCH && has_media_type(headers, &["application/merge-patch+json"])
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8], max_depth: usize) -> Result<T, ApiError> {
-    jsonrpc::check_depth(bytes, max_depth)
-        .map_err(|deep| ApiError::invalid("", deep.to_string()))?;
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let pointer = pointer(error.path());
-        parse_error(error.inner(), pointer)
-    })?;
-    deserializer
-        .end()
-        .map_err(|error| parse_error(&error, String::new()))?;
-    Ok(value)
-}
-
-fn parse_error(error: &serde_json::Error, pointer: String) -> ApiError {
-    let text = error.to_string();
-    match error.classify() {
-        Category::Data => {
-            let position = format!(" at line {} column {}", error.line(), error.column());
-            ApiError::invalid(
-                pointer,
-                without_value(text.strip_suffix(&position).unwrap_or(&text)),
-            )
-        }
-        Category::Syntax | Category::Eof | Category::Io => ApiError::new(
-            ProblemCode::Malformed,
-            format!("the body is not JSON: {text}"),
-        ),
-    }
-}
-
-/// The message of serde without the value that it quotes: a prompt or a key at a wrong place is in no error.
-fn without_value(text: &str) -> String {
-    for (before, after) in [
-        (" string \"", "\", expected "),
-        (" variant `", "`, expected "),
-    ] {
-        let quoted = text
-            .split_once(before)
-            .and_then(|(start, rest)| Some((start, rest.rsplit_once(after)?.1)));
-        if let Some((start, expected)) = quoted {
-            return format!(
-                "{start}{}, expected {expected}",
-                before.trim_end_matches([' ', '"', '`'])
-            );
-        }
-    }
-    text.to_owned()
-}
-
-/// The JSON pointer (RFC 6901) of a path.
-fn pointer(path: &Path) -> String {
-    path.iter()
-        .fold(String::new(), |pointer, segment| match segment {
-            Segment::Seq { index } => format!("{pointer}/{index}"),
-            Segment::Map { key } => {
-                format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
-            }
-            Segment::Enum { .. } | Segment::Unknown => pointer,
-        })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::api::{CreateSession, SetConfigOption};
+
+    fn parse<T: DeserializeOwned>(bytes: &[u8], max_depth: usize) -> Result<T, ApiError> {
+        json::parse(bytes, max_depth).map_err(Into::into)
+    }
 
     fn problem<T: DeserializeOwned>(json: &str) -> (ProblemCode, Vec<String>) {
         let Err(error) = parse::<T>(json.as_bytes(), 16) else {
@@ -183,38 +125,6 @@ mod tests {
     }
 
     #[test]
-    fn errors_do_not_quote_values() {
-        for (text, detail) in [
-            (
-                r#"invalid type: string "a", expected "b"", expected a map"#,
-                "invalid type: string, expected a map",
-            ),
-            (
-                "unknown variant `a`, expected `b` or `c`",
-                "unknown variant, expected `b` or `c`",
-            ),
-            (
-                "invalid type: integer `1`, expected a string",
-                "invalid type: integer `1`, expected a string",
-            ),
-            (
-                "unknown field `x`, expected `y`",
-                "unknown field `x`, expected `y`",
-            ),
-        ] {
-            assert_eq!(without_value(text), detail);
-        }
-        let Err(error) = parse::<CreateSession>(br#""a secret""#, 16) else {
-            panic!("it was accepted")
-        };
-        let problem = format!("{:?}", error.problem());
-        assert!(
-            problem.contains("invalid type: string") && !problem.contains("secret"),
-            "{problem}"
-        );
-    }
-
-    #[test]
     fn wrong_members_are_invalid_with_a_pointer() {
         for (json, pointer) in [
             (r#"{"agent":1}"#, "/agent"),
@@ -243,5 +153,17 @@ mod tests {
         assert_eq!(problem::<SetConfigOption>(&deep).0, ProblemCode::Invalid);
         let raw: SetConfigOption = parse(br#"{"value": [1e999, "\ud800"]}"#, 16).unwrap();
         assert_eq!(raw.value.get(), r#"[1e999, "\ud800"]"#);
+    }
+
+    #[test]
+    fn errors_do_not_contain_a_text_in_place_of_an_object() {
+        let Err(error) = parse::<CreateSession>(br#""a secret""#, 16) else {
+            panic!("it was accepted")
+        };
+        let problem = format!("{:?}", error.problem());
+        assert!(
+            problem.contains("invalid type: string") && !problem.contains("secret"),
+            "{problem}"
+        );
     }
 }

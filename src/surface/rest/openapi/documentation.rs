@@ -217,7 +217,10 @@ fn problem_codes(docs: &OperationDocs, path: &str, method: &str, body: bool) -> 
             &[C::Unauthorized, C::Forbidden, C::RateLimited, C::Invalid],
         ),
         (path.contains('{'), &[C::NotFound]),
-        (body, &[C::TooLarge, C::UnsupportedMediaType]),
+        (
+            body,
+            &[C::TooLarge, C::UnsupportedMediaType, C::BodyMemoryFull],
+        ),
         (
             path.starts_with("/v1/sessions") && method != "get",
             &[C::Draining, C::PoolFull, C::StorageFull],

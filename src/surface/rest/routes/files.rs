@@ -15,7 +15,7 @@ use crate::api::{FileContent, FileEntry, FileKind, FileList, Problem, ProblemCod
 use crate::shutdown::Shutdown;
 use crate::stream::body_from;
 use crate::surface::authorized::CanFiles;
-use crate::surface::body::check_coding;
+use crate::surface::body::{check_coding, declared_bytes, discard_rest};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, Conditions, Params};
 use crate::surface::rest::range::{RequestedRange, requested_range};
@@ -255,10 +255,14 @@ pub(super) async fn write_file(
     request: ApiRequest<CanFiles, (SessionId, String)>,
     Conditions(expected): Conditions,
     (OriginalUri(uri), headers): (OriginalUri, HeaderMap),
-    body: Body,
+    mut body: Body,
 ) -> Result<Response, ApiError> {
     let max = request.gateway.limits.max_file_bytes;
-    check_upload_headers(&headers, max)?;
+    if declared_bytes(&headers).is_some_and(|length| length > max) {
+        discard_rest(&headers, &mut body).await;
+        return Err(FileError::TooLarge(max).into());
+    }
+    check_upload_headers(&headers)?;
     // Agents can create any name. Therefore the other routes accept these characters.
     check_name(&request.ids.1).map_err(|error| ApiError::invalid("path", error.to_string()))?;
     let workspace = request.open_session().await?.workspace().await?;
@@ -279,7 +283,7 @@ pub(super) async fn write_file(
     .await?;
     let saved = tokio::time::timeout(
         gateway.limits.body_timeout,
-        receive_upload(&gateway.shutdown, upload, body),
+        receive_upload(&gateway.shutdown, upload, &mut body),
     )
     .await;
     // The rest of the body stays unread, so the connection closes after the response.
@@ -289,7 +293,13 @@ pub(super) async fn write_file(
             "the body was not complete within the time limit",
         )
     };
-    let WriteOutcome { created, etag } = saved.map_err(timed_out)??;
+    let saved = saved.map_err(timed_out)?;
+    if let Err(error) = &saved
+        && error.problem().code == ProblemCode::TooLarge
+    {
+        discard_rest(&headers, &mut body).await;
+    }
+    let WriteOutcome { created, etag } = saved?;
     let etag = HeaderValue::try_from(etag).expect("an ETag of a file is plain ASCII");
     let status = if created {
         StatusCode::CREATED
@@ -304,7 +314,7 @@ pub(super) async fn write_file(
 }
 
 /// Checks the headers that describe the body.
-fn check_upload_headers(headers: &HeaderMap, max: u64) -> Result<(), ApiError> {
+fn check_upload_headers(headers: &HeaderMap) -> Result<(), ApiError> {
     check_coding(headers)
         .map_err(|error| ApiError::new(ProblemCode::UnsupportedMediaType, error.to_string()))?;
     if headers.contains_key(header::CONTENT_RANGE) {
@@ -313,21 +323,14 @@ fn check_upload_headers(headers: &HeaderMap, max: u64) -> Result<(), ApiError> {
             "partial writes are not supported: send the whole file without Content-Range",
         ));
     }
-    let content_length = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if content_length.is_some_and(|length| length > max) {
-        Err(FileError::TooLarge(max).into())
-    } else {
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Writes the body to the upload. If this future is dropped, no file remains.
 async fn receive_upload(
     shutdown: &Shutdown,
     mut upload: Upload,
-    mut body: Body,
+    body: &mut Body,
 ) -> Result<WriteOutcome, ApiError> {
     let mut gathered = BytesMut::new();
     loop {

@@ -21,7 +21,7 @@ use crate::fleet::{
     MEMBER_FRAME_BYTES, MemberInfo, MemberKey, MemberState, MemberStatus, REMOVED_TEXT,
 };
 use crate::pool::Priority;
-use crate::server::ConnectionPermit;
+use crate::server::{BodyCharge, ConnectionPermit};
 use crate::surface::authorized::{CanAdmin, CanFleet};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, JsonBody, Params};
@@ -224,6 +224,7 @@ pub(super) async fn call_member(
 pub(super) async fn connect_member(
     mut request: ApiRequest<CanFleet, (), Params>,
     held: Option<Extension<ConnectionPermit>>,
+    Extension(charge): Extension<Arc<BodyCharge>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
     let description = cca_description(&mut request.params)?;
@@ -262,6 +263,7 @@ pub(super) async fn connect_member(
     } else {
         MEMBER_FRAME_BYTES
     };
+    held.charge_messages(charge);
     let shutdown = gateway.shutdown.clone();
     let admission = by.admission().clone();
     let socket = FleetSocket {
@@ -270,7 +272,7 @@ pub(super) async fn connect_member(
         key,
         cca,
         _guard: guard,
-        _permit: held,
+        permit: held,
     };
     let upgrade = upgrade
         .max_message_size(max_bytes)

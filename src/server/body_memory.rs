@@ -1,0 +1,196 @@
+//! The memory of bodies and WebSocket messages that clients send.
+//!
+//! A request charges bytes as they arrive. One principal may hold at most a quarter of the memory, so that it cannot
+//! exclude all others.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use crate::shutdown::lock_or_abort;
+use crate::types::{Principal, PrincipalKey};
+
+/// The part of the memory that one principal may hold.
+const PRINCIPALS: usize = 4;
+
+/// A charge exceeded the memory for bodies. The text fits into the close frame of a WebSocket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyMemoryFull {
+    Principal,
+    Total,
+}
+
+impl BodyMemoryFull {
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Principal => {
+                "the open bodies of this key exceed a quarter of `server.max_body_memory_bytes`"
+            }
+            Self::Total => "the open bodies of all clients exceed `server.max_body_memory_bytes`",
+        }
+    }
+}
+
+impl fmt::Display for BodyMemoryFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl std::error::Error for BodyMemoryFull {}
+
+/// The memory of all bodies. A cheap handle.
+#[derive(Debug, Clone)]
+pub(crate) struct BodyMemory(Arc<Table>);
+
+#[derive(Debug)]
+struct Table {
+    max: usize,
+    used: Mutex<Used>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    total: usize,
+    by_principal: HashMap<PrincipalKey, usize>,
+}
+
+impl BodyMemory {
+    pub(crate) fn new(max: usize) -> Self {
+        let used = Mutex::default();
+        Self(Arc::new(Table { max, used }))
+    }
+
+    /// The bytes that one principal may hold.
+    fn max_of_principal(&self) -> usize {
+        self.0.max / PRINCIPALS
+    }
+
+    fn add(&self, principal: Option<&PrincipalKey>, bytes: usize) -> Result<(), BodyMemoryFull> {
+        let mut used = lock_or_abort(self.0.used.lock());
+        let held = principal.map_or(0, |key| used.by_principal.get(key).copied().unwrap_or(0));
+        if held + bytes > self.max_of_principal() {
+            return Err(BodyMemoryFull::Principal);
+        }
+        if used.total + bytes > self.0.max {
+            return Err(BodyMemoryFull::Total);
+        }
+        used.total += bytes;
+        if let Some(key) = principal {
+            used.by_principal.insert(key.clone(), held + bytes);
+        }
+        Ok(())
+    }
+
+    fn release(&self, principal: Option<&PrincipalKey>, bytes: usize) {
+        let mut used = lock_or_abort(self.0.used.lock());
+        used.total -= bytes;
+        let Some(key) = principal else { return };
+        let held = used.by_principal.get(key).copied().unwrap_or(0);
+        if held > bytes {
+            used.by_principal.insert(key.clone(), held - bytes);
+        } else {
+            used.by_principal.remove(key);
+        }
+    }
+}
+
+/// The bytes that one request or WebSocket holds. Dropping it releases them.
+#[derive(Debug)]
+pub(crate) struct BodyCharge {
+    memory: BodyMemory,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// Set when the request is admitted, before any byte of its body is read.
+    principal: Option<PrincipalKey>,
+    bytes: usize,
+    exceeded: Option<BodyMemoryFull>,
+}
+
+impl BodyCharge {
+    pub(crate) fn new(memory: BodyMemory) -> Self {
+        let held = Mutex::default();
+        Self { memory, held }
+    }
+
+    /// Records the principal of an admitted request.
+    pub(super) fn set_principal(&self, principal: &Principal) {
+        lock_or_abort(self.held.lock()).principal = Some(principal.key());
+    }
+
+    /// The largest body that one principal may hold.
+    pub(crate) fn max(&self) -> usize {
+        self.memory.max_of_principal()
+    }
+
+    /// Charges bytes. After an error, the request must not keep more bytes.
+    pub(crate) fn add(&self, bytes: usize) -> Result<(), BodyMemoryFull> {
+        let mut held = lock_or_abort(self.held.lock());
+        let added = self.memory.add(held.principal.as_ref(), bytes);
+        match &added {
+            Ok(()) => held.bytes += bytes,
+            Err(full) => held.exceeded = Some(*full),
+        }
+        added
+    }
+
+    /// Releases all bytes: the request has dropped them.
+    pub(crate) fn release(&self) {
+        let mut held = lock_or_abort(self.held.lock());
+        let bytes = std::mem::take(&mut held.bytes);
+        if bytes > 0 {
+            self.memory.release(held.principal.as_ref(), bytes);
+        }
+    }
+
+    /// The limit that a charge has exceeded.
+    pub(super) fn exceeded(&self) -> Option<BodyMemoryFull> {
+        lock_or_abort(self.held.lock()).exceeded
+    }
+}
+
+impl Drop for BodyCharge {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{GrantedFolders, Scopes, Tenant};
+
+    fn charge(memory: &BodyMemory, id: &str) -> BodyCharge {
+        let charge = BodyCharge::new(memory.clone());
+        charge.set_principal(&Principal {
+            id: id.into(),
+            tenant: Tenant::default(),
+            scopes: Scopes::default(),
+            folders: GrantedFolders::default(),
+        });
+        charge
+    }
+
+    #[test]
+    fn principal_holds_at_most_a_quarter_and_drops_release_it() {
+        let memory = BodyMemory::new(400);
+        let one = charge(&memory, "a");
+        let two = charge(&memory, "a");
+        one.add(60).unwrap();
+        two.add(40).unwrap();
+        assert_eq!(two.add(1), Err(BodyMemoryFull::Principal));
+        assert_eq!(two.exceeded(), Some(BodyMemoryFull::Principal));
+        drop(one);
+        two.add(60).unwrap();
+        two.release();
+        let others: Vec<_> = ["a", "b", "c", "d"].map(|id| charge(&memory, id)).into();
+        others.iter().for_each(|other| other.add(100).unwrap());
+        assert_eq!(charge(&memory, "e").add(1), Err(BodyMemoryFull::Total));
+        drop(others);
+        assert!(lock_or_abort(memory.0.used.lock()).by_principal.is_empty());
+        assert_eq!(lock_or_abort(memory.0.used.lock()).total, 0);
+    }
+}
