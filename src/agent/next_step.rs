@@ -11,8 +11,9 @@ const ID_BYTES: usize = 200;
 
 /// One sentence with the possible steps: set a variable, send a call, or run a command.
 pub(super) fn next_step(spec: &AgentSpec, initialized: &InitializeResult) -> String {
-    let mut ways = vec![variable(spec)];
-    ways.extend(call(spec, &initialized.offered_auth_methods()));
+    let methods = initialized.offered_auth_methods();
+    let mut ways: Vec<String> = variable(spec, &methods).into_iter().collect();
+    ways.extend(call(spec, &methods));
     if let (Some(known), Home::User(_)) = (spec.known, &spec.home) {
         ways.extend(
             known
@@ -21,7 +22,8 @@ pub(super) fn next_step(spec: &AgentSpec, initialized: &InitializeResult) -> Str
                 .map(|command| format!("run `{command}` as the user of the gateway")),
         );
     }
-    let last = ways.pop().unwrap_or_default();
+    let unknown = || "sign in to the agent as its documentation describes".to_owned();
+    let last = ways.pop().unwrap_or_else(unknown);
     let sentence = if ways.is_empty() {
         last
     } else {
@@ -32,10 +34,11 @@ pub(super) fn next_step(spec: &AgentSpec, initialized: &InitializeResult) -> Str
     format!("{}{}.", first.unwrap_or_default(), letters.as_str())
 }
 
-fn variable(spec: &AgentSpec) -> String {
+/// The variable to set or to check. `None` if nothing shows that the agent reads a key.
+fn variable(spec: &AgentSpec, methods: &[OfferedMethod]) -> Option<String> {
     let entry = format!("in `env` of [agents.{}]", spec.name);
     let Some(known) = spec.known else {
-        return format!("set the key of its provider {entry}");
+        return takes_key(methods).then(|| format!("set the key of its provider {entry}"));
     };
     let row = known.row;
     let has = |name: &&str| spec.has_variable(name);
@@ -47,20 +50,31 @@ fn variable(spec: &AgentSpec) -> String {
         .collect();
     let present: Vec<&str> = row.secrets.iter().copied().filter(has).collect();
     if missing.is_empty() && !present.is_empty() {
-        return format!(
+        return Some(format!(
             "check {}, which the agent receives but does not accept",
             present.join(" and ")
-        );
+        ));
     }
-    let key =
-        (!row.suggested_variables.iter().any(has)).then(|| row.suggested_variables.join(" or "));
+    let suggested = &row.suggested_variables;
+    let needs_key = !suggested.is_empty() && !suggested.iter().any(has);
+    let key = needs_key.then(|| suggested.join(" or "));
     let names: Vec<&str> = key.as_deref().into_iter().chain(missing).collect();
+    if names.is_empty() {
+        return None;
+    }
     let location = if known.found {
         "in the environment of the gateway and restart it"
     } else {
         &entry
     };
-    format!("set {} {location}", names.join(" and "))
+    Some(format!("set {} {location}", names.join(" and ")))
+}
+
+/// Whether a sign-in method takes the key of a provider.
+fn takes_key(methods: &[OfferedMethod]) -> bool {
+    methods
+        .iter()
+        .any(|method| api_key_format(&method.id).is_some())
 }
 
 /// The sign-in call to suggest: a method that takes a key, otherwise a method that needs no terminal.
@@ -154,13 +168,23 @@ mod tests {
         );
         assert_eq!(
             sentence("other", false, &[], r#"[{"id":"a\"b","name":"Way"}]"#),
+            "Send POST /v1/agents/x/auth with {\"methodId\": \"a\\\"b\"}.",
+            "nothing shows that the agent reads a key"
+        );
+        assert_eq!(
+            sentence(
+                "other",
+                false,
+                &[],
+                r#"[{"id":"gemini-api-key","name":"Key"}]"#
+            ),
             "Set the key of its provider in `env` of [agents.x], or send POST /v1/agents/x/auth with \
-             {\"methodId\": \"a\\\"b\"}."
+             {\"methodId\": \"gemini-api-key\", \"apiKey\": \"KEY\"}."
         );
         let terminal = r#"[{"id":"login","type":"terminal","name":"Shell"}]"#;
         assert_eq!(
             sentence("other", false, &[], terminal),
-            "Set the key of its provider in `env` of [agents.x].",
+            "Sign in to the agent as its documentation describes.",
             "a disabled terminal method is not suggested"
         );
     }

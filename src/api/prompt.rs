@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::types::{EventId, PromptId, PromptStatus, SessionId, Timestamp};
+use crate::types::{CancelCause, EventId, PromptId, PromptStatus, SessionId, Timestamp};
 
 use super::nullable::present;
 use super::problem::Problem;
@@ -20,6 +20,10 @@ pub struct Prompt {
     /// The agent's stop reason, a value of ACP such as `end_turn`.
     #[schema(required)]
     pub stop_reason: Option<String>,
+    /// Why the gateway cancelled the turn. Absent if it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub cancel_cause: Option<CancelCause>,
     /// The token usage that the agent reported, raw ACP.
     #[schema(required, value_type = Option<Object>)]
     pub usage: Option<Box<RawValue>>,

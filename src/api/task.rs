@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::types::{AgentName, PermissionPolicy, PromptId, SessionId, Timestamp};
+use crate::types::{AgentName, CancelCause, PermissionPolicy, PromptId, SessionId, Timestamp};
 
 use super::problem::Problem;
 use super::schema::PromptContent;
@@ -159,6 +159,10 @@ pub struct TaskResult {
     /// The agent's stop reason, a value of ACP.
     #[schema(required)]
     pub stop_reason: Option<String>,
+    /// Why the gateway cancelled the turn of the task. Absent if it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub cancel_cause: Option<CancelCause>,
     /// The tokens that the agent reported. Null if it reports none.
     #[schema(required)]
     pub tokens_used: Option<u64>,

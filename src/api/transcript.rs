@@ -4,7 +4,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::types::{EventId, PromptId, PromptStatus, RequestId, Resolution, Timestamp};
+use crate::types::{
+    CancelCause, EventId, PromptId, PromptStatus, RequestId, Resolution, Timestamp,
+};
 
 use super::problem::Problem;
 use super::schema::{ContentBlock, PermissionOption, RequestParams};
@@ -34,6 +36,10 @@ pub struct Turn {
     /// The agent's stop reason, a value of ACP such as `end_turn`.
     #[schema(required)]
     pub stop_reason: Option<String>,
+    /// Why the gateway cancelled the turn. Absent if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub cancel_cause: Option<CancelCause>,
     /// The principal that sent the prompt. Null if retention deleted the start of the turn.
     #[schema(required)]
     pub by: Option<String>,

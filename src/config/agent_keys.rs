@@ -58,7 +58,7 @@ pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
         pool: pool => settings.pool;
         /// The time until the agent answers `initialize`. Then the start fails.
         start_timeout: time => settings.start_timeout;
-        /// The time of a turn without an update or a request. Then the gateway cancels it.
+        /// The time of a turn without an update or a request. Then the gateway cancels it. Tool calls: [timeouts].
         turn_idle_timeout: time => settings.turn_idle_timeout;
         /// The size of one message of the agent. A longer message ends the process.
         max_line_bytes: line_size => settings.max_line_bytes;

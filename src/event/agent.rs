@@ -35,6 +35,10 @@ pub struct SessionUpdate<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub replayed: bool,
+    /// True for a message of the user that only repeats the open prompt. The transcript and `/acp` omit it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub echo: bool,
 }
 
 impl SessionUpdate<'_> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::api::Resolution;
-use crate::types::{AcpRequest, RequestId, TerminalId, Timestamp};
+use crate::types::{AcpRequest, CancelCause, RequestId, TerminalId, Timestamp};
 
 /// The members after the head. Members that the event does not have are `None`. Payloads of agents stay raw.
 #[derive(Debug, Deserialize)]
@@ -33,7 +33,12 @@ pub struct Payload<'a> {
     pub subagent: Option<Cow<'a, str>>,
     #[serde(default)]
     pub late: bool,
+    /// Whether the update only repeats the open prompt.
+    #[serde(default)]
+    pub echo: bool,
     pub stop_reason: Option<Cow<'a, str>>,
+    /// Why the gateway cancelled the turn.
+    pub cancel_cause: Option<CancelCause>,
     pub usage: Option<&'a RawValue>,
     pub problem: Option<&'a RawValue>,
     pub request_id: Option<RequestId>,

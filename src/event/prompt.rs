@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::api::Problem;
-use crate::types::{AcpRequest, PromptId};
+use crate::types::{AcpRequest, CancelCause, PromptId};
 
 /// A prompt waits for the end of the running turn.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -84,6 +84,10 @@ pub struct PromptCompleted<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, nullable = false)]
     pub usage: Option<&'a RawValue>,
+    /// Why the gateway cancelled the turn. Absent for a turn that the agent ended itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub cancel_cause: Option<CancelCause>,
     /// The request of the ACP client that sent the prompt. Absent for a prompt over another protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -95,6 +99,10 @@ pub struct PromptCompleted<'a> {
 #[serde(rename_all = "camelCase")]
 pub struct PromptFailed<'a> {
     pub problem: &'a Problem,
+    /// Why the gateway cancelled the turn before it failed. Absent for a turn that was not cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub cancel_cause: Option<CancelCause>,
     /// The request of the ACP client that sent the prompt. Absent for a prompt over another protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

@@ -14,8 +14,8 @@ use super::tests::assert_head;
 use super::*;
 use crate::api::{Problem, ProblemCode, Resolution, Session};
 use crate::types::{
-    AcpRequest, AppliedIsolation, ModeSelection, PromptId, RequestId, SessionId, TerminalId,
-    Timestamp,
+    AcpRequest, AppliedIsolation, CancelCause, ModeSelection, PromptId, RequestId, SessionId,
+    TerminalId, Timestamp,
 };
 
 const SESSION: &str = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
@@ -269,17 +269,20 @@ round_trips! {
         subagent: v.other.as_deref(),
         late: v.flag,
         replayed: v.flag,
-    } => is_same(read.update, Some(&v.raw)) && read.subagent == v.other.as_deref().map(Into::into) && read.late == v.flag;
+        echo: v.flag,
+    } => read.echo == v.flag && is_same(read.update, Some(&v.raw)) && read.subagent == v.other.as_deref().map(Into::into) && read.late == v.flag;
     prompt_completed: PromptCompleted, |v, read| PromptCompleted {
         stop_reason: &v.text,
         result: &v.raw,
         usage: v.more.as_deref(),
+        cancel_cause: v.flag.then_some(CancelCause::Silence),
         acp_request: Some(&v.acp_request()),
     } => read.stop_reason.as_deref() == Some(&v.text)
         && is_same(read.acp_request.as_ref().map(|request| &*request.id), Some(&v.raw))
         && is_same(read.result, Some(&v.raw))
+        && read.cancel_cause == v.flag.then_some(CancelCause::Silence)
         && is_same(read.usage, v.more.as_deref());
-    prompt_failed: PromptFailed, |v, read| PromptFailed { problem: &v.problem(), acp_request: None }
+    prompt_failed: PromptFailed, |v, read| PromptFailed { problem: &v.problem(), cancel_cause: None, acp_request: None }
         => read.problem.unwrap().get() == blank(&serde_json::to_string(&v.problem()).unwrap());
     request_created: RequestCreated, |v, read| RequestCreated {
         request_id: v.request(),
@@ -343,7 +346,7 @@ proptest! {
     #[test]
     fn chunk_equals_encoded_update(v in values()) {
         let (update, meta) = (&*v.raw, v.more.as_deref());
-        let event = SessionUpdate { update, meta, more: None, subagent: None, late: v.flag, replayed: false };
+        let event = SessionUpdate { update, meta, more: None, subagent: None, late: v.flag, replayed: false, echo: false };
         let meta = meta.map(|meta| meta.get().as_bytes());
         let chunk = SessionUpdate::chunk(v.prompt, update.get().as_bytes(), meta, v.flag);
         prop_assert_eq!(framed(&chunk, &v), framed(&EncodedEvent::from(&event).in_turn(v.prompt), &v));

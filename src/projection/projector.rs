@@ -148,6 +148,7 @@ impl TurnProjector {
                 );
                 emit(Step::Ended(End::Completed {
                     stop_reason,
+                    cancel_cause: payload.cancel_cause,
                     usage: payload.usage,
                 }));
             }

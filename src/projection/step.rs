@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use super::call::ToolCall;
 use crate::api::Resolution;
-use crate::types::{RequestId, TerminalId, Timestamp};
+use crate::types::{CancelCause, RequestId, TerminalId, Timestamp};
 
 /// The kind of text in a block: a message of the agent, or its reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub struct Request<'a> {
 pub enum End<'a> {
     Completed {
         stop_reason: &'a str,
+        /// Why the gateway cancelled the turn.
+        cancel_cause: Option<CancelCause>,
         usage: Option<&'a RawValue>,
     },
     /// The code and the detail of the problem.

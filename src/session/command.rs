@@ -16,7 +16,7 @@ use super::origin::Origin;
 use super::serving_clients::ServingClient;
 use crate::acp::{self, CancelTarget, McpServer, Outcome, TraceContext};
 use crate::api::{Attachment, PendingRequest, Prompt, RequestedContext, Session, SessionPatch};
-use crate::types::{AcpRequest, Author, Principal, PromptId, RequestId, TerminalId};
+use crate::types::{AcpRequest, Author, CancelCause, Principal, PromptId, RequestId, TerminalId};
 
 /// A prompt of a client: an array of content blocks whose shape was checked.
 #[derive(Debug)]
@@ -174,6 +174,7 @@ pub(super) enum Command {
     },
     Cancel {
         prompt: Option<PromptId>,
+        cause: CancelCause,
         trace: Option<TraceContext>,
         reply: Reply<(Vec<PromptId>, u64), PartError>,
     },

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::api::{Problem, ProblemCode, Prompt, PromptStatus, TaskResult, TaskStatus};
-use crate::types::Timestamp;
+use crate::types::{CancelCause, Timestamp};
 
 /// The size of the output in a record, in bytes. The transcript of the session has the whole text.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
@@ -19,6 +19,8 @@ pub(super) struct Outcome {
     output: String,
     truncated: bool,
     stop_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cancel_cause: Option<CancelCause>,
     tokens_used: Option<u64>,
     error: Option<Box<RawValue>>,
 }
@@ -36,6 +38,15 @@ impl CancelReason {
         match self {
             Self::Client => TaskStatus::Cancelled,
             Self::Deadline | Self::Budget => TaskStatus::Failed,
+        }
+    }
+
+    /// The cause in the events of the turn.
+    pub(super) fn of_turn(self) -> CancelCause {
+        match self {
+            Self::Client => CancelCause::Person,
+            Self::Deadline => CancelCause::Deadline,
+            Self::Budget => CancelCause::Budget,
         }
     }
 
@@ -65,6 +76,7 @@ impl Outcome {
             output,
             truncated,
             stop_reason,
+            cancel_cause: None,
             tokens_used,
             error: problem.map(raw),
         }
@@ -100,7 +112,7 @@ impl Outcome {
             None if turn.status == PromptStatus::Failed => {
                 (failed_status(turn.error.as_deref()), turn.error)
             }
-            // A client has cancelled the turn of the session.
+            // Somebody else has cancelled the turn of the session.
             None if cancelled => (TaskStatus::Cancelled, None),
             None => (TaskStatus::Completed, None),
         };
@@ -110,6 +122,7 @@ impl Outcome {
             truncated = true;
         }
         let tokens_used = turn.usage.as_deref().and_then(total_tokens).or(reported);
+        let cancel_cause = turn.cancel_cause;
         let (stop_reason, ended_at) = (turn.stop_reason, turn.ended_at.unwrap_or(now));
         Self {
             status,
@@ -117,6 +130,7 @@ impl Outcome {
             output,
             truncated,
             stop_reason,
+            cancel_cause,
             tokens_used,
             error,
         }
@@ -129,6 +143,7 @@ impl Outcome {
             output: self.output.clone(),
             truncated: self.truncated,
             stop_reason: self.stop_reason.clone(),
+            cancel_cause: self.cancel_cause,
             tokens_used: self.tokens_used,
             duration_ms,
             error: self.error.clone(),

@@ -290,7 +290,7 @@ impl Run<'_> {
         prompt: PromptId,
         reason: CancelReason,
     ) -> Option<CancelReason> {
-        match session.cancel(Some(prompt), None).await {
+        match session.cancel(Some(prompt), reason.of_turn(), None).await {
             Ok(_) => Some(reason),
             Err(error) => {
                 tracing::warn!(task = %self.record.id, %error, "could not cancel the turn of a task; trying again");

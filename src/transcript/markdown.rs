@@ -234,8 +234,9 @@ impl Page {
             PromptStatus::Running => "Running.".to_owned(),
             PromptStatus::Completed => {
                 format!(
-                    "Stopped: {}.",
-                    inline(turn.stop_reason.as_deref().unwrap_or("unknown"))
+                    "Stopped: {}{}.",
+                    inline(turn.stop_reason.as_deref().unwrap_or("unknown")),
+                    cancel_words(turn)
                 )
             }
             PromptStatus::Failed => {
@@ -244,11 +245,23 @@ impl Page {
                 let detail = member("detail")
                     .or_else(|| member("title"))
                     .unwrap_or_default();
-                format!("Failed ({}): {}", inline(&code), inline(&detail))
+                format!(
+                    "Failed ({}): {}{}",
+                    inline(&code),
+                    inline(&detail),
+                    cancel_words(turn)
+                )
             }
         };
         self.block(&format!("*{end}{omitted}*"));
     }
+}
+
+/// Why the gateway cancelled the turn, in brackets.
+fn cancel_words(turn: &Turn) -> String {
+    turn.cancel_cause
+        .map(|cause| format!(" ({})", inline(cause.words())))
+        .unwrap_or_default()
 }
 
 /// The names of child sessions in this turn.

@@ -64,6 +64,7 @@ impl TurnFold {
                 });
                 turn.ended_at = Some(time);
                 turn.stop_reason = event.stop_reason.map(Into::into);
+                turn.cancel_cause = event.cancel_cause;
                 turn.usage = event
                     .usage
                     .and_then(|usage| within_limit(usage, &mut turn.truncated));
@@ -71,7 +72,7 @@ impl TurnFold {
                     .problem
                     .and_then(|problem| within_limit(problem, &mut turn.truncated));
             }
-            "session.update" => {
+            "session.update" if !event.echo => {
                 let source = Source {
                     subagent: event.subagent.as_deref(),
                     late: event.late,
@@ -186,6 +187,7 @@ fn begun_turn(prompt_id: PromptId, created_at: Timestamp) -> Turn {
         prompt_id,
         status: PromptStatus::Running,
         stop_reason: None,
+        cancel_cause: None,
         by: None,
         created_at,
         ended_at: None,

@@ -79,6 +79,9 @@ macro_rules! all_limits {
                     drain_timeout: Duration = seconds(5), time_or_zero;
                     /// The age of a queued prompt after a restart. An older prompt fails with `prompt_expired`.
                     queued_prompt_max_age: Duration = seconds(3600), time;
+                    /// The time of a turn without an update or a request while a tool call is in progress. Then the gateway
+                    /// cancels the turn. A longer `turn_idle_timeout` of the agent applies instead.
+                    tool_call_idle_timeout: Duration = seconds(4 * 3600), time;
                     /// The interval between keep-alive comments on a quiet stream.
                     keep_alive_interval: Duration = seconds(15), time;
                 }

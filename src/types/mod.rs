@@ -91,7 +91,8 @@ pub use proxy_variables::ProxyVariables;
 pub use public_url::{PublicPath, PublicUrl};
 pub use queued_line::QueuedLine;
 pub use states::{
-    PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState, TurnOutcome,
+    CancelCause, PermissionPolicy, PromptStatus, Resolution, SessionPolicy, SessionState,
+    TurnOutcome,
 };
 pub use url_port::{UrlPortError, url_port};
 pub use user_range::UserRange;

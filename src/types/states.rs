@@ -45,10 +45,60 @@ impl PromptStatus {
 pub enum TurnOutcome {
     /// The agent ended the turn.
     Completed,
-    /// A client cancelled the turn.
+    /// The turn was cancelled.
     Cancelled,
     /// The turn failed.
     Failed,
+}
+
+/// Why the gateway asked the agent to end a turn, or ended a turn that was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelCause {
+    /// A client cancelled the turn, or closed or deleted the session.
+    Person,
+    /// The client of a chat protocol disconnected and did not return.
+    Disconnect,
+    /// The agent sent nothing for `turn_idle_timeout`.
+    Silence,
+    /// The agent sent nothing for `timeouts.tool_call_idle_timeout` while a tool call was in progress.
+    ToolCallSilence,
+    /// The deadline of the task passed.
+    Deadline,
+    /// The task used more tokens than its budget.
+    Budget,
+    /// The gateway stopped, and the turn did not end within `timeouts.drain_timeout`.
+    Drain,
+}
+
+impl CancelCause {
+    /// The value in events and in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Person => "person",
+            Self::Disconnect => "disconnect",
+            Self::Silence => "silence",
+            Self::ToolCallSilence => "tool_call_silence",
+            Self::Deadline => "deadline",
+            Self::Budget => "budget",
+            Self::Drain => "drain",
+        }
+    }
+
+    /// The cause in words, for people.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Person => "a client cancelled the turn",
+            Self::Disconnect => "the client disconnected",
+            Self::Silence => "the agent sent nothing for turn_idle_timeout",
+            Self::ToolCallSilence => {
+                "the agent sent nothing for timeouts.tool_call_idle_timeout during a tool call"
+            }
+            Self::Deadline => "the deadline of the task passed",
+            Self::Budget => "the task used more tokens than its budget",
+            Self::Drain => "the gateway stopped before the turn ended",
+        }
+    }
 }
 
 /// The way in which a request was resolved.

@@ -156,7 +156,10 @@ fn updates(turn: &Turn, command: &Command<'_>) -> Option<Step> {
         "title" => turn.update(&title(command.text("text", "Fake"))),
         "usage" => turn.update(&usage(command.number("used", 100))),
         "thought" => turn.update(&content_chunk("agent_thought_chunk", "\"hm\"")),
-        "user" => turn.update(&content_chunk("user_message_chunk", "\"you said so\"")),
+        "user" => {
+            let text = format!("\"{}\"", command.text("text", "you said so"));
+            turn.update(&content_chunk("user_message_chunk", &text));
+        }
         "plan" => turn.update(
             r#"{"sessionUpdate":"plan","entries":[{"content":"First","priority":"high","status":"completed"},{"content":"Second","priority":"low","status":"pending"}]}"#,
         ),

@@ -2,6 +2,7 @@
 
 mod cancel;
 pub(crate) mod changes;
+mod echoes;
 mod idempotency;
 mod one_key;
 mod queue;

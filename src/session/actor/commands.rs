@@ -15,7 +15,7 @@ use crate::session::error::{PatchError, PreconditionFailed, ProcessError};
 use crate::session::stored::agent_spec;
 use crate::session::upstream_delete;
 use crate::session::validation::check_metadata;
-use crate::types::{Principal, SessionState};
+use crate::types::{CancelCause, Principal, SessionState};
 
 impl Actor {
     pub(super) fn handle_command(&mut self, command: Command) {
@@ -79,10 +79,11 @@ impl Actor {
             }
             Command::Cancel {
                 prompt,
+                cause,
                 trace,
                 reply,
             } => {
-                let cancelled = self.cancel(prompt, trace.as_ref());
+                let cancelled = self.cancel(prompt, cause, trace.as_ref());
                 send_reply(
                     reply,
                     cancelled.map(|cancelled| (cancelled, self.journal.appended())),
@@ -203,7 +204,7 @@ impl Actor {
     /// Ends the turn and all waiting work, without waiting for the agent.
     fn end_all(&mut self, trace: Option<&TraceContext>) {
         // Without a prompt id, the cancel cannot fail.
-        drop(self.cancel(None, trace));
+        drop(self.cancel(None, CancelCause::Person, trace));
         self.end_turn(TurnEnd::cancelled());
         self.end_requests(EndedBy::Release);
         self.end_terminals();

@@ -158,11 +158,13 @@ impl Actor {
                 .fold_with(|fold| fold.update(&view.kind, view.update));
             state_changed = self.track_work(&view.kind, view.update);
         }
+        self.turns.track_call(&view.kind, view.update, subagent);
         let (prompt, late) = self
             .turns
             .of_update(acp::update::is_session_state(&view.kind));
         let replayed = history == History::New;
         let more = view.more.as_deref();
+        let echo = subagent.is_none() && self.turns.echoes_prompt(&view.kind, view.update);
         let event = SessionUpdate {
             update: view.update,
             meta: view.meta,
@@ -170,6 +172,7 @@ impl Actor {
             subagent,
             late,
             replayed,
+            echo,
         };
         let event = EncodedEvent::from(&event);
         if state_changed || self.journal.is_save_due() {

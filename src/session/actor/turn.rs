@@ -20,7 +20,7 @@ use crate::session::error::{
 use crate::session::process_link::prompt_failure;
 use crate::session::record::PromptRecord;
 use crate::session::turns::{Admission, Answered, CancelStep, Completion, NOT_YET, Queued};
-use crate::types::{Principal, PromptId, PromptStatus, SessionId};
+use crate::types::{CancelCause, Principal, PromptId, PromptStatus, SessionId};
 
 /// The id of the call of a prompt to a process that outlives the gateway. A restarted gateway computes the same id. It is above
 /// all counted ids, and a number that every JSON parser represents exactly.
@@ -78,6 +78,7 @@ impl Actor {
             last_seq: None,
             stop_reason: None,
             usage: None,
+            cancel_cause: None,
             error: None,
             unsent: false,
             acp_request,
@@ -372,6 +373,12 @@ impl Actor {
     pub(super) fn append_turn_end(&mut self, mut record: PromptRecord, end: TurnEnd) {
         record.ended_at = Some(self.context.ids.now());
         record.unsent = false;
+        let cancel_cause = record.cancel_cause;
+        if let Some(cause) = cancel_cause {
+            let (session, prompt) = (self.journal.session(), record.prompt_id);
+            let (agent, reason) = (&self.journal.record().agent, cause.words());
+            tracing::info!(%session, %prompt, %agent, cause = cause.as_str(), reason, "a cancelled turn ended");
+        }
         let event = match end {
             TurnEnd::Completed(Completion {
                 stop_reason,
@@ -383,6 +390,7 @@ impl Actor {
                     stop_reason: &stop_reason,
                     result: &result,
                     usage: usage_raw,
+                    cancel_cause,
                     acp_request: record.acp_request.as_ref(),
                 });
                 record.status = PromptStatus::Completed;
@@ -393,6 +401,7 @@ impl Actor {
                 let acp_request = record.acp_request.as_ref();
                 let event = EncodedEvent::from(&PromptFailed {
                     problem: &problem,
+                    cancel_cause,
                     acp_request,
                 });
                 (record.status, record.error) = (
@@ -415,14 +424,16 @@ impl Actor {
     pub(super) fn cancel(
         &mut self,
         prompt: Option<PromptId>,
+        cause: CancelCause,
         trace: Option<&TraceContext>,
     ) -> Result<Vec<PromptId>, PartError> {
         if prompt.is_some_and(|id| id.number() > self.journal.record().last_prompt) {
             return Err(NotFound("turn").into());
         }
         let mut cancelled = Vec::new();
-        for Queued { record, .. } in self.turns.remove_queued(prompt) {
+        for Queued { mut record, .. } in self.turns.remove_queued(prompt) {
             cancelled.push(record.prompt_id);
+            record.cancel_cause = Some(cause);
             self.append_turn_end(record, TurnEnd::cancelled());
         }
         match self
@@ -433,7 +444,7 @@ impl Actor {
             Some(running) => {
                 cancelled.insert(0, running);
                 // The cancel is sent at once and does not wait for a commit.
-                let step = self.turns.cancel(Instant::now());
+                let step = self.turns.cancel(cause, Instant::now());
                 self.apply_cancel(step, trace);
             }
             None if prompt.is_none() && self.turns.works_in_background() => self.send_cancel(trace),

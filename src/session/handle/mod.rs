@@ -30,7 +30,7 @@ use crate::session::query::SessionQuery;
 use crate::session::record::RequestRecord;
 use crate::session::requirements;
 use crate::session::validation::{check_metadata, check_title};
-use crate::types::{Author, Principal, PromptId, RequestId, SessionId, TerminalId};
+use crate::types::{Author, CancelCause, Principal, PromptId, RequestId, SessionId, TerminalId};
 use crate::workspace::Workspace;
 
 pub use self::prompt::AdmittedPrompt;
@@ -260,11 +260,13 @@ impl SessionHandle {
     pub async fn cancel(
         &self,
         prompt: Option<PromptId>,
+        cause: CancelCause,
         trace: Option<TraceContext>,
     ) -> Result<Vec<PromptId>, PartError> {
         let (cancelled, seq) = self
             .request(|reply| Command::Cancel {
                 prompt,
+                cause,
                 trace,
                 reply,
             })

@@ -147,6 +147,7 @@ impl PromptRecord {
             status: self.status,
             stop_reason: self.stop_reason.clone(),
             usage: self.usage.clone(),
+            cancel_cause: self.cancel_cause,
             text: String::new(),
             truncated: false,
             by: self.by.clone(),

@@ -8,7 +8,9 @@ use super::codec::encode;
 use super::keys::numbered_key;
 use crate::eventlog::Records;
 use crate::store::{Put, Table};
-use crate::types::{AcpRequest, PromptId, PromptStatus, SessionId, Timestamp, TurnOutcome};
+use crate::types::{
+    AcpRequest, CancelCause, PromptId, PromptStatus, SessionId, Timestamp, TurnOutcome,
+};
 
 /// The state of a turn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -23,6 +25,9 @@ pub(in crate::session) struct PromptRecord {
     pub(in crate::session) last_seq: Option<u64>,
     pub(in crate::session) stop_reason: Option<String>,
     pub(in crate::session) usage: Option<Box<RawValue>>,
+    /// Why the gateway cancelled the turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::session) cancel_cause: Option<CancelCause>,
     /// The problem of a failed turn, as the event of its end contains it.
     pub(in crate::session) error: Option<Box<RawValue>>,
     /// Whether the prompt has started and was not sent: its process ended before, or a drain returned it to the queue.

@@ -3,6 +3,8 @@
 //! A turn runs from a prompt to exactly one end (ACP, Prompt Turn). This part decides; it does not write the log and does
 //! not talk to the agent. Each method changes the state and returns the effect that the actor applies.
 
+mod calls;
+mod echo;
 mod queue;
 mod turn;
 mod work;
@@ -17,6 +19,8 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
 
+use self::calls::RunningCalls;
+use self::echo::Echo;
 pub(super) use self::turn::{
     Admission, Answered, CancelStep, Completion, NOT_YET, Queued, TurnClock,
 };
@@ -30,7 +34,7 @@ use crate::acp::{
 };
 use crate::agent::AgentSpec;
 use crate::jsonrpc::{CallId, RpcError};
-use crate::types::{Limits, PromptId, PromptStatus};
+use crate::types::{CancelCause, Limits, PromptId, PromptStatus};
 
 #[derive(Debug)]
 pub(super) struct Turns {
@@ -202,6 +206,8 @@ impl Turns {
             work: PromptWork::default(),
             cancel: Cancel::None,
             last_activity: now,
+            calls: RunningCalls::default(),
+            echo: None,
         });
     }
 
@@ -332,6 +338,27 @@ impl Turns {
         }
     }
 
+    /// Notes the status of a tool call that an update reports. `subagent`: the child session that sent the update.
+    pub(super) fn track_call(&mut self, kind: &str, raw: &RawValue, subagent: Option<&str>) {
+        if let Some(turn) = self.running.as_mut().filter(|turn| turn.call.is_some()) {
+            turn.calls.track(kind, raw, subagent);
+        }
+    }
+
+    /// Whether an update of the agent repeats the open prompt, or the next part of it.
+    pub(super) fn echoes_prompt(&mut self, kind: &str, raw: &RawValue) -> bool {
+        if !matches!(kind, update::USER_MESSAGE | update::USER_MESSAGE_CHUNK) {
+            return false;
+        }
+        let Some(turn) = self.running.as_mut().filter(|turn| turn.call.is_some()) else {
+            return false;
+        };
+        let blocks = &turn.blocks;
+        turn.echo
+            .get_or_insert_with(|| Echo::of(blocks))
+            .repeats(raw)
+    }
+
     /// Notes an update of this session.
     pub(super) fn note_update(&mut self, now: Instant) {
         self.work.last_update = now;
@@ -398,9 +425,10 @@ impl Turns {
         self.work = ReportedWork::new(now);
     }
 
-    /// Cancels the running turn. `None`: the agent was asked before, or nothing runs.
-    pub(super) fn cancel(&mut self, now: Instant) -> Option<CancelStep> {
+    /// Cancels the running turn. The first cause remains. `None`: the agent was asked before, or nothing runs.
+    pub(super) fn cancel(&mut self, cause: CancelCause, now: Instant) -> Option<CancelStep> {
         let turn = self.running.as_mut()?;
+        turn.record.cancel_cause.get_or_insert(cause);
         if turn.call.is_none() {
             return Some(CancelStep::Complete);
         }
@@ -424,7 +452,7 @@ impl Turns {
                 drain.into_iter().chain([at + limits.cancel_timeout]).min()
             }
             Cancel::None if turn.call.is_some() && !clock.agent_waits => {
-                let silent = turn.last_activity + clock.idle_timeout;
+                let silent = turn.last_activity + turn.silence(limits, clock).1;
                 Some(clock.drain_at.map_or(silent, |drain| drain.min(silent)))
             }
             Cancel::None => clock.drain_at,
@@ -443,7 +471,15 @@ impl Turns {
             .filter(|deadline| now >= *deadline)?;
         let turn = self.running.as_mut()?;
         match turn.cancel {
-            Cancel::None => self.cancel(now),
+            Cancel::None => {
+                let is_drained = clock.drain_at.is_some_and(|drain| now >= drain);
+                let cause = if is_drained {
+                    CancelCause::Drain
+                } else {
+                    turn.silence(limits, clock).0
+                };
+                self.cancel(cause, now)
+            }
             // The agent acknowledged the prompt and is idle. ACP then requires no reaction to a cancel.
             Cancel::Requested { .. } if turn.work.acknowledged && !self.work.busy => {
                 Some(CancelStep::Complete)

@@ -51,7 +51,9 @@ impl Fixture {
     /// A sent turn that was cancelled at the given second.
     fn cancelled_at(seconds: u64) -> Self {
         let mut fixture = Self::sent();
-        let effect = fixture.turns.cancel(fixture.at(seconds));
+        let effect = fixture
+            .turns
+            .cancel(CancelCause::Person, fixture.at(seconds));
         assert_eq!(effect, Some(CancelStep::Send(prompt(1))));
         fixture
     }
@@ -138,6 +140,7 @@ fn queued(number: u32) -> Queued {
         last_seq: None,
         stop_reason: None,
         usage: None,
+        cancel_cause: None,
         error: None,
         unsent: false,
         acp_request: None,

@@ -6,13 +6,15 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::calls::RunningCalls;
+use super::echo::Echo;
 use super::work::PromptWork;
 use crate::acp::{TraceContext, stop_reason};
 use crate::agent::AgentSpec;
 use crate::jsonrpc::{CallId, RpcError};
 use crate::session::record::PromptRecord;
 use crate::session::serving_clients::ServingClient;
-use crate::types::PromptId;
+use crate::types::{CancelCause, Limits, PromptId};
 
 /// A prompt that waits for the end of the turn before it.
 #[derive(Debug)]
@@ -48,6 +50,9 @@ pub(super) struct Turn {
     pub(super) cancel: Cancel,
     /// When the agent last sent a message.
     pub(super) last_activity: Instant,
+    pub(super) calls: RunningCalls,
+    /// The content that the agent may send back. `None` before the first message that may be such an echo.
+    pub(super) echo: Option<Echo>,
 }
 
 /// In place of the sequence number of an event that is not appended yet: the turn waits for a process.
@@ -70,6 +75,16 @@ pub(super) enum Cancel {
 impl Turn {
     pub(super) fn is_cancelled(&self) -> bool {
         self.cancel != Cancel::None
+    }
+
+    /// How long the agent may be silent, and the cause of the cancel after that.
+    pub(super) fn silence(&self, limits: &Limits, clock: TurnClock) -> (CancelCause, Duration) {
+        let during_call = limits.tool_call_idle_timeout;
+        if self.calls.is_empty() || during_call <= clock.idle_timeout {
+            (CancelCause::Silence, clock.idle_timeout)
+        } else {
+            (CancelCause::ToolCallSilence, during_call)
+        }
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -126,7 +141,7 @@ pub(in crate::session) enum CancelStep {
 /// The circumstances of a turn that its deadline depends on.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::session) struct TurnClock {
-    /// How long the agent may be silent.
+    /// How long the agent may be silent while no tool call is in progress.
     pub(in crate::session) idle_timeout: Duration,
     /// Whether the agent waits for the gateway or a client. The idle time of the turn does not count then.
     pub(in crate::session) agent_waits: bool,

@@ -23,7 +23,7 @@ use crate::jsonrpc::{Message, RpcError};
 use crate::session::{Answer, IdempotencyKey, PromptRequest, SessionHandle};
 use crate::surface::Gateway;
 use crate::surface::turn::NewTurn;
-use crate::types::{AcpRequest, Author, Principal, RequestId, Scope, SessionId};
+use crate::types::{AcpRequest, Author, CancelCause, Principal, RequestId, Scope, SessionId};
 
 /// A client that sends a message on a connection.
 #[derive(Debug, Clone)]
@@ -274,7 +274,9 @@ impl Caller {
             .filter(|prompt| own.contains(prompt));
         // Cancel the queue first, so that none of its prompts starts.
         for prompt in queued.chain(snapshot.prompt_id) {
-            session.cancel(Some(prompt), None).await?;
+            session
+                .cancel(Some(prompt), CancelCause::Person, None)
+                .await?;
         }
         Ok(())
     }
@@ -292,7 +294,7 @@ impl Caller {
             self.check_controller(&session)?;
             self.open(&session)
                 .await?
-                .cancel(Some(prompt), None)
+                .cancel(Some(prompt), CancelCause::Person, None)
                 .await?;
         }
         Ok(())

@@ -12,9 +12,9 @@ use super::draft_update::DraftUpdate;
 use super::failure::Failure;
 use super::message::{self, raw};
 use super::participant::Role;
-use crate::acp::{RequestKind, method};
+use crate::acp::{RawObject, RequestKind, method};
 use crate::event::{EventRef, Payload};
-use crate::types::{PromptId, RequestId, SessionId};
+use crate::types::{CancelCause, PromptId, RequestId, SessionId};
 
 /// Converts the events of one session for one client.
 #[derive(Debug)]
@@ -37,6 +37,12 @@ struct UpdateParams<'a, U> {
     update: U,
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     meta: Option<&'a RawValue>,
+}
+
+#[derive(Serialize)]
+struct WithMeta<'a> {
+    #[serde(rename = "_meta")]
+    meta: &'a RawValue,
 }
 
 #[derive(Serialize)]
@@ -103,6 +109,7 @@ impl<'a> Projector<'a> {
         match event.kind() {
             "session.update" => event
                 .payload()
+                .filter(|payload| !payload.echo)
                 .and_then(|payload| self.update(&payload))
                 .into_iter()
                 .collect(),
@@ -179,7 +186,7 @@ impl<'a> Projector<'a> {
             return Vec::new();
         };
         if self.client.uses_attach && !is_history {
-            return vec![self.draft_update(&DraftUpdate::prompt_received(payload, prompt))];
+            return vec![self.draft_update(&DraftUpdate::prompt_received(payload, prompt), None)];
         }
         let blocks: Vec<&RawValue> = serde_json::from_str(prompt.get()).unwrap_or_default();
         let author = payload.by.as_deref().unwrap_or_default();
@@ -198,12 +205,12 @@ impl<'a> Projector<'a> {
             .is_some_and(|request| request.client == self.client.name)
     }
 
-    fn draft_update(&self, update: &DraftUpdate<'_>) -> Bytes {
+    fn draft_update(&self, update: &DraftUpdate<'_>, meta: Option<&RawValue>) -> Bytes {
         let session = self.session.to_string();
         let params = UpdateParams {
             session_id: &session,
             update,
-            meta: None,
+            meta,
         };
         message::notification(method::SESSION_UPDATE, &params)
     }
@@ -214,8 +221,11 @@ impl<'a> Projector<'a> {
             return (seq > self.responses_after).then(|| self.response(payload))?;
         }
         let is_sent = self.client.uses_attach && seq > self.history;
-        is_sent
-            .then(|| DraftUpdate::turn_complete(payload).map(|update| self.draft_update(&update)))?
+        let meta = payload.cancel_cause.map(meta_of);
+        is_sent.then(|| {
+            DraftUpdate::turn_complete(payload)
+                .map(|update| self.draft_update(&update, meta.as_deref()))
+        })?
     }
 
     /// The response to the client's own `session/prompt`.
@@ -225,7 +235,10 @@ impl<'a> Projector<'a> {
             .as_ref()
             .filter(|request| request.client == self.client.name)?;
         Some(match payload.result {
-            Some(result) => message::response(&request.id, Ok(result)),
+            Some(result) => match payload.cancel_cause {
+                Some(cause) => message::response(&request.id, Ok(&*with_cause(result, cause))),
+                None => message::response(&request.id, Ok(result)),
+            },
             None => message::response(
                 &request.id,
                 Err(&Failure::from_raw_problem(payload.problem)),
@@ -274,7 +287,7 @@ impl<'a> Projector<'a> {
             .uses_attach
             .then(|| DraftUpdate::permission_resolved(payload))
             .flatten();
-        let draft = draft.map(|update| self.draft_update(&update));
+        let draft = draft.map(|update| self.draft_update(&update, None));
         draft
             .into_iter()
             .chain(self.cancellation(payload))
@@ -324,6 +337,31 @@ impl<'a> Projector<'a> {
             None => message::notification(method::ELICITATION_COMPLETE, &params),
         })
     }
+}
+
+/// The agent's result with the cause of the cancel in `_meta`. The other members keep their bytes.
+fn with_cause(result: &RawValue, cause: CancelCause) -> Box<RawValue> {
+    let Some(members) = RawObject::parse(result) else {
+        return result.to_owned();
+    };
+    let own = meta_of(cause);
+    let meta = match members
+        .object("_meta")
+        .and_then(|meta| meta.without(&[META]))
+    {
+        Some(others) => join(&others, &own),
+        None => own,
+    };
+    let meta = raw(&WithMeta { meta: &meta });
+    match members.without(&["_meta"]) {
+        Some(others) => join(&others, &meta),
+        None => meta,
+    }
+}
+
+/// The gateway's own `_meta` of a turn that it cancelled.
+fn meta_of(cause: CancelCause) -> Box<RawValue> {
+    raw(&serde_json::json!({ META: { "cancelCause": cause } }))
 }
 
 /// The members of two objects that are not empty.

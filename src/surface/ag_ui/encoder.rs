@@ -468,8 +468,16 @@ impl RunWriter {
     fn end(&mut self, out: &mut BytesMut, end: &End<'_>) {
         self.close_arguments(out);
         match end {
-            End::Completed { stop_reason, usage } => {
-                let result = to_raw(&json!({ "stopReason": stop_reason }));
+            End::Completed {
+                stop_reason,
+                cancel_cause,
+                usage,
+            } => {
+                let mut result = json!({ "stopReason": stop_reason });
+                if let Some(cause) = cancel_cause {
+                    result["cancelCause"] = json!(cause);
+                }
+                let result = to_raw(&result);
                 let cancelled = *stop_reason == stop_reason::CANCELLED;
                 let outcome = match (cancelled, self.run.knows_cancelled) {
                     (false, _) => Some(json!({ "type": "success" })),

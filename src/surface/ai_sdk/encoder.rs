@@ -16,7 +16,7 @@ use crate::projection::{
     failure_text, input_text,
 };
 use crate::surface::chat::{Interrupted, TurnWriter, done};
-use crate::types::{PromptId, SessionId};
+use crate::types::{CancelCause, PromptId, SessionId};
 
 /// How a client learns about permission requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -372,7 +372,11 @@ impl UiMessageWriter {
 
     fn end(&mut self, out: &mut BytesMut, end: &End<'_>) {
         match end {
-            End::Completed { stop_reason, usage } => {
+            End::Completed {
+                stop_reason,
+                cancel_cause,
+                usage,
+            } => {
                 if let Some(usage) = usage {
                     metadata(out, &json_object("usage", usage));
                 }
@@ -382,7 +386,7 @@ impl UiMessageWriter {
                             out,
                             &Chunk {
                                 kind: "abort",
-                                reason: Some("cancelled"),
+                                reason: Some(cancel_cause.map_or("cancelled", CancelCause::words)),
                                 ..Chunk::default()
                             },
                         );

@@ -16,7 +16,7 @@ use crate::surface::chat::{
 };
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
-use crate::types::{AgentName, RequestId};
+use crate::types::{AgentName, CancelCause, RequestId};
 
 const PROTOCOL: &str = "ai-sdk";
 /// Some clients select their parser by this header.
@@ -143,7 +143,9 @@ async fn stop(
     let (parts, _) = request.into_parts();
     let by = authorized::<CanPrompt>(&parts)?;
     if let Some(turn) = LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &chat)).await? {
-        turn.session.cancel(Some(turn.prompt), None).await?;
+        turn.session
+            .cancel(Some(turn.prompt), CancelCause::Person, None)
+            .await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }

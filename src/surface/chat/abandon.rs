@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::session::SessionHandle;
 use crate::shutdown::Shutdown;
-use crate::types::{KeyedCounts, KeyedGuard, PromptId, SessionId};
+use crate::types::{CancelCause, KeyedCounts, KeyedGuard, PromptId, SessionId};
 
 /// How long a client may take to connect again.
 const GRACE: Duration = Duration::from_secs(5);
@@ -70,7 +70,11 @@ impl Drop for CancelOnDisconnect {
                 .snapshot()
                 .await
                 .is_ok_and(|now| !now.requests.is_empty());
-            if !waits && let Err(error) = session.cancel(Some(prompt), None).await {
+            if !waits
+                && let Err(error) = session
+                    .cancel(Some(prompt), CancelCause::Disconnect, None)
+                    .await
+            {
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,
                     "could not cancel the turn of a client that left"

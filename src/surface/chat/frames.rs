@@ -44,7 +44,8 @@ impl Interruption {
             }
             "shutdown" => (
                 ProblemCode::Draining,
-                "the gateway is shutting down; the turn continues, so send the request again"
+                "the gateway is shutting down; a turn that has started is cancelled after timeouts.drain_timeout, and \
+                 a queued one runs after the restart, so send the request again"
                     .into(),
             ),
             "reset" => (

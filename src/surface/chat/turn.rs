@@ -20,7 +20,7 @@ use crate::surface::authorized::{Authorized, CanPrompt};
 use crate::surface::rest::{ApiError, trace_context};
 use crate::surface::state::Gateway;
 use crate::surface::turn::NewTurn;
-use crate::types::{AgentName, SessionId};
+use crate::types::{AgentName, CancelCause, SessionId};
 
 /// How long a repeated request gets the result of a turn that has ended, instead of a new turn.
 const REPEAT_WITHIN_MS: i64 = 60_000;
@@ -552,7 +552,9 @@ impl<'a> Begin<'a> {
             return Err(ApiError::new(ProblemCode::TurnRunning, detail));
         }
         if waits {
-            session.cancel(Some(turn.prompt_id()), None).await?;
+            session
+                .cancel(Some(turn.prompt_id()), CancelCause::Person, None)
+                .await?;
         }
         Ok(())
     }

@@ -204,7 +204,9 @@ impl CompletionWriter {
 
     fn end(&mut self, out: &mut BytesMut, end: &End<'_>) {
         match end {
-            End::Completed { stop_reason, usage } => {
+            End::Completed {
+                stop_reason, usage, ..
+            } => {
                 let reason = match *stop_reason {
                     "max_tokens" | "max_turn_requests" => "length",
                     "refusal" => "content_filter",

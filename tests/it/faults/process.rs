@@ -206,12 +206,28 @@ async fn a_cancel_that_is_ignored_ends_the_agent_and_the_turn() {
 
 #[tokio::test]
 async fn silent_agent_is_cancelled_at_the_timeout() {
-    let (gateway, session) = Case::fake_with(&[], "turn_idle_timeout = \"2s\"", "").await;
-    let turn = gateway.turn(&session, "hang").await;
-    assert_eq!(
-        (&turn["status"], &turn["stopReason"]),
-        (&json!("completed"), &json!("cancelled"))
-    );
+    let (gateway, session) = Case::fake_with(
+        &[],
+        "turn_idle_timeout = \"2s\"",
+        "timeouts.tool_call_idle_timeout = \"4s\"",
+    )
+    .await;
+    // (script, cause, the shortest time in milliseconds)
+    for (script, cause, least) in [
+        ("hang", "silence", 2000),
+        ("running-tool; hang", "tool_call_silence", 4000),
+    ] {
+        let begun = std::time::Instant::now();
+        let turn = gateway.turn(&session, script).await;
+        assert!(begun.elapsed().as_millis() >= least, "{script}");
+        assert_eq!(
+            (&turn["status"], &turn["stopReason"], &turn["cancelCause"]),
+            (&json!("completed"), &json!("cancelled"), &json!(cause))
+        );
+        let path = format!("/v1/sessions/{session}/transcript");
+        let transcript = gateway.get(&path).await;
+        assert_eq!(transcript["turns"][0]["cancelCause"], cause);
+    }
     let turn = gateway.turn(&session, "slow chunks=12 ms=200").await;
     assert_eq!(
         turn["stopReason"], "end_turn",

@@ -21,6 +21,7 @@ async fn task_above_its_budget_is_cancelled() {
     );
     assert_eq!(task["result"]["error"]["code"], "budget_exceeded", "{task}");
     assert_eq!(task["result"]["tokensUsed"], 101, "{task}");
+    assert_eq!(task["result"]["cancelCause"], "budget", "{task}");
 }
 
 #[tokio::test]

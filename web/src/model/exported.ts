@@ -21,7 +21,7 @@ export function fileName(title: string): string {
 function turnMarkdown(turn: Turn): string {
   const prompt = blocksText(turn.prompt);
   const items = turn.items.map(itemMarkdown);
-  const end = turn.problem ? `_${turn.problem.title}_` : turn.stopReason === null ? "" : `_${stopWords(turn.stopReason)}_`;
+  const end = turn.problem ? `_${turn.problem.title}_` : turn.stopReason === null ? "" : `_${stopWords(turn.stopReason, turn.cancelCause)}_`;
   const parts = [prompt === "" ? "" : `## ${strings.session.exportYou}\n\n${prompt}`, items.length > 0 ? `## ${strings.session.exportAgentHeading}` : "", ...items, end];
   return parts.filter((part) => part !== "").join("\n\n");
 }

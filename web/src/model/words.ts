@@ -39,8 +39,11 @@ export function time(of: string): string {
   return new Date(of).toLocaleTimeString([], { hour12: false });
 }
 
-export function stopWords(reason: string | null): string {
-  return lookup(strings.transcript.stopReasons, reason) ?? strings.transcript.otherStop(visible(reason ?? strings.transcript.noReason));
+/** How a turn ended, with the cause if the gateway cancelled it. */
+export function stopWords(reason: string | null, cause: string | null): string {
+  const stopped = lookup(strings.transcript.stopReasons, reason) ?? strings.transcript.otherStop(visible(reason ?? strings.transcript.noReason));
+  const because = lookup(strings.transcript.cancelCauses, cause);
+  return because ? strings.transcript.stoppedBecause(stopped, because) : stopped;
 }
 
 const TITLE_LENGTH = 60;

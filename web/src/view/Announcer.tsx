@@ -42,5 +42,5 @@ function endWords(turn: Turn): string {
   if (turn.status === "failed") return strings.session.turnFailed(turn.problem?.title ?? turn.problem?.code ?? strings.session.unknownReason);
   const last = turn.items.findLast((item) => item.kind === "message");
   const said = last?.kind === "message" ? blocksText(last.blocks).slice(0, 600) : "";
-  return `${stopWords(turn.stopReason)}. ${said}`;
+  return `${stopWords(turn.stopReason, turn.cancelCause)}. ${said}`;
 }

@@ -325,7 +325,7 @@ function TurnEnd({ turn, onRewrite }: Pick<Props, "turn" | "onRewrite">) {
     <div className="turn-foot">
       <p className={turn.stopReason === "end_turn" ? "turn-end" : "turn-end notable"}>
         {turn.stopReason === "end_turn" ? <Icon name="check" className="state-good" /> : <Icon name={turn.stopReason === "cancelled" ? "stop" : "warning"} />}
-        {stopWords(turn.stopReason)}
+        {stopWords(turn.stopReason, turn.cancelCause)}
         {took && ` · ${took}`}
       </p>
       {answer !== "" && <CopyButton text={answer} label={strings.transcript.copyAnswer} icon="copy" />}

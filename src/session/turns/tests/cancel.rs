@@ -17,7 +17,11 @@ fn a_cancel_depends_on_the_phase_of_the_turn() {
             [Some(CancelStep::Complete), Some(CancelStep::Complete)],
         ),
     ] {
-        let effects = [1, 2].map(|seconds| fixture.turns.cancel(fixture.at(seconds)));
+        let effects = [1, 2].map(|seconds| {
+            fixture
+                .turns
+                .cancel(CancelCause::Person, fixture.at(seconds))
+        });
         assert_eq!(effects, expected, "{name}");
     }
 }
@@ -26,7 +30,7 @@ fn a_cancel_depends_on_the_phase_of_the_turn() {
 fn a_cancel_before_the_send_completes_the_turn_at_once() {
     let mut fixture = Fixture::unsent();
     assert_eq!(
-        fixture.turns.cancel(fixture.base),
+        fixture.turns.cancel(CancelCause::Person, fixture.base),
         Some(CancelStep::Complete)
     );
     assert!(!fixture.turns.is_cancelling(), "the agent was not asked");
@@ -39,7 +43,7 @@ fn a_cancel_after_a_failed_send_completes_the_turn_at_once() {
     let mut fixture = Fixture::unsent();
     fixture.turns.prompt_sent(None, fixture.base);
     assert_eq!(
-        fixture.turns.cancel(fixture.base),
+        fixture.turns.cancel(CancelCause::Person, fixture.base),
         Some(CancelStep::Complete)
     );
 }
@@ -50,7 +54,10 @@ fn a_second_cancel_does_not_extend_the_first() {
     assert!(fixture.turns.is_cancelling());
     let clock = deadlines::clock();
     let before = fixture.turns.deadline(&limits(), clock);
-    assert_eq!(fixture.turns.cancel(fixture.at(12)), None);
+    assert_eq!(
+        fixture.turns.cancel(CancelCause::Person, fixture.at(12)),
+        None
+    );
     assert_eq!(fixture.turns.deadline(&limits(), clock), before);
 }
 
@@ -63,7 +70,10 @@ fn the_end_of_a_turn_shows_whether_its_process_is_being_stopped() {
         .overdue(&limits(), deadlines::clock(), fixture.at(15));
     assert_eq!(overdue, Some(CancelStep::StopProcess));
     assert!(fixture.turns.is_stopping_process() && fixture.turns.is_cancelling());
-    assert_eq!(fixture.turns.cancel(fixture.at(16)), None);
+    assert_eq!(
+        fixture.turns.cancel(CancelCause::Person, fixture.at(16)),
+        None
+    );
     assert!(fixture.turns.is_stopping_process() && fixture.turns.take().is_some());
     assert!(!fixture.turns.is_stopping_process());
     assert!(fixture.turns.take().is_none(), "a turn ends once");

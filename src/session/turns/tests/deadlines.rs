@@ -109,6 +109,98 @@ fn each_phase_of_a_turn_has_its_deadline() {
 }
 
 #[test]
+fn a_tool_call_in_progress_is_cancelled_only_after_the_longer_limit() {
+    let call = |status: &str| raw(&format!(r#"{{"toolCallId":"a","status":"{status}"}}"#));
+    // (kind, update, deadline, cause of the cancel)
+    let rows = [
+        (
+            update::TOOL_CALL,
+            raw(r#"{"toolCallId":"a"}"#),
+            1000,
+            CancelCause::ToolCallSilence,
+        ),
+        (
+            update::TOOL_CALL_UPDATE,
+            call("in_progress"),
+            1000,
+            CancelCause::ToolCallSilence,
+        ),
+        (
+            update::TOOL_CALL_UPDATE,
+            call("completed"),
+            100,
+            CancelCause::Silence,
+        ),
+        (
+            update::TOOL_CALL_UPDATE,
+            call("failed"),
+            100,
+            CancelCause::Silence,
+        ),
+        (
+            update::TOOL_CALL_UPDATE,
+            raw(r#"{"toolCallId":"a"}"#),
+            100,
+            CancelCause::Silence,
+        ),
+        (update::PLAN, call("in_progress"), 100, CancelCause::Silence),
+    ];
+    let limits = Limits {
+        tool_call_idle_timeout: Duration::from_secs(1000),
+        ..limits()
+    };
+    for (kind, raw, expected, cause) in rows {
+        let mut fixture = Fixture::sent();
+        fixture.turns.track_call(kind, &raw, None);
+        let deadline = fixture.turns.deadline(&limits, clock());
+        assert_eq!(fixture.seconds(deadline), Some(expected), "{kind} {raw}");
+        let now = fixture.at(expected);
+        fixture.turns.overdue(&limits, clock(), now);
+        assert_eq!(fixture.turns.take().unwrap().cancel_cause, Some(cause));
+    }
+    let mut fixture = Fixture::sent();
+    for (kind, status, runs) in [
+        (update::TOOL_CALL, "pending", true),
+        (update::TOOL_CALL_UPDATE, "in_progress", true),
+        (update::TOOL_CALL_UPDATE, "completed", false),
+    ] {
+        fixture.turns.track_call(kind, &call(status), Some("child"));
+        let seconds = fixture.seconds(fixture.turns.deadline(&limits, clock()));
+        assert_eq!(seconds, Some(if runs { 1000 } else { 100 }), "{status}");
+    }
+    // A shorter limit than that of other turns has no effect.
+    fixture
+        .turns
+        .track_call(update::TOOL_CALL, &call("pending"), None);
+    let short = Limits {
+        tool_call_idle_timeout: Duration::from_secs(1),
+        ..limits
+    };
+    let deadline = fixture.turns.deadline(&short, clock());
+    assert_eq!(fixture.seconds(deadline), Some(100));
+}
+
+#[test]
+fn the_first_cause_of_a_cancel_remains() {
+    let mut fixture = Fixture::cancelled_at(10);
+    let drain = TurnClock {
+        drain_at: Some(fixture.at(11)),
+        ..clock()
+    };
+    fixture.turns.overdue(&limits(), drain, fixture.at(12));
+    assert_eq!(
+        fixture.turns.take().unwrap().cancel_cause,
+        Some(CancelCause::Person)
+    );
+    let mut fixture = Fixture::unsent();
+    fixture.turns.overdue(&limits(), drain, fixture.at(12));
+    assert_eq!(
+        fixture.turns.take().unwrap().cancel_cause,
+        Some(CancelCause::Drain)
+    );
+}
+
+#[test]
 fn an_agent_that_ignores_the_cancel_loses_its_process() {
     let mut fixture = Fixture::sent();
     // (second, effect)
@@ -185,7 +277,7 @@ fn a_cancelled_turn_of_an_idle_agent_completes() {
         if busy {
             fixture.state(BUSY, 1);
         }
-        fixture.turns.cancel(fixture.at(10));
+        fixture.turns.cancel(CancelCause::Person, fixture.at(10));
         let overdue = fixture.turns.overdue(&limits(), clock(), fixture.at(25));
         assert_eq!(overdue, Some(expected), "{acknowledged} {busy}");
     }

@@ -126,6 +126,44 @@ fn only_the_client_of_a_prompt_gets_its_response() {
 }
 
 #[test]
+fn a_cancelled_turn_has_its_cause_and_keeps_the_meta_of_the_agent() {
+    let members = |result: &str| {
+        format!(
+            r#""stopReason":"cancelled","result":{result},"cancelCause":"silence","acpRequest":{{"client":"me","id":7}}"#
+        )
+    };
+    for (result, expected) in [
+        (
+            r#"{"stopReason":"cancelled"}"#,
+            json!({ "stopReason": "cancelled", "_meta": { "acp-gateway": { "cancelCause": "silence" } } }),
+        ),
+        (
+            r#"{"_meta":{"a":1.10,"acp-gateway":{"cancelCause":"x"}},"stopReason":"cancelled"}"#,
+            json!({ "stopReason": "cancelled", "_meta": { "a": 1.10, "acp-gateway": { "cancelCause": "silence" } } }),
+        ),
+    ] {
+        let response = &messages(0, "prompt.completed", &members(result))[0];
+        assert_eq!(response["result"], expected);
+    }
+    let mut other = client(&[], Capabilities::default());
+    (other.name, other.uses_attach) = ("you".into(), true);
+    let update = &messages_for(&other, 0, "prompt.completed", &members("{}"))[0];
+    assert_eq!(
+        update["params"]["_meta"],
+        json!({ "acp-gateway": { "cancelCause": "silence" } })
+    );
+}
+
+#[test]
+fn an_echo_of_the_prompt_is_no_message() {
+    let chunk =
+        r#""update":{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"a"}}"#;
+    assert_eq!(messages(0, "session.update", chunk).len(), 1);
+    let echo = format!(r#"{chunk},"echo":true"#);
+    assert!(messages(0, "session.update", &echo).is_empty());
+}
+
+#[test]
 fn requests_and_their_ends_have_ids_of_the_request() {
     let created = r#""requestId":"r2","method":"session/request_permission","params":{"x":1}"#;
     let id = format!("{SESSION}:r2");

@@ -371,7 +371,9 @@ impl ResponseWriter {
 
     fn end(&mut self, out: &mut BytesMut, end: &End<'_>) {
         match end {
-            End::Completed { stop_reason, usage } => {
+            End::Completed {
+                stop_reason, usage, ..
+            } => {
                 let status = match *stop_reason {
                     stop_reason::CANCELLED => Status::Cancelled,
                     "max_tokens" | "max_turn_requests" => Status::Incomplete("max_output_tokens"),

@@ -22,6 +22,7 @@ use crate::surface::openai::client_request::is_retry;
 use crate::surface::openai::models;
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
+use crate::types::CancelCause;
 
 /// How long a cancel waits for the end of the turn.
 const CANCEL_WAIT: Duration = Duration::from_secs(10);
@@ -139,7 +140,9 @@ pub(in crate::surface::openai) async fn cancel(
     let by = Authorized::<CanPrompt>::from_parts(&parts)?;
     let id: ResponseId = id.parse().map_err(|_| unknown_response())?;
     let turn = open(&gateway, &by, id).await?;
-    turn.session.cancel(Some(id.prompt), None).await?;
+    turn.session
+        .cancel(Some(id.prompt), CancelCause::Person, None)
+        .await?;
     turn.session.wait_ended(id.prompt, CANCEL_WAIT).await?;
     let turn = open(&gateway, &by, id).await?;
     stream(&gateway, &by, turn, (id, Form::Now), None).await

@@ -20,7 +20,7 @@ use crate::surface::rest::extract::{
 };
 use crate::surface::rest::negotiate::{Representation, negotiate};
 use crate::surface::turn::{NewTurn, turn_feed};
-use crate::types::{PromptId, SessionId};
+use crate::types::{CancelCause, PromptId, SessionId};
 
 /// The longest wait of `Prefer: wait=N`, in seconds.
 pub(super) const MAX_WAIT_SECONDS: u64 = 300;
@@ -292,7 +292,9 @@ pub(super) async fn cancel_session(
 ) -> Result<Response, ApiError> {
     let session = request.open_session().await?;
     Ok(cancelled_response(
-        session.cancel(None, request.trace).await?,
+        session
+            .cancel(None, CancelCause::Person, request.trace)
+            .await?,
     ))
 }
 
@@ -310,7 +312,9 @@ pub(super) async fn cancel_prompt(
 ) -> Result<Response, ApiError> {
     let session = request.open_session().await?;
     Ok(cancelled_response(
-        session.cancel(Some(request.ids.1), request.trace).await?,
+        session
+            .cancel(Some(request.ids.1), CancelCause::Person, request.trace)
+            .await?,
     ))
 }
 

@@ -452,6 +452,11 @@ export interface components {
             /** @description One result for each session of the batch. */
             results: components["schemas"]["BulkResult"][];
         };
+        /**
+         * @description Why the gateway asked the agent to end a turn, or ended a turn that was not sent.
+         * @enum {string}
+         */
+        CancelCause: "person" | "disconnect" | "silence" | "tool_call_silence" | "deadline" | "budget" | "drain";
         /** @description The turns that the request cancelled. */
         Cancelled: {
             promptIds: components["schemas"]["PromptId"][];
@@ -1481,6 +1486,8 @@ export interface components {
         Prompt: {
             /** @description The principal that sent the prompt. */
             by: string;
+            /** @description Why the gateway cancelled the turn. Absent if it did not. */
+            cancelCause?: components["schemas"]["CancelCause"];
             createdAt: components["schemas"]["Timestamp"];
             endedAt: components["schemas"]["Timestamp"] | null;
             error: components["schemas"]["Problem"] | null;
@@ -1531,6 +1538,8 @@ export interface components {
         PromptCompletedEvent: {
             /** @description The request of the ACP client that sent the prompt. Absent for a prompt over another protocol. */
             acpRequest?: components["schemas"]["AcpRequest"];
+            /** @description Why the gateway cancelled the turn. Absent for a turn that the agent ended itself. */
+            cancelCause?: components["schemas"]["CancelCause"];
             /** @description The cursor of the event: `<epoch>-<seq>`. */
             id: components["schemas"]["EventId"];
             /** @description The turn of the event; absent outside a turn. */
@@ -1563,6 +1572,8 @@ export interface components {
         PromptFailedEvent: {
             /** @description The request of the ACP client that sent the prompt. Absent for a prompt over another protocol. */
             acpRequest?: components["schemas"]["AcpRequest"];
+            /** @description Why the gateway cancelled the turn before it failed. Absent for a turn that was not cancelled. */
+            cancelCause?: components["schemas"]["CancelCause"];
             /** @description The cursor of the event: `<epoch>-<seq>`. */
             id: components["schemas"]["EventId"];
             problem: components["schemas"]["Problem"];
@@ -2296,6 +2307,8 @@ export interface components {
         /** @description An update of the agent. */
         SessionUpdateEvent: {
             _meta?: unknown;
+            /** @description True for a message of the user that only repeats the open prompt. The transcript and `/acp` omit it. */
+            echo?: boolean;
             /** @description The cursor of the event: `<epoch>-<seq>`. */
             id: components["schemas"]["EventId"];
             /** @description True if the update arrived after the end of its turn. */
@@ -2514,6 +2527,8 @@ export interface components {
         TaskPriority: "low" | "normal" | "high" | "critical";
         /** @description The result of a task. */
         TaskResult: {
+            /** @description Why the gateway cancelled the turn of the task. Absent if it did not. */
+            cancelCause?: components["schemas"]["CancelCause"];
             /**
              * Format: int64
              * @description The time from the start to the end of the task in milliseconds.
@@ -2732,6 +2747,8 @@ export interface components {
         Turn: {
             /** @description The principal that sent the prompt. Null if retention deleted the start of the turn. */
             by: string | null;
+            /** @description Why the gateway cancelled the turn. Absent if it did not. */
+            cancelCause?: components["schemas"]["CancelCause"];
             /** @description The last `usage_update` of the turn, raw ACP. It reports the fill level of the agent's context. */
             contextUsage: {
                 [key: string]: unknown;

@@ -141,8 +141,11 @@ describe("a turn", () => {
   });
 
   test("does not repeat the prompt when the agent echoes it", () => {
-    const echo = { content: { type: "text", text: "hi there" } };
-    expect(turn(played(startedScript().update("p1", "user_message_chunk", echo))).items).toEqual([]);
+    const chunk = { sessionUpdate: "user_message_chunk", content: { type: "text", text: "hi there" } };
+    const echo = startedScript().add("session.update", { echo: true, update: chunk }, "p1");
+    expect(turn(played(echo)).items).toEqual([]);
+    const other = startedScript().add("session.update", { update: chunk }, "p1");
+    expect(turn(played(other)).items).toHaveLength(1);
   });
 
   test("shows replayed history of an adopted session", () => {

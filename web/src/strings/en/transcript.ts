@@ -38,6 +38,16 @@ export const stopReasons: Record<string, string> = {
   max_tokens: "Stopped at the model's length limit",
   max_turn_requests: "Stopped at the limit of model calls in one turn",
 };
+/** By the cause of a cancel. A person needs no explanation of a stop that a person asked for. */
+export const cancelCauses: Record<string, string> = {
+  disconnect: "the client of a chat disconnected",
+  silence: "the agent sent nothing for too long",
+  tool_call_silence: "the agent sent nothing for too long during a tool call",
+  deadline: "the deadline of the task passed",
+  budget: "the task used its token budget",
+  drain: "the gateway was stopped",
+};
+export const stoppedBecause = (stopped: string, cause: string) => `${stopped}: ${cause}`;
 export const otherStop = (reason: string) => `Ended (${reason})`;
 export const noReason = "no reason given";
 

@@ -65,9 +65,9 @@ function step(log: SessionLog, event: LogEvent): SessionLog {
     case "prompt.started":
       return started(log, event);
     case "prompt.completed":
-      return ended(log, event, { status: "completed", stopReason: text(event["stopReason"]) });
+      return ended(log, event, { status: "completed", stopReason: text(event["stopReason"]), cancelCause: text(event["cancelCause"]) });
     case "prompt.failed":
-      return ended(log, event, { status: "failed", problem: problemIn(event) });
+      return ended(log, event, { status: "failed", problem: problemIn(event), cancelCause: text(event["cancelCause"]) });
     case "session.update":
       return foldUpdate(log, event);
     case "request.created":
@@ -171,6 +171,7 @@ function turnOf(event: LogEvent, status: "queued" | "running"): Turn {
     createdAt: event.time,
     endedAt: null,
     stopReason: null,
+    cancelCause: null,
     problem: null,
     cut: false,
     items: [],

@@ -159,6 +159,8 @@ export interface Turn {
   createdAt: string;
   endedAt: string | null;
   stopReason: string | null;
+  /** Why the gateway cancelled the turn. */
+  cancelCause: string | null;
   problem: Problem | null;
   /** Earlier parts of the turn were not read. */
   cut: boolean;

@@ -61,6 +61,7 @@ function between(event: LogEvent, cut: boolean): Turn {
     createdAt: event.time,
     endedAt: null,
     stopReason: null,
+    cancelCause: null,
     problem: null,
     cut,
     items: [],

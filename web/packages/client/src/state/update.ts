@@ -5,7 +5,6 @@ import type { ContentBlock, Raw } from "../types.js";
 import { commands, configOptions } from "./offers.js";
 import { blocks, line, lookup, number, record, records, text } from "./read.js";
 import type { CompactionItem, MessageItem, NoteCause, NoteItem, PlanEntry, SessionLog, ToolItem, ToolLocation, Turn } from "./state.js";
-import { blocksText } from "./state.js";
 import { inSubagent, relayed, subagentUpdate } from "./subagent.js";
 import { appended, newTerminal } from "./terminal.js";
 import { placeOf, replaceItem, updateItem } from "./items.js";
@@ -62,7 +61,8 @@ function inPlace(turn: Turn, update: Raw, event: LogEvent): Turn {
     case "agent_thought_chunk":
       return chunk(turn, "thought", update, event);
     case "user_message_chunk":
-      return isEcho(turn, update) ? turn : chunk(turn, "user", update, event);
+      // The prompt is shown already.
+      return event["echo"] === true ? turn : chunk(turn, "user", update, event);
     case "tool_call":
     case "tool_call_update":
       return tool(turn, update, event);
@@ -109,12 +109,6 @@ export function joined(all: ContentBlock[], block: ContentBlock): ContentBlock[]
   const before = all.at(-1);
   if (block.type !== "text" || before?.type !== "text") return [...all, block];
   return all.with(-1, { ...before, text: (before.text ?? "") + (block.text ?? "") });
-}
-
-/** Some agents repeat the prompt at the head of its turn; it is shown already. */
-function isEcho(turn: Turn, update: Raw): boolean {
-  const words = text(record(update["content"])?.["text"]);
-  return turn.promptId !== null && words !== null && blocksText(turn.prompt).includes(words);
 }
 
 /** An update without its call creates the card. Omitted and null members keep the old value. */
