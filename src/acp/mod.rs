@@ -53,7 +53,7 @@ pub use form::ValidationError;
 pub use initialize::{ClientCapabilities, InitializeError, InitializeResult, initialize};
 pub use listing::{SessionListing, list_sessions};
 pub use method::{error_code, stop_reason};
-pub use mode_policy::{ModeCommand, ModePolicy, find_in_value, find_mode_command};
+pub use mode_policy::{ModeCommand, ModePolicy, NotOffered, find_in_value, find_mode_command};
 pub use permission::{cancelled, parse_permission, selected, selected_option, subject_tool_call};
 pub use raw_object::RawObject;
 pub use request::{ConfigValue, prompt, session_params, set_config_option, set_mode};

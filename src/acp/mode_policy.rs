@@ -12,6 +12,7 @@ use super::raw_object::{RawObject, text_of};
 use super::request::ConfigValue;
 use super::update;
 use crate::types::known_agents::is_mode_command;
+use crate::types::text::strip_controls;
 use crate::types::{DeniedModes, ModeSelection};
 
 /// The categories of options that select no mode. They are not checked, because a model can be called `auto`.
@@ -49,6 +50,49 @@ impl<'a> ModePolicy<'a> {
             ConfigValue::Id(value) => self.denied_value(&option, value),
             ConfigValue::Boolean(on) => self.denied_switch(&option).filter(|_| *on),
         }
+    }
+
+    /// Fails if the agent listed its modes without this one. An agent that listed none decides itself.
+    pub fn check_mode_is_offered(&self, id: &str) -> Result<(), NotOffered> {
+        let offered: Vec<_> = named_modes(self.modes).collect();
+        if offered.is_empty() || offered.iter().any(|mode| mode.id == id) {
+            return Ok(());
+        }
+        Err(NotOffered::new(
+            "mode",
+            offered.iter().map(|mode| &*mode.id),
+        ))
+    }
+
+    /// Fails if the agent listed its options without this one, or the values of the option without this value. An agent that
+    /// listed none decides itself.
+    pub fn check_option_is_offered(
+        &self,
+        id: &str,
+        value: &ConfigValue<'_>,
+    ) -> Result<(), NotOffered> {
+        let listed: Vec<_> = options(self.config_options).collect();
+        let Some(option) = listed.iter().find(|option| option.id == id) else {
+            return if listed.is_empty() {
+                Ok(())
+            } else {
+                Err(NotOffered::new(
+                    "option",
+                    listed.iter().map(|option| &*option.id),
+                ))
+            };
+        };
+        let is_listed = match value {
+            ConfigValue::Id(value) => option.values.iter().any(|known| known.id == *value),
+            ConfigValue::Boolean(_) => false,
+        };
+        if option.values.is_empty() || is_listed {
+            return Ok(());
+        }
+        Err(NotOffered::new(
+            "value",
+            option.values.iter().map(|value| &*value.id),
+        ))
     }
 
     /// Returns the denied mode that the session has now.
@@ -161,6 +205,32 @@ impl<'a> ModePolicy<'a> {
             .find(&option.id)
             .or_else(by_name)
             .filter(|_| !option.is_other)
+    }
+}
+
+/// A mode, an option or a value that the agent did not offer, with those that it offers.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the agent does not offer this {kind}. It offers: {}", .offered.join(", "))]
+pub struct NotOffered {
+    kind: &'static str,
+    offered: Vec<String>,
+}
+
+impl NotOffered {
+    /// The longest list in a message. It has the first ones.
+    const MAX_LISTED: usize = 32;
+
+    /// Whether the agent has no such option.
+    pub fn is_option(&self) -> bool {
+        self.kind == "option"
+    }
+
+    fn new<'n>(kind: &'static str, offered: impl Iterator<Item = &'n str>) -> Self {
+        let offered = offered.take(Self::MAX_LISTED).map(strip_controls);
+        Self {
+            kind,
+            offered: offered.map(String::from).collect(),
+        }
     }
 }
 

@@ -104,7 +104,7 @@ pub struct InstallableAgentList {
     /// Whether `registry.source` names a registry.
     pub configured: bool,
     pub agents: Vec<InstallableAgent>,
-    /// Always null: there is only one page.
+    /// The `cursor` of the next page; null on the last page.
     #[schema(required)]
     pub next_cursor: Option<String>,
 }

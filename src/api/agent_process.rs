@@ -36,7 +36,7 @@ pub struct CurrentTask {
 #[serde(rename_all = "camelCase")]
 pub struct AgentProcessList {
     pub processes: Vec<AgentProcess>,
-    /// Always null: there is only one page.
+    /// The `cursor` of the next page; null on the last page.
     #[schema(required)]
     pub next_cursor: Option<String>,
 }

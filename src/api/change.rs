@@ -45,8 +45,11 @@ pub struct FileChangeList {
     #[schema(required)]
     pub reason: Option<String>,
     pub files: Vec<FileChange>,
-    /// Whether there are more changes than the list contains.
+    /// Whether there are more changes than all pages of the list contain.
     pub more: bool,
+    /// The `cursor` of the next page; null on the last page.
+    #[schema(required)]
+    pub next_cursor: Option<String>,
 }
 
 /// The texts of a changed file.

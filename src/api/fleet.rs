@@ -55,7 +55,7 @@ pub struct FleetMember {
 #[serde(rename_all = "camelCase")]
 pub struct FleetMemberList {
     pub members: Vec<FleetMember>,
-    /// Always null: there is only one page.
+    /// The `cursor` of the next page; null on the last page.
     #[schema(required)]
     pub next_cursor: Option<String>,
 }

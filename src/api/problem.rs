@@ -160,7 +160,8 @@ pub struct Problem {
     pub code: ProblemCode,
     /// True if the same request may succeed later without changes.
     pub retryable: bool,
-    /// The `X-Request-Id` of the request. Absent in events.
+    /// The path of the request and, after `#`, its `X-Request-Id`: a URI reference. The log has the details of `internal`
+    /// under it. Absent in events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub instance: Option<String>,
@@ -255,14 +256,17 @@ impl Problem {
 
     /// Creates the problem `invalid` with one invalid member.
     pub fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        let pointer = pointer.into();
         let detail = detail.into();
-        let errors = vec![FieldError {
-            pointer: pointer.into(),
-            detail: detail.clone(),
-        }];
+        // A pointer into the body begins with a slash. Everything else is the name of a parameter or a header.
+        let whole = if pointer.is_empty() || pointer.starts_with('/') {
+            detail.clone()
+        } else {
+            format!("{pointer}: {detail}")
+        };
         Self {
-            errors,
-            ..Self::new(ProblemCode::Invalid, detail)
+            errors: vec![FieldError { pointer, detail }],
+            ..Self::new(ProblemCode::Invalid, whole)
         }
     }
 

@@ -36,7 +36,7 @@ pub struct Webhook {
 #[serde(rename_all = "camelCase")]
 pub struct WebhookList {
     pub webhooks: Vec<Webhook>,
-    /// Always null: there is only one page.
+    /// The `cursor` of the next page; null on the last page.
     #[schema(required)]
     pub next_cursor: Option<String>,
 }

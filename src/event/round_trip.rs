@@ -217,6 +217,7 @@ round_trips! {
         reason: v.flag.then_some(LostReason::RejectedSession),
         detail: v.other.as_deref(),
         isolation: v.flag.then(AppliedIsolation::default),
+        protocol_version: 1,
         agent_info: v.more.as_deref(),
         agent_capabilities: &v.raw,
         result: v.more.as_deref(),

@@ -96,6 +96,8 @@ pub struct SessionAttached<'a> {
     /// The isolation of the process. Null if the agent runs on another host.
     #[schema(required)]
     pub isolation: Option<AppliedIsolation>,
+    /// The version of ACP that the gateway and the agent negotiated.
+    pub protocol_version: u64,
     #[schema(required, value_type = Option<Object>)]
     pub agent_info: Option<&'a RawValue>,
     #[schema(value_type = Object)]

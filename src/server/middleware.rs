@@ -35,6 +35,12 @@ pub(super) struct Peer(pub(super) SocketAddr);
 pub(crate) struct RequestId(HeaderValue);
 
 impl RequestId {
+    /// The `instance` of a problem (RFC 9457): a URI reference of the request. It ends with the id, under which the log has
+    /// the details.
+    pub(crate) fn instance(&self, path: &str) -> String {
+        format!("{path}#{}", self.as_str())
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         self.0.to_str().expect("a request id is plain ASCII")
     }
@@ -154,7 +160,7 @@ async fn run_and_finish(
     drop(charge);
     if is_internal_error(&response) {
         // The only place that reports these responses, so that no surface can omit it. The causes are in earlier lines.
-        tracing::error!(instance = id.as_str(), %method, path = uri.path(), "the response is an internal error");
+        tracing::error!(instance = id.instance(uri.path()), %method, "the response is an internal error");
     }
     let too_large = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
     let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;

@@ -64,7 +64,7 @@ pub use error::{
 pub use handle::{AdmittedPrompt, SessionHandle};
 pub use idempotency::IdempotencyKey;
 pub use metadata_index::{FILTER_KEY_BYTES, FILTER_VALUE_BYTES};
-pub use query::{ListQuery, MetadataFilter, PromptRange, SessionQuery};
+pub use query::{ListOrder, ListQuery, MetadataFilter, PromptRange, SessionQuery};
 pub use registry::{BulkAction, Created, Responded, SessionRegistry};
 pub use relocate::{RelocateError, relocate_folders};
 pub use serving_clients::{Presence, ServedMethods, ServingClient};

@@ -106,6 +106,7 @@ fn file_error(path: &str, error: &FileError) -> Box<RawValue> {
             error_code::INTERNAL
         }
         FileError::Changed
+        | FileError::Exists
         | FileError::Unchanged
         | FileError::NotStored
         | FileError::PermissionDenied

@@ -28,6 +28,9 @@ pub enum FileError {
     /// The file does not match the caller's precondition.
     #[error("the file has changed")]
     Changed,
+    /// The caller accepts only a new file.
+    #[error("the file exists, and `If-None-Match: *` permits only a new file")]
+    Exists,
     #[error("the file has not changed since the start of the session")]
     Unchanged,
     #[error("the content of the file at the start of the session was not stored")]

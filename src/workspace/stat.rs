@@ -104,7 +104,9 @@ impl Precondition {
             .if_none_match
             .as_ref()
             .is_some_and(|tags| tags.matches(etag));
-        if other || known {
+        if known && self.if_none_match == Some(EntityTags::Any) {
+            Err(FileError::Exists)
+        } else if other || known {
             Err(FileError::Changed)
         } else {
             Ok(())

@@ -207,7 +207,7 @@ impl Upload {
             folder
                 .hard_link(&self.temp_name, folder, name)
                 .map_err(|error| match error.kind() {
-                    io::ErrorKind::AlreadyExists => FileError::Changed,
+                    io::ErrorKind::AlreadyExists => FileError::Exists,
                     _ => error.into(),
                 })?;
             folder.remove_file(&self.temp_name)?;

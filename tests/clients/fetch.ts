@@ -5,24 +5,28 @@ import { EventSourceParserStream } from "eventsource-parser/stream";
 import createClient from "openapi-fetch";
 import type { components, paths } from "./generated/fetch.js";
 
-type SessionEvent = components["schemas"]["SessionEvent"];
+type Schemas = components["schemas"];
+type SessionEvent = Schemas["SessionEvent"];
+// A later gateway sends further types of events. A program that acts on the types of today skips the others: a `switch` over the
+// known ones narrows the type.
+type KnownEvent = Schemas["KnownSessionEvent"];
 
 const { GATEWAY_URL: baseUrl, GATEWAY_KEY: key } = process.env;
 assert(baseUrl !== undefined && key !== undefined);
 const client = createClient<paths>({ baseUrl, headers: { Authorization: `Bearer ${key}` } });
 
-async function* events(body: ReadableStream<Uint8Array> | null | undefined): AsyncGenerator<SessionEvent> {
+async function* events(body: ReadableStream<Uint8Array> | null | undefined): AsyncGenerator<KnownEvent> {
   assert(body);
   const messages = body
     .pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>)
     .pipeThrough(new EventSourceParserStream());
-  for await (const message of messages) yield JSON.parse(message.data) as SessionEvent;
+  for await (const message of messages) yield JSON.parse(message.data) as KnownEvent;
 }
 
 /** The text of an update, if it is a part of a message. */
-function said(event: SessionEvent): string {
+function said(event: KnownEvent): string {
   if (event.type !== "session.update" || event.update.sessionUpdate !== "agent_message_chunk") return "";
-  const block = event.update["content"] as components["schemas"]["ContentBlock"];
+  const block = event.update["content"] as Schemas["KnownContentBlock"];
   return block.type === "text" ? block.text : "";
 }
 
@@ -43,7 +47,7 @@ const turn = await client.GET("/v1/sessions/{session}/prompts/{prompt}/events/st
   parseAs: "stream",
 });
 let answered = 0;
-let ended: SessionEvent["type"] | undefined;
+let ended: KnownEvent["type"] | undefined;
 for await (const event of events(turn.data)) {
   switch (event.type) {
     case "request.created": {
@@ -75,7 +79,7 @@ const streamed = await client.POST("/v1/sessions/{session}/prompts/stream", {
   parseAs: "stream",
 });
 let text = "";
-let last: SessionEvent | undefined;
+let last: KnownEvent | undefined;
 for await (const event of events(streamed.data)) {
   text += said(event);
   last = event.type === "prompt.completed" ? event : last;
@@ -88,12 +92,13 @@ assert(transcript.data, JSON.stringify(transcript.error));
 const [second, first] = transcript.data.turns;
 assert(first && second);
 assert.equal(first.status, "completed");
-const request = first.items.find((item) => item.type === "request");
+const itemsOf = (turn: Schemas["Turn"]) => turn.items as Schemas["KnownTurnItem"][];
+const request = itemsOf(first).find((item) => item.type === "request");
 assert(request?.type === "request");
 assert.equal(request.resolution, "answered");
-const message = second.items.find((item) => item.type === "message" && item.role === "agent");
+const message = itemsOf(second).find((item) => item.type === "message" && item.role === "agent");
 assert(message?.type === "message");
-const block = message.content[0];
+const block = message.content[0] as Schemas["KnownContentBlock"];
 assert(block?.type === "text" && text.startsWith(block.text));
 
 const missing = await client.GET("/v1/sessions/{session}", {
@@ -102,4 +107,20 @@ const missing = await client.GET("/v1/sessions/{session}", {
 assert.equal(missing.error?.code, "not_found");
 await client.PATCH("/v1/sessions/{session}", { params: { path }, body: { title: null } });
 await client.DELETE("/v1/sessions/{session}", { params: { path } });
+
+// A gateway of tomorrow has more values of enums and more members of unions. These lines do not compile if the document is closed.
+const laterCode: Schemas["ProblemCode"] = "later_code";
+const laterStatus: Schemas["PromptStatus"] = "later_status";
+const laterEvent: SessionEvent = { type: "later.event", more: 1 };
+const laterItem: Schemas["TurnItem"] = { type: "later_item" };
+const laterBlock: Schemas["ContentBlock"] = { type: "later_block" };
+// @ts-expect-error A request has only the values of today.
+const laterPriority: Schemas["CreateTask"]["priority"] = "later_priority";
+const laterClient = createClient<paths>({
+  baseUrl,
+  fetch: async () => Response.json({ ...missing.error, code: laterCode }, { status: 404 }),
+});
+const later = await laterClient.GET("/v1/sessions/{session}", { params: { path } });
+assert.equal(later.error?.code, laterCode);
+assert(laterStatus && laterEvent && laterItem && laterBlock && laterPriority);
 console.log("openapi-fetch: a turn, its stream, a permission and the transcript");

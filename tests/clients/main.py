@@ -20,6 +20,7 @@ from generated.client.models import (
     CreatePrompt,
     CreateSession,
     ImageBlock,
+    KnownRole,
     PermissionChoice,
     Problem,
     Prompt,
@@ -27,7 +28,6 @@ from generated.client.models import (
     RequestCreatedEvent,
     ResourceBlock,
     ResourceLinkBlock,
-    Role,
     Session,
     SessionUpdateEvent,
     TextBlock,
@@ -35,6 +35,7 @@ from generated.client.models import (
     Transcript,
     TurnMessage,
     TurnRequest,
+    UnknownTurnItem,
 )
 
 Block = AudioBlock | ImageBlock | ResourceBlock | ResourceLinkBlock | TextBlock
@@ -91,11 +92,23 @@ second, first = transcript.turns
 request = next(item for item in first.items if isinstance(item, TurnRequest))
 assert request.resolution == "answered", request
 messages = [item for item in second.items if isinstance(item, TurnMessage)]
-message = next(message for message in messages if message.role == Role.AGENT)
+message = next(message for message in messages if message.role == KnownRole.AGENT)
 block = message.content[0]
 assert isinstance(block, TextBlock) and text.startswith(block.text), message
 
 missing = get_session.sync(UUID("01938c5e-7a3b-7c4d-8e5f-0123456789ab"), client=client)
 assert isinstance(missing, Problem) and missing.code == "not_found", missing
+
+# A gateway of tomorrow has more values of enums and more members of unions. A closed enum or union raises an error here.
+later = Problem.from_dict({**missing.to_dict(), "code": "later_code"})
+assert later.code == "later_code", later
+known = transcript.to_dict()
+known["turns"][0]["status"] = "later_status"
+known["turns"][0]["items"].append({"type": "later_item", "more": 1})
+later_turn = Transcript.from_dict(known).turns[0]
+assert later_turn.status == "later_status", later_turn
+assert isinstance(later_turn.items[-1], UnknownTurnItem), later_turn.items[-1]
+assert later_turn.items[-1].to_dict() == {"type": "later_item", "more": 1}
+
 assert delete_session.sync_detailed(session, client=client).status_code == HTTPStatus.NO_CONTENT
 print("openapi-python-client: a turn, its stream, a permission and the transcript")

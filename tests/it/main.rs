@@ -37,6 +37,7 @@ mod isolation;
 mod key_life;
 mod keys;
 mod limits;
+mod lists;
 mod link;
 mod log;
 mod models;

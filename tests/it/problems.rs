@@ -104,7 +104,7 @@ async fn a_fault_of_ours_is_in_the_log_under_its_requests_id() {
         (status.as_u16(), problem["code"].as_str()),
         (500, Some("internal"))
     );
-    assert_eq!(problem["instance"], "find-me.1");
+    assert_eq!(problem["instance"], "/v1/sessions#find-me.1");
     let log = gateway.log();
     let faults = log
         .lines()
@@ -309,6 +309,8 @@ async fn invalid_ids_and_invalid_queries_have_different_errors() {
             (422, &json!(pointer)),
             "{query}: {problem}"
         );
+        let detail = problem["detail"].as_str().expect("text");
+        assert!(detail.starts_with(&format!("{pointer}: ")), "{detail}");
     }
 }
 
@@ -330,12 +332,20 @@ async fn other_methods_list_the_allowed_ones_and_echo_the_request_id() {
     let request = gateway
         .request(Method::GET, "/v1/nothing")
         .header("x-request-id", "trace-42_a.b");
-    assert_eq!(problem(request).await.1["instance"], "trace-42_a.b");
+    assert_eq!(
+        problem(request).await.1["instance"],
+        "/v1/nothing#trace-42_a.b"
+    );
     for insane in ["a b", &"x".repeat(200), "<script>"] {
         let request = gateway
             .request(Method::GET, "/v1/nothing")
             .header("x-request-id", insane);
-        assert_ne!(problem(request).await.1["instance"], insane);
+        let instance = problem(request).await.1["instance"].clone();
+        let id = instance
+            .as_str()
+            .expect("text")
+            .strip_prefix("/v1/nothing#");
+        assert_ne!(id.expect("an id"), insane);
     }
 }
 
@@ -407,12 +417,15 @@ async fn internal_error_is_logged_with_the_request_id() {
         .request(Method::GET, &format!("{prompts}/p1"))
         .header("x-request-id", "a-read");
     // The second is answered by a task that outlives its request.
-    for (id, request) in [("a-read", read), ("a-retry", begin("a-retry"))] {
+    for (id, path, request) in [
+        ("a-read", format!("{prompts}/p1"), read),
+        ("a-retry", prompts.clone(), begin("a-retry")),
+    ] {
         let (status, problem) = problem(request).await;
         assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{problem}");
         assert_eq!(
             (&problem["code"], &problem["instance"]),
-            (&json!("internal"), &json!(id))
+            (&json!("internal"), &json!(format!("{path}#{id}")))
         );
         let log = gateway.log();
         let of_it: Vec<&str> = log.lines().filter(|line| line.contains(id)).collect();

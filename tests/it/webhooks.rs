@@ -8,7 +8,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::wait::{LONGEST, eventually};
-use crate::support::{Gateway, Setup};
+use crate::support::{Answer, Gateway, Setup};
 use receiver::Receiver;
 
 /// A gateway that permits webhooks to these hosts.
@@ -111,6 +111,43 @@ async fn stock_library_verifies_each_selected_event_once() {
         listed.iter().all(|one| one["sessionId"] == *session),
         "{listed:?}"
     );
+}
+
+#[tokio::test]
+async fn a_webhook_has_a_path_and_a_repeated_creation_makes_one() {
+    let mut receiver = Receiver::new();
+    let gateway = started(&mut receiver).await;
+    let body = json!({ "url": receiver.url("/ok"), "events": ["prompt.completed"] });
+    let create = async |key: &str| {
+        let request = gateway
+            .request(Method::POST, "/v1/webhooks")
+            .header("idempotency-key", key)
+            .json(&body);
+        Answer::of(request).await
+    };
+    let first = create("once").await;
+    assert_eq!(first.status, StatusCode::CREATED, "{first:?}");
+    assert_eq!(first.header("idempotency-replayed"), None);
+    let again = create("once").await;
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!((again.status, &again.body), (first.status, &first.body));
+    let path = first.header("location").expect("a path");
+    assert_eq!(again.header("location"), Some(path));
+    assert_eq!(gateway.get(path).await, first.body);
+    assert_eq!(create("other").await.status, StatusCode::CREATED);
+    let listed = gateway.get("/v1/webhooks").await;
+    assert_eq!(listed["webhooks"].as_array().map(Vec::len), Some(2));
+    let next = gateway.get("/v1/webhooks?limit=1").await["nextCursor"].clone();
+    let next = next.as_str().expect("a second page");
+    let last = gateway
+        .get(&format!("/v1/webhooks?limit=1&cursor={next}"))
+        .await;
+    assert_eq!(last["webhooks"][0], listed["webhooks"][1]);
+    let (status, _) = gateway.send(Method::DELETE, path, &Value::Null).await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
+    Answer::of(gateway.request(Method::GET, path))
+        .await
+        .problem(404, "not_found");
 }
 
 #[tokio::test]

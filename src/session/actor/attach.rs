@@ -578,6 +578,7 @@ impl Actor {
             reason: lost.as_ref().map(|lost| lost.reason),
             detail: lost.as_ref().and_then(|lost| lost.detail.as_deref()),
             isolation,
+            protocol_version: initialized.acp_version.number(),
             agent_info: initialized.agent_info.as_deref(),
             agent_capabilities: &initialized.raw_capabilities,
             result: result.as_deref().ok(),

@@ -10,7 +10,7 @@ use crate::event::{EncodedEvent, SessionChanged};
 use crate::jsonrpc::{CallId, RpcError};
 use crate::session::client_calls::{CallRules, CallTarget, PendingCall};
 use crate::session::command::{ClientCall, Reply};
-use crate::session::error::{CallError, NotFound, ProcessError, SessionError};
+use crate::session::error::{CallError, InputError, NotFound, ProcessError, SessionError};
 use crate::session::process_link::agent_failure;
 use crate::types::Principal;
 
@@ -121,8 +121,37 @@ impl Actor {
         }
     }
 
+    /// Checks a mode or an option against the lists of the attached agent: those of an earlier process can be outdated.
+    fn check_is_offered(&self, call: &ClientCall) -> Result<(), InputError> {
+        let entry = self.client_rules();
+        let policy = self.mode_policy(&entry);
+        match call {
+            ClientCall::Mode(mode) => policy
+                .check_mode_is_offered(mode)
+                .map_err(|error| InputError::invalid("/modeId", error.to_string())),
+            ClientCall::Config { option, value } => {
+                let Ok(value) = acp::parse::<acp::ConfigValue<'_>>(value) else {
+                    return Ok(());
+                };
+                policy
+                    .check_option_is_offered(option, &value)
+                    .map_err(|error| {
+                        // The path of the request has the id of the option.
+                        let pointer = if error.is_option() {
+                            "option"
+                        } else {
+                            "/value"
+                        };
+                        InputError::invalid(pointer, error.to_string())
+                    })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn encode_call(&self, call: &PendingCall) -> Result<(String, Box<RawValue>), CallError> {
         self.check_call(&call.call)?;
+        self.check_is_offered(&call.call)?;
         let (Some(initialized), Some(id)) = (
             self.link.initialized(),
             self.journal.record().agent_session_id.as_deref(),

@@ -1,4 +1,4 @@
-//! The list of a tenant's sessions, newest first.
+//! The list of a tenant's sessions, by their last change or by their creation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,55 @@ use crate::session::context::Context;
 use crate::session::error::{InputError, ListError, SessionError};
 use crate::session::record::{self, SessionRecord, SessionRecordView, index_prefix, session_key};
 use crate::store::Table;
-use crate::types::{AgentName, Principal, SessionId};
+use crate::types::{AgentName, Principal, SessionId, Tenant};
+
+/// The order of the list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ListOrder {
+    /// The latest change first. A session that changes moves to the beginning.
+    #[default]
+    Updated,
+    /// The oldest session first. No session moves.
+    Created,
+}
+
+impl ListOrder {
+    fn table(self) -> Table {
+        match self {
+            Self::Updated => Table::SessionIndex,
+            Self::Created => Table::Session,
+        }
+    }
+
+    /// The beginning of each key of the tenant. The keys of `Session` are those of all tenants.
+    fn prefix(self, tenant: &Tenant) -> Vec<u8> {
+        match self {
+            Self::Updated => index_prefix(tenant),
+            Self::Created => Vec::new(),
+        }
+    }
+
+    fn key(self, record: &SessionRecord) -> Vec<u8> {
+        match self {
+            Self::Updated => record.index_key(),
+            // An id begins with the time of the creation.
+            Self::Created => session_key(record.session_id),
+        }
+    }
+
+    /// The position behind the last key that a page has scanned. A key of `Session` can be that of another tenant, so only its
+    /// time becomes a part of the cursor.
+    fn position(self, key: Vec<u8>, last: Option<&SessionRecord>) -> Vec<u8> {
+        if self == Self::Updated {
+            return key;
+        }
+        let mut time = vec![0; ID_BYTES];
+        for (target, byte) in time.iter_mut().zip(key).take(ID_TIME_BYTES) {
+            *target = byte;
+        }
+        last.map_or(time.clone(), |record| time.max(self.key(record)))
+    }
+}
 
 /// The filter, the position and the size of a page.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +73,7 @@ pub struct ListQuery {
     pub metadata: MetadataFilter,
     /// Whether the list contains the sessions of tasks.
     pub tasks: bool,
+    pub order: ListOrder,
     pub cursor: Option<String>,
     pub limit: usize,
 }
@@ -32,6 +81,9 @@ pub struct ListQuery {
 /// The maximum number of records that one page scans. The page then ends early and has a cursor.
 const MAX_SCANNED: usize = 5000;
 const PAGE: usize = 256;
+/// The length of a UUID v7, and of its time.
+const ID_BYTES: usize = 16;
+const ID_TIME_BYTES: usize = 6;
 
 pub(in crate::session) async fn list(
     context: &Context,
@@ -39,15 +91,14 @@ pub(in crate::session) async fn list(
     query: &ListQuery,
 ) -> Result<SessionList, ListError> {
     let last_event_id = context.log.position();
-    let prefix = index_prefix(&by.tenant);
     let after = query
         .cursor
         .as_deref()
-        .map(|cursor| decode_cursor(cursor, &prefix))
+        .map(|cursor| decode_cursor(cursor, query.order, &by.tenant))
         .transpose()?;
     let found = match metadata::candidates(context, &by.tenant, &query.metadata).await? {
         Some(candidates) => list_candidates(context, query, &candidates, after).await?,
-        None => scan_index(context, query, prefix, after).await?,
+        None => scan(context, query, &by.tenant, after).await?,
     };
     let epoch = context.log.epoch();
     let summary = |record: &SessionRecord| record.summary(epoch.clone());
@@ -79,7 +130,7 @@ async fn list_candidates(
     for value in stored.iter().flatten() {
         if query.matches(&record::decode(value)?) {
             let record: SessionRecord = record::decode(value)?;
-            fitting.insert(record.index_key(), record);
+            fitting.insert(query.order.key(&record), record);
         }
     }
     let mut page = fitting
@@ -90,14 +141,17 @@ async fn list_candidates(
     Ok(ListPage { records, next })
 }
 
-/// Scans the sessions by their last change and keeps the matching ones.
-async fn scan_index(
+/// Scans the sessions in the order of the list and keeps the matching ones.
+async fn scan(
     context: &Context,
     query: &ListQuery,
-    prefix: Vec<u8>,
+    tenant: &Tenant,
     mut after: Option<Vec<u8>>,
 ) -> Result<ListPage, SessionError> {
-    let (mut records, mut looked_at) = (Vec::new(), 0);
+    let table = query.order.table();
+    let prefix = query.order.prefix(tenant);
+    let mut records: Vec<SessionRecord> = Vec::new();
+    let mut looked_at = 0;
     // One record more than requested shows whether there is another page.
     let size = if query.has_filter() {
         PAGE
@@ -107,43 +161,49 @@ async fn scan_index(
     loop {
         let page = context
             .log
-            .scan(Table::SessionIndex, prefix.clone(), after.clone(), size)
+            .scan(table, prefix.clone(), after.clone(), size)
             .await?;
         let last = page.len() < size;
         looked_at += page.len();
         for (key, value) in page {
-            if records.len() == query.limit {
-                return Ok(ListPage {
-                    records,
-                    next: after,
-                });
-            }
-            if query.matches(&record::decode(&value)?) {
+            let view: SessionRecordView<'_> = record::decode(&value)?;
+            if view.tenant == tenant.as_str() && query.matches(&view) {
+                if records.len() == query.limit {
+                    let next = records.last().map(|record| query.order.key(record));
+                    return Ok(ListPage { records, next });
+                }
                 records.push(record::decode(&value)?);
             }
             after = Some(key);
         }
-        if last || looked_at >= MAX_SCANNED {
+        if last {
             return Ok(ListPage {
                 records,
-                next: after.filter(|_| !last),
+                next: None,
             });
+        }
+        if looked_at >= MAX_SCANNED {
+            let next = after.map(|key| query.order.position(key, records.last()));
+            return Ok(ListPage { records, next });
         }
     }
 }
 
-fn decode_cursor(cursor: &str, prefix: &[u8]) -> Result<Vec<u8>, InputError> {
+fn decode_cursor(cursor: &str, order: ListOrder, tenant: &Tenant) -> Result<Vec<u8>, InputError> {
+    let prefix = order.prefix(tenant);
     let key = URL_SAFE_NO_PAD
         .decode(cursor)
         .ok()
-        .filter(|key| key.starts_with(prefix));
+        .filter(|key| key.starts_with(&prefix))
+        .filter(|key| order == ListOrder::Updated || key.len() == ID_BYTES);
     key.ok_or_else(|| InputError::invalid("cursor", "not a cursor of this list"))
 }
 
 impl ListQuery {
     /// Whether the query can reject a record.
     fn has_filter(&self) -> bool {
-        self.agent.is_some()
+        self.order == ListOrder::Created
+            || self.agent.is_some()
             || self.state.is_some()
             || self.q.is_some()
             || self.cwd.is_some()

@@ -20,7 +20,7 @@ use crate::eventlog::SessionLog;
 use crate::store::Table;
 use crate::types::SessionId;
 
-pub use list::ListQuery;
+pub use list::{ListOrder, ListQuery};
 pub use metadata::MetadataFilter;
 pub use prompts::PromptRange;
 

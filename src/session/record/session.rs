@@ -117,6 +117,8 @@ pub(in crate::session) struct StoredChannel {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::session) struct SessionRecordView<'a> {
+    #[serde(borrow)]
+    pub(in crate::session) tenant: Cow<'a, str>,
     pub(in crate::session) session_id: SessionId,
     pub(in crate::session) agent: AgentName,
     #[serde(borrow)]

@@ -48,11 +48,15 @@ async fn respond(State(gateway): State<Gateway>, request: Request, next: Next) -
     let id = request.extensions().get::<RequestId>().cloned();
     let public = request.extensions().get::<PublicPath>().cloned();
     let streams = wants_stream(&request);
+    let path = request.uri().path();
+    let path = public
+        .as_ref()
+        .map_or_else(|| path.to_owned(), |public| public.join(path));
     let mut response = admit(&gateway, request, next).await;
     if let Some(FailedResponse(error)) = response.extensions_mut().remove::<FailedResponse>() {
         error.log();
         let problem = Problem {
-            instance: id.map(|id| id.as_str().to_owned()),
+            instance: id.map(|id| id.instance(&path)),
             ..error.problem().below(public.as_ref())
         };
         // A client without an accepted key gets the status: it has no stream to return to.

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{CLIENT, answer, answer_accepted, ask, asked, asking, end, final_text, pointers};
 use crate::support::log::{agent_text, one};
-use crate::support::{Gateway, Setup, eventually};
+use crate::support::{Answer, Gateway, Setup, eventually};
 
 /// A method, params, a result, and results that are none.
 type Kind = (
@@ -316,4 +316,29 @@ async fn half_characters_and_numbers_beyond_ours_pass_in_both_directions() {
         },
     )
     .await;
+}
+
+#[tokio::test]
+async fn a_repeated_answer_with_its_key_is_the_first_response() {
+    let gateway = Setup::fake_with(&[], CLIENT).start();
+    let session = gateway.session("fake").await;
+    let (method, params, result, _) = KINDS[0];
+    asked(&gateway, &session, &ask(method, params)).await;
+    let path = format!("/v1/sessions/{session}/requests/r1");
+    let send = async |key: &str| {
+        let request = gateway
+            .request(Method::POST, &path)
+            .header("content-type", "application/json")
+            .header("idempotency-key", key)
+            .body(format!(r#"{{"result":{result}}}"#));
+        Answer::of(request).await
+    };
+    let first = send("once").await;
+    assert_eq!(first.status, StatusCode::NO_CONTENT, "{first:?}");
+    assert_eq!(first.header("idempotency-replayed"), None);
+    let again = send("once").await;
+    assert_eq!(again.status, StatusCode::NO_CONTENT, "{again:?}");
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    send("other").await.problem(409, "request_resolved");
+    end(&gateway, &session).await;
 }

@@ -80,7 +80,13 @@ async fn preconditions_are_kept() {
             .body("x"),
     )
     .await;
-    refused.problem(412, "precondition_failed");
+    let problem = refused.problem(412, "precondition_failed");
+    assert!(
+        problem["detail"]
+            .as_str()
+            .expect("text")
+            .contains("If-None-Match: *")
+    );
     let replaced = put("if-match", &etag(&made), "two").await;
     assert_eq!(replaced.status(), StatusCode::NO_CONTENT);
     assert_eq!(

@@ -105,6 +105,7 @@ async fn new_session_is_complete_and_is_the_first_event_of_its_log() {
         (&json!(id), &json!("First"))
     );
     let attached = one(&events, "session.attached");
+    assert_eq!(attached["protocolVersion"], 1);
     assert_eq!(
         (&attached["by"], &attached["context"]),
         (&json!("new"), &json!("kept"))

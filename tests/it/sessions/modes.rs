@@ -602,3 +602,44 @@ async fn the_list_of_an_entry_replaces_the_default() {
             .is_none()
     );
 }
+
+#[tokio::test]
+async fn a_mode_or_an_option_that_was_never_offered_is_rejected_with_the_offered_ones() {
+    let gateway = offering(
+        "",
+        r#"{"currentModeId":"default","availableModes":[{"id":"default","name":"Default"}]}"#,
+    );
+    let session = gateway.session("fake").await;
+    let at = |path: &str| format!("/v1/sessions/{session}/{path}");
+    for (path, body, pointer, offered) in [
+        ("mode", json!({ "modeId": "later" }), "/modeId", "default"),
+        ("config/model", json!({ "value": "later" }), "/value", "a"),
+        ("config/model", json!({ "value": true }), "/value", "a"),
+        (
+            "config/later",
+            json!({ "value": "a" }),
+            "option",
+            "mode, model",
+        ),
+    ] {
+        let answer = call(&gateway, None, Method::PUT, &at(path), &body).await;
+        let problem = answer.problem(422, "invalid");
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
+        let detail = problem["detail"].as_str().expect("a detail");
+        assert!(detail.contains(&format!("offers: {offered}")), "{detail}");
+    }
+    let lines = received(&gateway);
+    assert!(
+        !lines.contains("session/set_mode") && !lines.contains("session/set_config_option"),
+        "{lines}"
+    );
+    let accepted = call(
+        &gateway,
+        None,
+        Method::PUT,
+        &at("mode"),
+        &json!({ "modeId": "default" }),
+    )
+    .await;
+    assert_eq!(accepted.status, 200, "{accepted:?}");
+}

@@ -7,17 +7,17 @@ import { readFile, writeFile } from "node:fs/promises";
 import openapiTS, { astToString } from "openapi-typescript";
 
 /**
- * An enum that accepts every other string as its enum alone: the union with `string` would be `string`, without the listed values. `Open`
- * adds the other strings again.
+ * An open schema of a response as its known values alone: the union with `string`, or with any object, would lose them. `Open` adds the
+ * other values again.
  */
-function withoutAnyString(schema) {
-  if (!Array.isArray(schema?.anyOf) || !schema.anyOf.some((one) => one.type === "string" && one.enum)) return schema;
-  return { ...schema, anyOf: schema.anyOf.filter((one) => one.type !== "string" || one.enum) };
+function withoutOtherValues(schema) {
+  const known = schema?.anyOf?.filter((one) => one.$ref?.startsWith("#/components/schemas/Known"));
+  return known?.length ? { ...schema, anyOf: known } : schema;
 }
 
 const target = new URL("src/schema.ts", import.meta.url);
 const document = JSON.parse(await readFile(new URL("../../../openapi/openapi.json", import.meta.url), "utf8"));
-const { openapi, info, components } = JSON.parse(JSON.stringify(document), (_, value) => withoutAnyString(value));
+const { openapi, info, components } = JSON.parse(JSON.stringify(document), (_, value) => withoutOtherValues(value));
 const tree = await openapiTS({ openapi, info, paths: {}, components: { schemas: components.schemas } }, { silent: true });
 const fresh = `// Generated from openapi/openapi.json by \`npm run types\`. Do not edit.\n\n${astToString(tree)}`;
 if (!process.argv.includes("--check")) {

@@ -81,6 +81,16 @@ impl IdempotencyHeader {
 
 /// In the response to a request that was repeated with its key.
 pub(crate) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Marks the response of a repeated request.
+pub(crate) fn set_replayed(response: &mut Response, replayed: bool) {
+    if replayed {
+        response
+            .headers_mut()
+            .insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+    }
+}
+
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 impl<G: Send + Sync> FromRequestParts<G> for IdempotencyHeader {

@@ -7,8 +7,9 @@ mod request;
 
 pub use headers::{Conditions, IdempotencyHeader, IfMatch, LastEventId, PreferWait};
 pub(crate) use headers::{
-    IDEMPOTENCY_REPLAYED, IfNoneMatch, set_preference_applied, trace_context,
+    IDEMPOTENCY_REPLAYED, IfNoneMatch, set_preference_applied, set_replayed, trace_context,
 };
 pub(crate) use json::{JsonBody, LargeJsonBody, OptionalJsonBody};
+pub(crate) use query::Page;
 pub use query::Params;
 pub(crate) use request::ApiRequest;

@@ -85,12 +85,64 @@ impl Params {
         }
     }
 
+    /// The position and the size of a page of a list that is complete in memory. `K` identifies an entry.
+    pub fn page<K: FromStr>(&mut self) -> Result<Page<K>, ApiError> {
+        Ok(Page {
+            after: self.parsed("cursor", "the nextCursor of a previous page")?,
+            limit: self.limit(Page::<K>::MAX, Page::<K>::MAX)?,
+        })
+    }
+
     /// Fails if an unread parameter remains.
     pub fn finish(&self) -> Result<(), ApiError> {
         self.0.first().map_or(Ok(()), |(name, _)| {
             Err(ApiError::invalid(name, "unknown parameter"))
         })
     }
+}
+
+/// A page of a list that is complete in memory. The entries have a unique key that never changes, so that a client that pages sees
+/// each entry once, also if entries are added or removed.
+#[derive(Debug)]
+pub struct Page<K> {
+    after: Option<K>,
+    limit: usize,
+}
+
+impl<K> Page<K> {
+    /// Without `limit`, a page has this number of entries. The lists that use it are shorter in practice.
+    const MAX: usize = 1000;
+
+    pub fn new(after: Option<K>, limit: usize) -> Self {
+        Self { after, limit }
+    }
+}
+
+impl<K: Ord + ToString> Page<K> {
+    /// Selects the entries of the page, sorted by their key.
+    pub fn select<T>(self, entries: Vec<T>, key: impl Fn(&T) -> K) -> Selected<T> {
+        let mut entries: Vec<T> = entries
+            .into_iter()
+            .filter(|entry| self.after.as_ref().is_none_or(|after| key(entry) > *after))
+            .collect();
+        entries.sort_by_key(&key);
+        let mut next_cursor = None;
+        if entries.len() > self.limit {
+            entries.truncate(self.limit);
+            next_cursor = entries.last().map(|entry| key(entry).to_string());
+        }
+        Selected {
+            entries,
+            next_cursor,
+        }
+    }
+}
+
+/// The entries of a page, and the `nextCursor`.
+#[derive(Debug)]
+pub struct Selected<T> {
+    pub entries: Vec<T>,
+    pub next_cursor: Option<String>,
 }
 
 impl<G: Send + Sync> FromRequestParts<G> for Params {

@@ -155,6 +155,16 @@ impl Documentation {
                 .responses
                 .insert(status, response.into());
         }
+        for response in operation.responses.responses.values_mut() {
+            if let RefOr::T(response) = response {
+                let header = text_header(
+                    "The id of the request: that of the request's header, or a new one.",
+                );
+                response
+                    .headers
+                    .insert(String::from("X-Request-Id"), header);
+            }
+        }
         if let Some(examples) = self.examples.get(&id) {
             examples.add_to(operation);
         }

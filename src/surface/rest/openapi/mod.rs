@@ -18,6 +18,7 @@ use crate::surface::embedded::etag;
 use crate::types::{AgentName, PromptId, PublicPath, RequestId, SessionId, TerminalId};
 
 mod documentation;
+mod open_responses;
 mod schemas;
 
 /// The document as served.
@@ -101,6 +102,7 @@ fn document() -> OpenApi {
         .schemas
         .values_mut()
         .for_each(schemas::open_raw_objects);
+    open_responses::open_responses(&mut document);
     documentation.complete_document(&mut document);
     document
 }

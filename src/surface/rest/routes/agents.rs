@@ -1,7 +1,11 @@
 //! `/v1/agents`: the catalogue of agents.
 
+use std::num::ParseIntError;
+use std::str::FromStr;
+
 use axum::Json;
 use serde::Deserialize;
+use uuid::Uuid;
 
 use crate::agent::{AgentSpec, Endpoint, INVALID_ENTRY};
 use crate::api::{
@@ -19,12 +23,18 @@ use crate::telemetry::ErrorChain;
 use crate::types::{AgentKind, AgentName, PoolSettings, Principal};
 
 /// Lists the agents that can run sessions.
+///
+/// Entries are sorted by name and have the state of the pool of this tenant. Without `limit` the page has all agents.
 #[utoipa::path(
     get,
     path = "/v1/agents",
-    responses((status = 200, body = AgentList, description = "All agents. There is only one page."))
+    responses((status = 200, body = AgentList, description = "A page of agents."))
 )]
-pub(super) async fn list_agents(request: ApiRequest<CanRead>) -> Json<AgentList> {
+pub(super) async fn list_agents(
+    mut request: ApiRequest<CanRead, (), Params>,
+) -> Result<Json<AgentList>, ApiError> {
+    let page = request.params.page::<AgentName>()?;
+    request.params.finish()?;
     let ApiRequest { gateway, by, .. } = request;
     let agents = gateway
         .catalogue
@@ -32,13 +42,16 @@ pub(super) async fn list_agents(request: ApiRequest<CanRead>) -> Json<AgentList>
         .agents()
         .map(|spec| agent_info(&gateway, &by, spec))
         .collect();
-    Json(AgentList {
-        agents,
-        next_cursor: None,
-    })
+    let page = page.select(agents, |agent: &Agent| agent.name.clone());
+    Ok(Json(AgentList {
+        agents: page.entries,
+        next_cursor: page.next_cursor,
+    }))
 }
 
 /// Gets one agent.
+///
+/// `capabilities`, `authMethods` and `agentInfo` are null until a process of the agent has started once.
 #[utoipa::path(
     get,
     path = "/v1/agents/{agent}",
@@ -58,20 +71,23 @@ pub(super) async fn get_agent(
 #[utoipa::path(
     get,
     path = "/v1/agents/{agent}/status",
-    responses((status = 200, body = AgentProcessList, description = "All processes. There is only one page."))
+    responses((status = 200, body = AgentProcessList, description = "A page of processes."))
 )]
 pub(super) async fn list_agent_processes(
-    request: ApiRequest<CanRead, AgentName>,
+    mut request: ApiRequest<CanRead, AgentName, Params>,
 ) -> Result<Json<AgentProcessList>, ApiError> {
+    let page = request.params.page::<Uuid>()?;
+    request.params.finish()?;
     let spec = request.agent()?;
     let processes = request
         .gateway
         .pool()
         .processes(&request.by.tenant, Some(&spec.name));
     let processes = processes.iter().map(agent_process).collect();
+    let page = page.select(processes, |process: &AgentProcess| process.agent_id);
     Ok(Json(AgentProcessList {
-        processes,
-        next_cursor: None,
+        processes: page.entries,
+        next_cursor: page.next_cursor,
     }))
 }
 
@@ -88,19 +104,57 @@ pub(super) async fn list_agent_sessions(
     mut request: ApiRequest<CanAdmin, AgentName, Params>,
 ) -> Result<Json<AgentSessionList>, ApiError> {
     let spec = request.agent()?;
-    let (cwd, cursor) = (
-        request.params.short("cwd", 4096)?,
-        request.params.short("cursor", 4096)?,
-    );
+    let cwd = request.params.short("cwd", 4096)?;
+    let position = request
+        .params
+        .parsed::<AgentPosition>("cursor", "the nextCursor of a previous page")?;
+    let limit = request
+        .params
+        .limit(MAX_AGENT_SESSIONS, MAX_AGENT_SESSIONS)?;
     request.params.finish()?;
-    let (query, trace) = ((cwd, cursor.as_deref()), request.trace.as_ref());
-    Ok(Json(
-        request
-            .gateway
-            .sessions
-            .agent_sessions(&request.by, &spec, query, trace)
-            .await?,
-    ))
+    let AgentPosition { skipped, cursor } = position.unwrap_or_default();
+    let of_agent = Some(cursor.as_str()).filter(|cursor| !cursor.is_empty());
+    let trace = request.trace.as_ref();
+    let mut page = request
+        .gateway
+        .sessions
+        .agent_sessions(&request.by, &spec, (cwd, of_agent), trace)
+        .await?;
+    page.sessions.drain(..skipped.min(page.sessions.len()));
+    let next = if page.sessions.len() > limit {
+        page.sessions.truncate(limit);
+        Some(AgentPosition {
+            skipped: skipped + limit,
+            cursor,
+        })
+    } else {
+        let next = page.next_cursor;
+        next.map(|cursor| AgentPosition { skipped: 0, cursor })
+    };
+    page.next_cursor = next.map(|next| format!("{}~{}", next.skipped, next.cursor));
+    Ok(Json(page))
+}
+
+/// The largest page of the sessions that an agent has.
+const MAX_AGENT_SESSIONS: usize = 1000;
+
+/// A position in the sessions of an agent: its own cursor, and the number of entries of its page that a client has read. Agents
+/// know no size of a page.
+#[derive(Debug, Default)]
+struct AgentPosition {
+    skipped: usize,
+    cursor: String,
+}
+
+impl FromStr for AgentPosition {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        let parts = text.split_once('~');
+        let skipped = parts.map_or(text, |(skipped, _)| skipped).parse()?;
+        let cursor = parts.map_or("", |(_, cursor)| cursor).to_owned();
+        Ok(Self { skipped, cursor })
+    }
 }
 
 fn agent_process(process: &PoolProcess) -> AgentProcess {
@@ -214,11 +268,13 @@ fn pool_figures(figures: &PoolStats, settings: &PoolSettings) -> PoolFigures {
 #[utoipa::path(
     get,
     path = "/v1/registry",
-    responses((status = 200, body = InstallableAgentList, description = "All agents of the registry. There is only one page."))
+    responses((status = 200, body = InstallableAgentList, description = "A page of the agents of the registry."))
 )]
 pub(super) async fn list_installable_agents(
-    request: ApiRequest<CanAdmin>,
+    mut request: ApiRequest<CanAdmin, (), Params>,
 ) -> Result<Json<InstallableAgentList>, ApiError> {
+    let page = request.params.page::<String>()?;
+    request.params.finish()?;
     let registry = &request.gateway.registry;
     let unavailable = |error: ListingError| {
         ApiError::new(
@@ -234,9 +290,11 @@ pub(super) async fn list_installable_agents(
         description: entry.description.clone(),
         kinds: entry.kinds().iter().map(ToString::to_string).collect(),
     };
+    let agents = entries.iter().map(shown).collect();
+    let page = page.select(agents, |agent: &InstallableAgent| agent.id.clone());
     Ok(Json(InstallableAgentList {
         configured: registry.is_configured(),
-        agents: entries.iter().map(shown).collect(),
-        next_cursor: None,
+        agents: page.entries,
+        next_cursor: page.next_cursor,
     }))
 }

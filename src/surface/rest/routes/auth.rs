@@ -24,6 +24,9 @@ use crate::types::known_agents::api_key_format;
 use crate::types::{AgentName, Principal, PublicPath};
 
 /// Gets the sign-in state of an agent and its sign-in methods.
+///
+/// The methods are those that the latest process of the agent reported; `authMethods` is null until one has started.
+/// If the agent can report its state, the gateway asks it. Otherwise `state` is what the gateway has observed.
 #[utoipa::path(
     get,
     path = "/v1/agents/{agent}/auth",
@@ -225,6 +228,9 @@ fn find_method(initialized: &InitializeResult, id: &str) -> Result<AuthMethod, A
 }
 
 /// Signs out of the agent.
+///
+/// The agent removes its credentials for every session that uses it. An agent without a method for it is 501. Running
+/// turns continue.
 #[utoipa::path(
     delete,
     path = "/v1/agents/{agent}/auth",

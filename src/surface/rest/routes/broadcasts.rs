@@ -2,15 +2,12 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use http::HeaderValue;
 
 use crate::api::{BroadcastForm, BroadcastReport, BroadcastTo, CreateBroadcast};
 use crate::broadcast::{BroadcastError, MAX_CONTENT_BYTES, MAX_TARGETS};
 use crate::surface::authorized::{AccessError, CanPrompt};
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{
-    ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, JsonBody,
-};
+use crate::surface::rest::extract::{ApiRequest, IdempotencyHeader, JsonBody, set_replayed};
 use crate::types::Scope;
 
 /// Sends a message to all or selected agents, sessions and members of the fleet.
@@ -43,11 +40,7 @@ pub(super) async fn create_broadcast(
         .send((&by, by.author()), broadcast, key, trace)
         .await?;
     let mut response = Json(sent.response).into_response();
-    if sent.replayed {
-        response
-            .headers_mut()
-            .insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
-    }
+    set_replayed(&mut response, sent.replayed);
     Ok(response)
 }
 

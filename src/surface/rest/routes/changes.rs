@@ -8,7 +8,7 @@ use super::files::run_blocking;
 use crate::api::{FileChange, FileChangeKind, FileChangeList, FileChangeText, ProblemCode};
 use crate::surface::authorized::CanFiles;
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{ApiRequest, Conditions};
+use crate::surface::rest::extract::{ApiRequest, Conditions, Params};
 use crate::types::SessionId;
 use crate::workspace::{ChangeKind, ChangedFile, ChangedText};
 
@@ -23,16 +23,21 @@ use crate::workspace::{ChangeKind, ChangedFile, ChangedText};
     responses((status = 200, body = FileChangeList, description = "The changes."))
 )]
 pub(super) async fn list_changes(
-    request: ApiRequest<CanFiles, SessionId>,
+    mut request: ApiRequest<CanFiles, SessionId, Params>,
 ) -> Result<Json<FileChangeList>, ApiError> {
+    let page = request.params.page::<String>()?;
+    request.params.finish()?;
     let baseline = request.open_session().await?.baseline().await?;
     let changes = run_blocking(&request.gateway.shutdown, move || baseline.compare()).await?;
+    let files = changes.files.iter().map(file_change).collect();
+    let page = page.select(files, |file: &FileChange| file.path.clone());
     Ok(Json(FileChangeList {
         since: changes.since,
         complete: changes.incomplete.is_none(),
         reason: changes.incomplete.map(str::to_owned),
-        files: changes.files.iter().map(file_change).collect(),
+        files: page.entries,
         more: changes.more,
+        next_cursor: page.next_cursor,
     }))
 }
 

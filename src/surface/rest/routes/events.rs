@@ -168,6 +168,9 @@ pub(super) async fn prompt_events(
 }
 
 /// Streams the events of a turn as Server-Sent Events, for any `Accept`. The stream ends with the turn.
+///
+/// `Last-Event-ID` or `after` continues behind an event. After the end of the turn the stream has `end` and closes. It
+/// counts against the streams of the key.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/prompts/{prompt}/events/stream",

@@ -45,7 +45,7 @@ impl From<FileError> for ApiError {
                 ProblemCode::NotFound
             }
             FileError::TooLarge(_) => ProblemCode::TooLarge,
-            FileError::Changed => ProblemCode::PreconditionFailed,
+            FileError::Changed | FileError::Exists => ProblemCode::PreconditionFailed,
             FileError::DiskFull => ProblemCode::StorageFull,
         };
         Self::new(code, detail)
@@ -352,6 +352,9 @@ async fn receive_upload(
 }
 
 /// Deletes a file, an empty folder, or a symbolic link (but not its target).
+///
+/// The path is relative to the folder of the session. Files outside of it, also behind links, are 403. A folder with
+/// entries is 422. `If-Match` makes the request conditional.
 #[utoipa::path(
     delete,
     path = "/v1/sessions/{session}/files/{*path}",

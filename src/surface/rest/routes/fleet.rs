@@ -37,12 +37,18 @@ const MAX_INSTANCE: usize = 128;
 const DEFAULT_CAPACITY: usize = 4;
 
 /// Lists the members of the fleet, also those that are not connected.
+///
+/// Entries are sorted by name. Without `limit` the page has all members.
 #[utoipa::path(
     get,
     path = "/v1/fleet",
-    responses((status = 200, body = FleetMemberList, description = "All members. There is only one page."))
+    responses((status = 200, body = FleetMemberList, description = "A page of members."))
 )]
-pub(super) async fn list_members(request: ApiRequest<CanAdmin>) -> Json<FleetMemberList> {
+pub(super) async fn list_members(
+    mut request: ApiRequest<CanAdmin, (), Params>,
+) -> Result<Json<FleetMemberList>, ApiError> {
+    let page = request.params.page::<AgentName>()?;
+    request.params.finish()?;
     let now = request.gateway.ids.now();
     let members = request
         .gateway
@@ -51,10 +57,11 @@ pub(super) async fn list_members(request: ApiRequest<CanAdmin>) -> Json<FleetMem
         .into_iter()
         .map(|status| member_info(status, now))
         .collect();
-    Json(FleetMemberList {
-        members,
-        next_cursor: None,
-    })
+    let page = page.select(members, |member: &FleetMember| member.name.clone());
+    Ok(Json(FleetMemberList {
+        members: page.entries,
+        next_cursor: page.next_cursor,
+    }))
 }
 
 /// Drains a member.

@@ -7,6 +7,9 @@ use crate::surface::authorized::HasKey;
 use crate::surface::rest::extract::ApiRequest;
 
 /// Gets the version of the gateway, and the principal, scopes and limits of the key.
+///
+/// Any key can read it. `limits` has the values that apply to this key. Counts are per minute or at the same time, as
+/// their names say.
 #[utoipa::path(
     get,
     path = "/v1",

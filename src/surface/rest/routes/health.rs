@@ -7,6 +7,9 @@ use crate::surface::Gateway;
 use crate::surface::rest::error::ApiError;
 
 /// Liveness: the process responds.
+///
+/// The status is 200 while the process can answer. The probe needs no key and has no limit; it does not look at the
+/// store or at agents.
 #[utoipa::path(
     get,
     path = "/livez",

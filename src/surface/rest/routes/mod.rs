@@ -109,7 +109,7 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(tasks::get_task))
         .routes(routes!(tasks::cancel_task))
         .routes(routes!(webhooks::list_webhooks, webhooks::create_webhook))
-        .routes(routes!(webhooks::delete_webhook))
+        .routes(routes!(webhooks::get_webhook, webhooks::delete_webhook))
         .routes(routes!(webhooks::get_webhook_secret))
         .routes(routes!(webhooks::list_deliveries))
         .routes(routes!(webhooks::retry_delivery))

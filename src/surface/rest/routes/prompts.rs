@@ -191,6 +191,9 @@ pub(super) fn content_blocks(prompt: Box<RawValue>) -> Result<Box<RawValue>, Api
 }
 
 /// Lists the turns of a session, the newest first.
+///
+/// The list has the queued turns too. Its entries have the status and the text of each turn; the transcript has all
+/// items.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/prompts",
@@ -209,6 +212,8 @@ pub(super) async fn list_prompts(
 }
 
 /// Gets a turn. `Prefer: wait=N` waits for its end.
+///
+/// `N` is in seconds, at most 300. The response after the wait has the turn as it is then, also if it still runs.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/prompts/{prompt}",
@@ -279,6 +284,9 @@ pub(super) async fn patch_prompt(
 }
 
 /// Cancels the running turn and all queued turns.
+///
+/// Each turn ends with an event. If the agent ignores the cancel, the gateway stops its process after a time limit.
+/// Without a running or queued turn, the status is 204.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/cancel",
@@ -299,6 +307,9 @@ pub(super) async fn cancel_session(
 }
 
 /// Cancels one turn.
+///
+/// A queued turn ends at once. A running one ends when the agent has stopped; if the agent ignores the cancel, the
+/// gateway stops its process after a time limit. A turn that has ended does not change.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/prompts/{prompt}/cancel",

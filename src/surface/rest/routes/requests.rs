@@ -1,44 +1,68 @@
 //! `/v1/sessions/{session}/requests`: the requests of the agent to its clients, and their answers.
 
 use axum::Json;
+use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::acp::to_one_line;
 use crate::api::{
-    ElicitationAction, ElicitationAnswer, PendingRequests, PermissionAnswer, RequestAnswer,
+    ElicitationAction, ElicitationAnswer, PendingRequest, PendingRequests, PermissionAnswer,
+    RequestAnswer,
 };
-use crate::session::Answer;
+use crate::session::{Answer, IdempotencyKey};
 use crate::surface::authorized::{CanApprove, CanRead};
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{ApiRequest, JsonBody, LargeJsonBody};
+use crate::surface::rest::extract::{
+    ApiRequest, IdempotencyHeader, JsonBody, LargeJsonBody, Params, set_replayed,
+};
 use crate::types::{RequestId, SessionId};
 
 /// Lists the requests of the agent that have no answer yet.
+///
+/// Entries are sorted by id, the oldest first. Without `limit` the page has all open requests.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/requests",
-    responses((status = 200, body = PendingRequests, description = "All open requests. There is only one page."))
+    responses((status = 200, body = PendingRequests, description = "A page of open requests."))
 )]
 pub(super) async fn list_requests(
-    request: ApiRequest<CanRead, SessionId>,
+    mut request: ApiRequest<CanRead, SessionId, Params>,
 ) -> Result<Json<PendingRequests>, ApiError> {
+    let page = request.params.page::<RequestId>()?;
+    request.params.finish()?;
     let session = request.open_session().await?;
+    let requests = session.snapshot().await?.requests;
+    let page = page.select(requests, |request: &PendingRequest| request.request_id);
     Ok(Json(PendingRequests {
-        requests: session.snapshot().await?.requests,
-        next_cursor: None,
+        requests: page.entries,
+        next_cursor: page.next_cursor,
     }))
 }
 
 type AnswerRequest = ApiRequest<CanApprove, (SessionId, RequestId)>;
 
-async fn submit_answer(request: AnswerRequest, answer: Answer) -> Result<StatusCode, ApiError> {
-    request
-        .open_session()
-        .await?
-        .answer(&request.by.author(), None, request.ids.1, answer)
+async fn submit_answer(
+    request: AnswerRequest,
+    key: Option<IdempotencyKey>,
+    answer: Answer,
+) -> Result<Response, ApiError> {
+    let session = request.open_session().await?;
+    let author = request.by.author();
+    let id = request.ids.1;
+    let act = move || async move {
+        session.answer(&author, None, id, answer).await?;
+        // The stored response must differ from JSON's null, which stands for no response.
+        Ok::<_, ApiError>(true)
+    };
+    let answered = request
+        .gateway
+        .sessions
+        .respond_once(&request.by, key, act)
         .await?;
-    Ok(StatusCode::NO_CONTENT)
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    set_replayed(&mut response, answered.replayed);
+    Ok(response)
 }
 
 /// Answers a request of any kind with the result that ACP defines for it, or with a JSON-RPC error.
@@ -52,17 +76,22 @@ async fn submit_answer(request: AnswerRequest, answer: Answer) -> Result<StatusC
 )]
 pub(super) async fn answer_request(
     request: AnswerRequest,
+    key: IdempotencyHeader,
     LargeJsonBody(body): LargeJsonBody<RequestAnswer>,
-) -> Result<StatusCode, ApiError> {
+) -> Result<Response, ApiError> {
+    let key = key.bind(&body.bytes);
     let given = match (body.value.result, body.value.error) {
         (Some(result), None) => Answer::Result(to_one_line(result)),
         (None, Some(error)) => Answer::Error(to_one_line(error)),
         _ => return Err(ApiError::invalid("", "expected either result or error")),
     };
-    submit_answer(request, given).await
+    submit_answer(request, key, given).await
 }
 
 /// Answers a permission request: selects one of its options, or cancels the request.
+///
+/// The first answer counts. The response to a further answer is 409, except that a request with the same
+/// `Idempotency-Key` gets the first response.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/permissions/{request}",
@@ -71,8 +100,10 @@ pub(super) async fn answer_request(
 )]
 pub(super) async fn answer_permission(
     request: AnswerRequest,
+    key: IdempotencyHeader,
     body: JsonBody<PermissionAnswer>,
-) -> Result<StatusCode, ApiError> {
+) -> Result<Response, ApiError> {
+    let key = key.bind(&body.bytes);
     let given = match body.value {
         PermissionAnswer {
             option_id: Some(option),
@@ -89,10 +120,13 @@ pub(super) async fn answer_permission(
             ));
         }
     };
-    submit_answer(request, given).await
+    submit_answer(request, key, given).await
 }
 
 /// Answers an elicitation: accepts, declines or cancels a form of the agent.
+///
+/// The first answer counts. The response to a further answer is 409, except that a request with the same
+/// `Idempotency-Key` gets the first response.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/elicitations/{request}",
@@ -101,10 +135,12 @@ pub(super) async fn answer_permission(
 )]
 pub(super) async fn answer_elicitation(
     request: AnswerRequest,
+    key: IdempotencyHeader,
     body: JsonBody<ElicitationAnswer>,
-) -> Result<StatusCode, ApiError> {
+) -> Result<Response, ApiError> {
+    let key = key.bind(&body.bytes);
     let result = elicitation_result(body.value)?;
-    submit_answer(request, Answer::Elicitation(result)).await
+    submit_answer(request, key, Answer::Elicitation(result)).await
 }
 
 /// The ACP result of `elicitation/create`.

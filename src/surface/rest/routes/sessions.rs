@@ -8,7 +8,9 @@ use serde::de::IntoDeserializer as _;
 
 use super::first_turn::FirstTurn;
 use crate::api::{AttachSession, CreateSession, Session, SessionList, SessionPatch, SessionState};
-use crate::session::{Created, FILTER_KEY_BYTES, FILTER_VALUE_BYTES, ListQuery, MetadataFilter};
+use crate::session::{
+    Created, FILTER_KEY_BYTES, FILTER_VALUE_BYTES, ListOrder, ListQuery, MetadataFilter,
+};
 use crate::surface::authorized::{CanPrompt, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{
@@ -94,6 +96,11 @@ fn created_response(created: Created) -> Response {
 }
 
 /// Lists sessions, the latest `updatedAt` first.
+///
+/// The filters combine. A page scans at most 5,000 sessions, so a page can have fewer entries than `limit` and still
+/// have a `nextCursor`. The latest changes come first by default: a session that changes while a client pages moves
+/// before its cursor. With `order=created`, the oldest session comes first and no entry moves, so that a client sees
+/// each session exactly once.
 #[utoipa::path(
     get,
     path = "/v1/sessions",
@@ -108,9 +115,15 @@ pub(super) async fn list_sessions(
 ) -> Result<Response, ApiError> {
     let q = request.params.short("q", 256)?;
     let tasks = request.params.flag("tasks", false)?;
+    let order = match request.params.text("order")?.as_deref() {
+        None | Some("updated") => ListOrder::Updated,
+        Some("created") => ListOrder::Created,
+        Some(_) => return Err(ApiError::invalid("order", "expected updated or created")),
+    };
     let query = ListQuery {
         q,
         tasks,
+        order,
         ..list_query(&mut request.params, 200)?
     };
     request.params.finish()?;
@@ -133,6 +146,7 @@ pub(super) fn list_query(params: &mut Params, max_limit: usize) -> Result<ListQu
         cwd: params.short("cwd", 4096)?,
         metadata: metadata_filter(params)?,
         tasks: false,
+        order: ListOrder::Updated,
         cursor: params.short("cursor", 1024)?,
         limit: params.limit(50, max_limit)?,
     })
@@ -177,6 +191,9 @@ fn parse_state(text: &str) -> Result<SessionState, ApiError> {
 }
 
 /// Gets a session. The response reflects every event up to its `lastEventId`.
+///
+/// `If-None-Match` with the `ETag` of an earlier response returns 304 if nothing has changed. A session of another
+/// tenant is 404.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}",
@@ -215,6 +232,9 @@ pub(super) async fn patch_session(
 }
 
 /// Stops a session and deletes all of its data.
+///
+/// A running turn is cancelled, and the log and the own folder of the session are erased. `If-Match` with the current
+/// revision makes the request conditional.
 #[utoipa::path(
     delete,
     path = "/v1/sessions/{session}",
@@ -261,6 +281,8 @@ pub(super) async fn attach_session(
 }
 
 /// Closes a session. Its log stays readable; the gateway rejects prompts until `attach`.
+///
+/// The session is closed at the agent. Prompts are 409 until `attach`. Closing a closed session is 200 again.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/close",

@@ -17,6 +17,9 @@ use crate::surface::rest::extract::{ApiRequest, JsonBody};
 use crate::types::SessionId;
 
 /// Sets the mode of the agent for this session.
+///
+/// A mode that the agent did not offer is 422 with the offered ones; an agent that offered no list decides itself. A
+/// mode that the configuration denies is 403. An agent that does not answer in time is 504.
 #[utoipa::path(
     put,
     path = "/v1/sessions/{session}/mode",
@@ -39,6 +42,10 @@ pub(super) async fn set_mode(
 }
 
 /// Sets one of the agent's options for this session.
+///
+/// The value is the id of a choice, true or false. A value or an option that the agent did not offer is 422 with the
+/// offered ones; an agent that offered no list decides itself. The agent must answer within its time limit, otherwise
+/// the status is 504.
 #[utoipa::path(
     put,
     path = "/v1/sessions/{session}/config/{option}",

@@ -121,6 +121,9 @@ fn parse_status(text: &str) -> Result<TaskStatus, ApiError> {
 }
 
 /// Gets a task. `Prefer: wait=N` waits for its end.
+///
+/// `N` is in seconds, at most 300. The response after the wait has the task as it is then, also if it still runs. The
+/// gateway keeps a finished task for a limited time; after it, the response is 404.
 #[utoipa::path(
     get,
     path = "/v1/tasks/{task}",

@@ -30,6 +30,9 @@ pub(super) async fn list_terminals(
 }
 
 /// Gets a terminal with the end of its output. The response reflects every event up to its `lastEventId`.
+///
+/// The output is the end of the whole output, at most as many bytes as the gateway keeps; `truncated` is true if its
+/// beginning is missing.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/terminals/{terminal}",

@@ -38,6 +38,8 @@ pub(super) async fn get_transcript(
 }
 
 /// Gets the turns of a session as Markdown, for any `Accept`.
+///
+/// The pages are those of the transcript. `If-None-Match` returns 304 if no event was added.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/transcript/markdown",
@@ -63,12 +65,19 @@ async fn respond_page(
     let before: Option<PromptId> = request
         .params
         .parsed("before", "a nextCursor of this transcript")?;
+    let cursor: Option<PromptId> = request
+        .params
+        .parsed("cursor", "a nextCursor of this transcript")?;
+    if before.is_some() && cursor.is_some() {
+        let detail = "expected either cursor or before, which have the same meaning";
+        return Err(ApiError::invalid("cursor", detail));
+    }
     let limit = request.params.limit(50, 200)?;
     request.params.finish()?;
     let session = request.open_session().await?;
     let page = session
         .query()
-        .transcript(session.snapshot().await?, before, limit)
+        .transcript(session.snapshot().await?, cursor.or(before), limit)
         .await?;
     // Weak, because retention may delete the beginning of a turn without appending an event.
     let format = if form == Representation::Json {

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header};
 use uuid::Uuid;
 
 use crate::api::{
@@ -10,9 +10,13 @@ use crate::api::{
     WebhookDeliveryState, WebhookList, WebhookSecret,
 };
 use crate::event::{WebhookCreated, WebhookDeleted};
+use crate::surface::Gateway;
 use crate::surface::authorized::CanAdmin;
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{ApiRequest, JsonBody, Params};
+use crate::surface::rest::extract::{
+    ApiRequest, IdempotencyHeader, JsonBody, Params, set_replayed,
+};
+use crate::types::{Author, Principal};
 use crate::webhooks::{self, CreateError, DeliveryState, RepeatError};
 
 /// The size of a page of deliveries.
@@ -20,12 +24,18 @@ const DEFAULT_DELIVERIES: usize = 50;
 const MAX_DELIVERIES: usize = 200;
 
 /// Lists the webhooks.
+///
+/// Entries are sorted by id, the oldest first. Without `limit` the page has all webhooks.
 #[utoipa::path(
     get,
     path = "/v1/webhooks",
-    responses((status = 200, body = WebhookList, description = "All webhooks. There is only one page."))
+    responses((status = 200, body = WebhookList, description = "A page of webhooks."))
 )]
-pub(super) async fn list_webhooks(request: ApiRequest<CanAdmin>) -> Json<WebhookList> {
+pub(super) async fn list_webhooks(
+    mut request: ApiRequest<CanAdmin, (), Params>,
+) -> Result<Json<WebhookList>, ApiError> {
+    let page = request.params.page::<Uuid>()?;
+    request.params.finish()?;
     let webhooks = request
         .gateway
         .webhooks
@@ -33,10 +43,11 @@ pub(super) async fn list_webhooks(request: ApiRequest<CanAdmin>) -> Json<Webhook
         .into_iter()
         .map(webhook)
         .collect();
-    Json(WebhookList {
-        webhooks,
-        next_cursor: None,
-    })
+    let page = page.select(webhooks, |webhook: &Webhook| webhook.webhook_id);
+    Ok(Json(WebhookList {
+        webhooks: page.entries,
+        next_cursor: page.next_cursor,
+    }))
 }
 
 /// Creates a webhook.
@@ -53,13 +64,42 @@ pub(super) async fn list_webhooks(request: ApiRequest<CanAdmin>) -> Json<Webhook
 )]
 pub(super) async fn create_webhook(
     request: ApiRequest<CanAdmin>,
+    key: IdempotencyHeader,
     body: JsonBody<CreateWebhook>,
 ) -> Result<Response, ApiError> {
-    let CreateWebhook { url, events } = body.value;
+    let key = key.bind(&body.bytes);
+    let principal = Principal::clone(&request.by);
+    let author = request.by.author();
+    let gateway = request.gateway.clone();
+    let wanted = body.value;
+    let act = move || async move { create(&gateway, &principal, &author, wanted).await };
     let created = request
         .gateway
+        .sessions
+        .respond_once(&request.by, key, act)
+        .await?;
+    let location = format!("/v1/webhooks/{}", created.response.webhook_id);
+    let location = HeaderValue::try_from(location).expect("ids are plain ASCII");
+    let mut response = (
+        StatusCode::CREATED,
+        [(header::LOCATION, location)],
+        Json(created.response),
+    )
+        .into_response();
+    set_replayed(&mut response, created.replayed);
+    Ok(response)
+}
+
+async fn create(
+    gateway: &Gateway,
+    principal: &Principal,
+    author: &Author,
+    wanted: CreateWebhook,
+) -> Result<Webhook, ApiError> {
+    let CreateWebhook { url, events } = wanted;
+    let created = gateway
         .webhooks
-        .create(&request.by.tenant, &url, events)
+        .create(&principal.tenant, &url, events)
         .await;
     let created = created.map_err(|error| {
         let detail = error.to_string();
@@ -75,8 +115,24 @@ pub(super) async fn create_webhook(
         webhook_id: created.id.to_string(),
         url: created.url.clone(),
     };
-    request.gateway.audit.append(&request.by.author(), event);
-    Ok((StatusCode::CREATED, Json(webhook(created))).into_response())
+    gateway.audit.append(author, event);
+    Ok(webhook(created))
+}
+
+/// Gets a webhook.
+///
+/// `gone` is true after its URL answered with 410: the gateway then sends no further events to it.
+#[utoipa::path(
+    get,
+    path = "/v1/webhooks/{webhook}",
+    responses((status = 200, body = Webhook, description = "The webhook."))
+)]
+pub(super) async fn get_webhook(
+    request: ApiRequest<CanAdmin, Uuid>,
+) -> Result<Json<Webhook>, ApiError> {
+    let webhooks = request.gateway.webhooks.list(&request.by.tenant);
+    let found = webhooks.into_iter().find(|found| found.id == request.ids);
+    Ok(Json(webhook(found.ok_or_else(ApiError::not_found)?)))
 }
 
 /// Deletes a webhook.

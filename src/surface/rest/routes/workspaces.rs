@@ -7,7 +7,7 @@ use axum::Json;
 use crate::api::{ProblemCode, WorkspaceFolder, WorkspaceFolderList};
 use crate::surface::authorized::CanPrompt;
 use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{ApiRequest, Params};
+use crate::surface::rest::extract::{ApiRequest, Page, Params};
 use crate::workspace::{FileError, FolderPage};
 
 /// Lists folders in which a new session can work.
@@ -36,11 +36,13 @@ pub(super) async fn list_workspaces(
         .with_granted(request.by.folders.clone());
     let Some(path) = path else {
         let folders = workspaces.top_folders().filter_map(named).collect();
+        let roots = Page::new(cursor, limit);
+        let page = roots.select(folders, |folder: &WorkspaceFolder| folder.path.clone());
         return Ok(Json(WorkspaceFolderList {
             path: None,
             parent: None,
-            folders,
-            next_cursor: None,
+            folders: page.entries,
+            next_cursor: page.next_cursor,
         }));
     };
     let work = move || workspaces.browse(&path, cursor.as_deref(), limit);
