@@ -17,8 +17,7 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        /** @enum {string} */
-        ActorKind: "key" | "client" | "command_line" | "policy" | "timeout" | "agent" | "gateway";
+        ActorKind: components["schemas"]["KnownActorKind"];
         /**
          * @description An agent of the catalogue. Members that only a process of the agent can report are null until a process
          *     has started.
@@ -75,16 +74,10 @@ export interface components {
             /** @description True if the gateway offers sign-in methods of type `terminal`. */
             terminalAuth: boolean;
         };
-        /**
-         * @description The state of an agent for new sessions.
-         * @enum {string}
-         */
-        AgentAvailability: "available" | "unavailable" | "reconnecting" | "disconnected" | "draining";
-        /**
-         * @description The protocol of an agent. Agents on other hosts use ACP.
-         * @enum {string}
-         */
-        AgentDialect: "acp" | "stream-json" | "early-acp";
+        /** @description The state of an agent for new sessions. */
+        AgentAvailability: components["schemas"]["KnownAgentAvailability"];
+        /** @description The protocol of an agent. Agents on other hosts use ACP. */
+        AgentDialect: components["schemas"]["KnownAgentDialect"];
         /** @description The process that held the session ended. */
         AgentExitedEvent: {
             /** @description Why the connection ended, if the agent runs on another host. */
@@ -138,11 +131,8 @@ export interface components {
              */
             type: "agent.invalid_output";
         };
-        /**
-         * @description Where an agent runs.
-         * @enum {string}
-         */
-        AgentKind: "local" | "remote" | "fleet";
+        /** @description Where an agent runs. */
+        AgentKind: components["schemas"]["KnownAgentKind"];
         /** @description The catalogue of agents. */
         AgentList: {
             agents: components["schemas"]["Agent"][];
@@ -169,7 +159,7 @@ export interface components {
         };
         /** @description The processes of an agent, the oldest first. */
         AgentProcessList: {
-            /** @description Always null: there is only one page. */
+            /** @description The `cursor` of the next page; null on the last page. */
             nextCursor: string | null;
             processes: components["schemas"]["AgentProcess"][];
         };
@@ -248,11 +238,8 @@ export interface components {
             /** @description The conversation that the agent continues. Default: `kept`. */
             context?: components["schemas"]["RequestedContext"];
         };
-        /**
-         * @description The way in which a process received a session.
-         * @enum {string}
-         */
-        AttachedBy: "new" | "resume" | "load" | "fresh" | "fork" | "adopt";
+        /** @description The way in which a process received a session. */
+        AttachedBy: components["schemas"]["KnownAttachedBy"];
         /** @description A file of the session to attach to a prompt. */
         Attachment: {
             /**
@@ -287,7 +274,7 @@ export interface components {
             name?: string;
         };
         /** @description An event of the audit log. `type` selects the schema. Clients must ignore unknown types. */
-        AuditLogEvent: components["schemas"]["KeyCreatedEvent"] | components["schemas"]["KeyUpdatedEvent"] | components["schemas"]["KeyRevokedEvent"] | components["schemas"]["FolderGrantedEvent"] | components["schemas"]["KeyExpiredEvent"] | components["schemas"]["KeyRotatedEvent"] | components["schemas"]["LinkPrintedEvent"] | components["schemas"]["LinkUsedEvent"] | components["schemas"]["TicketCreatedEvent"] | components["schemas"]["RequestRejectedEvent"] | components["schemas"]["SignInStartedEvent"] | components["schemas"]["SignInEndedEvent"] | components["schemas"]["SignedOutEvent"] | components["schemas"]["WebhookCreatedEvent"] | components["schemas"]["WebhookDeletedEvent"] | components["schemas"]["BroadcastSentEvent"] | components["schemas"]["PermissionDecidedEvent"] | components["schemas"]["AgentRequestRefusedEvent"] | components["schemas"]["IsolationAppliedEvent"] | components["schemas"]["FleetMemberChangedEvent"] | components["schemas"]["AuditPrunedEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
+        AuditLogEvent: components["schemas"]["KnownAuditLogEvent"];
         /** @description A page of the audit log. */
         AuditPage: {
             events: components["schemas"]["AuditLogEvent"][];
@@ -327,16 +314,10 @@ export interface components {
             name: string;
             scopes: components["schemas"]["Scope"][];
         };
-        /**
-         * @description A state of a member of the fleet that began.
-         * @enum {string}
-         */
-        AuditedMemberState: "connected" | "reconnecting" | "disconnected" | "failed";
-        /**
-         * @description How a target got the message.
-         * @enum {string}
-         */
-        BroadcastDelivery: "written" | "sent" | "received" | "queued";
+        /** @description A state of a member of the fleet that began. */
+        AuditedMemberState: components["schemas"]["KnownAuditedMemberState"];
+        /** @description How a target got the message. */
+        BroadcastDelivery: components["schemas"]["KnownBroadcastDelivery"];
         /**
          * @description The form in which the targets get the message.
          * @enum {string}
@@ -374,11 +355,8 @@ export interface components {
             /** @description The session, or the session of the process. */
             sessionId?: components["schemas"]["SessionId"];
         };
-        /**
-         * @description Why a target did not get the message.
-         * @enum {string}
-         */
-        BroadcastReason: "unknown" | "no_process" | "no_session" | "starting" | "ended" | "disconnected" | "unsupported" | "queue_full" | "timeout" | "rejected";
+        /** @description Why a target did not get the message. */
+        BroadcastReason: components["schemas"]["KnownBroadcastReason"];
         /** @description The result of a broadcast for each target. */
         BroadcastReport: {
             /**
@@ -421,18 +399,12 @@ export interface components {
              */
             type: "broadcast.sent";
         };
-        /**
-         * @description The kind of a target.
-         * @enum {string}
-         */
-        BroadcastTargetKind: "agent" | "session" | "member";
+        /** @description The kind of a target. */
+        BroadcastTargetKind: components["schemas"]["KnownBroadcastTargetKind"];
         /** @description The targets: `"all"`, or lists of agents, sessions and members. */
         BroadcastTo: components["schemas"]["AllTargets"] | components["schemas"]["SelectedTargets"];
-        /**
-         * @description The purpose of a broadcast, for its receivers. The gateway treats all of them alike.
-         * @enum {string}
-         */
-        BroadcastType: "announcement" | "health_check" | "context_update" | "pattern_learned" | "custom";
+        /** @description The purpose of a broadcast, for its receivers. The gateway treats all of them alike. */
+        BroadcastType: components["schemas"]["KnownBroadcastType"];
         /** @description The result of a bulk operation for one session. */
         BulkResult: {
             /** @description The reason why the operation did not change the session. */
@@ -452,11 +424,8 @@ export interface components {
             /** @description One result for each session of the batch. */
             results: components["schemas"]["BulkResult"][];
         };
-        /**
-         * @description Why the gateway asked the agent to end a turn, or ended a turn that was not sent.
-         * @enum {string}
-         */
-        CancelCause: "person" | "disconnect" | "silence" | "tool_call_silence" | "deadline" | "budget" | "drain";
+        /** @description Why the gateway asked the agent to end a turn, or ended a turn that was not sent. */
+        CancelCause: components["schemas"]["KnownCancelCause"];
         /** @description The turns that the request cancelled. */
         Cancelled: {
             promptIds: components["schemas"]["PromptId"][];
@@ -476,12 +445,9 @@ export interface components {
             truncated: boolean;
         };
         /** @description A content block of ACP. `type` selects the schema. Agents with a later version of ACP may send other types. */
-        ContentBlock: components["schemas"]["TextBlock"] | components["schemas"]["ImageBlock"] | components["schemas"]["AudioBlock"] | components["schemas"]["ResourceLinkBlock"] | components["schemas"]["ResourceBlock"];
-        /**
-         * @description Whether the agent still has the earlier conversation.
-         * @enum {string}
-         */
-        Context: "kept" | "lost";
+        ContentBlock: components["schemas"]["KnownContentBlock"];
+        /** @description Whether the agent still has the earlier conversation. */
+        Context: components["schemas"]["KnownContext"];
         /**
          * @description The agent could not restore the session. After this item, the agent does not have the earlier
          *     conversation.
@@ -502,7 +468,7 @@ export interface components {
             /** @description The text of the message. At most 64 KiB in UTF-8. */
             content: string;
             to: components["schemas"]["BroadcastTo"];
-            type: components["schemas"]["BroadcastType"];
+            type: components["schemas"]["KnownBroadcastType"];
         };
         /** @description A prompt: a text, or an array of ACP content blocks. */
         CreatePrompt: {
@@ -551,7 +517,7 @@ export interface components {
             } | null;
             /** @description The mode to set before the first prompt. Requires the scope `approve`. */
             modeId?: string | null;
-            policy?: components["schemas"]["SessionPolicy"] | null;
+            policy?: components["schemas"]["SessionPolicyInput"] | null;
             prompt?: components["schemas"]["PromptContent"] | null;
             /** @description The title of the session. */
             title?: string | null;
@@ -586,8 +552,8 @@ export interface components {
              * @description The policy for permission requests. By default, requests that the policy of the agent's entry does not allow
              *     are rejected after 5 seconds.
              */
-            permissions?: components["schemas"]["PermissionPolicy"];
-            priority?: components["schemas"]["TaskPriority"];
+            permissions?: components["schemas"]["PermissionPolicyInput"];
+            priority?: components["schemas"]["KnownTaskPriority"];
             /** @description The prompt for the agent. */
             prompt?: components["schemas"]["PromptContent"];
             /**
@@ -624,11 +590,8 @@ export interface components {
             /** @description When the process got the turn. */
             startedAt: components["schemas"]["Timestamp"];
         };
-        /**
-         * @description The reason why a session lost its process.
-         * @enum {string}
-         */
-        DetachedReason: "idle" | "exited" | "closed" | "drain" | "reclaimed";
+        /** @description The reason why a session lost its process. */
+        DetachedReason: components["schemas"]["KnownDetachedReason"];
         /**
          * @description The action in an answer to an elicitation.
          * @enum {string}
@@ -691,11 +654,8 @@ export interface components {
              */
             type: "end";
         };
-        /**
-         * @description The reason why a stream is complete.
-         * @enum {string}
-         */
-        EndReason: "turn_ended" | "caught_up" | "session_deleted";
+        /** @description The reason why a stream is complete. */
+        EndReason: components["schemas"]["KnownEndReason"];
         ErrorAnswer: {
             error: components["schemas"]["RpcError"];
         };
@@ -760,18 +720,17 @@ export interface components {
             /** @description Whether a content is too large to be shown (1 MiB), cannot be read, or was not stored at the start. */
             tooLarge: boolean;
         };
-        /**
-         * @description The kind of a change.
-         * @enum {string}
-         */
-        FileChangeKind: "added" | "modified" | "deleted";
+        /** @description The kind of a change. */
+        FileChangeKind: components["schemas"]["KnownFileChangeKind"];
         /** @description The changes of the working folder of a session, sorted by path. */
         FileChangeList: {
             /** @description False if changes may be missing in the list, or old contents. */
             complete: boolean;
             files: components["schemas"]["FileChange"][];
-            /** @description Whether there are more changes than the list contains. */
+            /** @description Whether there are more changes than all pages of the list contain. */
             more: boolean;
+            /** @description The `cursor` of the next page; null on the last page. */
+            nextCursor: string | null;
             /** @description Why the list is not complete; null if it is. */
             reason: string | null;
             /** @description The time of the state with which the folder is compared. */
@@ -811,11 +770,8 @@ export interface components {
             size: number | null;
             type: components["schemas"]["FileKind"];
         };
-        /**
-         * @description The type of an entry in a list of files.
-         * @enum {string}
-         */
-        FileKind: "file" | "folder" | "link" | "other";
+        /** @description The type of an entry in a list of files. */
+        FileKind: components["schemas"]["KnownFileKind"];
         /** @description A page of files. */
         FileList: {
             files: components["schemas"]["FileEntry"][];
@@ -891,14 +847,11 @@ export interface components {
         /** @description The members of the fleet. */
         FleetMemberList: {
             members: components["schemas"]["FleetMember"][];
-            /** @description Always null: there is only one page. */
+            /** @description The `cursor` of the next page; null on the last page. */
             nextCursor: string | null;
         };
-        /**
-         * @description The state of the connection of a member.
-         * @enum {string}
-         */
-        FleetMemberState: "connected" | "reconnecting" | "disconnected";
+        /** @description The state of the connection of a member. */
+        FleetMemberState: components["schemas"]["KnownFleetMemberState"];
         /** @description The owner of the data folder granted a folder to the key of an `attach` process. */
         FolderGrantedEvent: {
             actor: components["schemas"]["AuditActor"];
@@ -981,14 +934,11 @@ export interface components {
             agents: components["schemas"]["InstallableAgent"][];
             /** @description Whether `registry.source` names a registry. */
             configured: boolean;
-            /** @description Always null: there is only one page. */
+            /** @description The `cursor` of the next page; null on the last page. */
             nextCursor: string | null;
         };
-        /**
-         * @description The level that the operator requests for an agent.
-         * @enum {string}
-         */
-        Isolation: "off" | "private" | "workspace" | "strict";
+        /** @description The level that the operator requests for an agent. */
+        Isolation: components["schemas"]["KnownIsolation"];
         /** @description An agent process started under this isolation. */
         IsolationAppliedEvent: {
             actor: components["schemas"]["AuditActor"];
@@ -1127,6 +1077,205 @@ export interface components {
              */
             type: "key.updated";
         };
+        /** @enum {string} */
+        KnownActorKind: "key" | "client" | "command_line" | "policy" | "timeout" | "agent" | "gateway";
+        /**
+         * @description The state of an agent for new sessions.
+         * @enum {string}
+         */
+        KnownAgentAvailability: "available" | "unavailable" | "reconnecting" | "disconnected" | "draining";
+        /**
+         * @description The protocol of an agent. Agents on other hosts use ACP.
+         * @enum {string}
+         */
+        KnownAgentDialect: "acp" | "stream-json" | "early-acp";
+        /**
+         * @description Where an agent runs.
+         * @enum {string}
+         */
+        KnownAgentKind: "local" | "remote" | "fleet";
+        /**
+         * @description The way in which a process received a session.
+         * @enum {string}
+         */
+        KnownAttachedBy: "new" | "resume" | "load" | "fresh" | "fork" | "adopt";
+        /** @description An event of the audit log. `type` selects the schema. Clients must ignore unknown types. */
+        KnownAuditLogEvent: components["schemas"]["KeyCreatedEvent"] | components["schemas"]["KeyUpdatedEvent"] | components["schemas"]["KeyRevokedEvent"] | components["schemas"]["FolderGrantedEvent"] | components["schemas"]["KeyExpiredEvent"] | components["schemas"]["KeyRotatedEvent"] | components["schemas"]["LinkPrintedEvent"] | components["schemas"]["LinkUsedEvent"] | components["schemas"]["TicketCreatedEvent"] | components["schemas"]["RequestRejectedEvent"] | components["schemas"]["SignInStartedEvent"] | components["schemas"]["SignInEndedEvent"] | components["schemas"]["SignedOutEvent"] | components["schemas"]["WebhookCreatedEvent"] | components["schemas"]["WebhookDeletedEvent"] | components["schemas"]["BroadcastSentEvent"] | components["schemas"]["PermissionDecidedEvent"] | components["schemas"]["AgentRequestRefusedEvent"] | components["schemas"]["IsolationAppliedEvent"] | components["schemas"]["FleetMemberChangedEvent"] | components["schemas"]["AuditPrunedEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
+        /**
+         * @description A state of a member of the fleet that began.
+         * @enum {string}
+         */
+        KnownAuditedMemberState: "connected" | "reconnecting" | "disconnected" | "failed";
+        /**
+         * @description How a target got the message.
+         * @enum {string}
+         */
+        KnownBroadcastDelivery: "written" | "sent" | "received" | "queued";
+        /**
+         * @description Why a target did not get the message.
+         * @enum {string}
+         */
+        KnownBroadcastReason: "unknown" | "no_process" | "no_session" | "starting" | "ended" | "disconnected" | "unsupported" | "queue_full" | "timeout" | "rejected";
+        /**
+         * @description The kind of a target.
+         * @enum {string}
+         */
+        KnownBroadcastTargetKind: "agent" | "session" | "member";
+        /**
+         * @description The purpose of a broadcast, for its receivers. The gateway treats all of them alike.
+         * @enum {string}
+         */
+        KnownBroadcastType: "announcement" | "health_check" | "context_update" | "pattern_learned" | "custom";
+        /**
+         * @description Why the gateway asked the agent to end a turn, or ended a turn that was not sent.
+         * @enum {string}
+         */
+        KnownCancelCause: "person" | "disconnect" | "silence" | "tool_call_silence" | "deadline" | "budget" | "drain";
+        /** @description A content block of ACP. `type` selects the schema. Agents with a later version of ACP may send other types. */
+        KnownContentBlock: components["schemas"]["TextBlock"] | components["schemas"]["ImageBlock"] | components["schemas"]["AudioBlock"] | components["schemas"]["ResourceLinkBlock"] | components["schemas"]["ResourceBlock"];
+        /**
+         * @description Whether the agent still has the earlier conversation.
+         * @enum {string}
+         */
+        KnownContext: "kept" | "lost";
+        /**
+         * @description The reason why a session lost its process.
+         * @enum {string}
+         */
+        KnownDetachedReason: "idle" | "exited" | "closed" | "drain" | "reclaimed";
+        /**
+         * @description The reason why a stream is complete.
+         * @enum {string}
+         */
+        KnownEndReason: "turn_ended" | "caught_up" | "session_deleted";
+        /**
+         * @description The kind of a change.
+         * @enum {string}
+         */
+        KnownFileChangeKind: "added" | "modified" | "deleted";
+        /**
+         * @description The type of an entry in a list of files.
+         * @enum {string}
+         */
+        KnownFileKind: "file" | "folder" | "link" | "other";
+        /**
+         * @description The state of the connection of a member.
+         * @enum {string}
+         */
+        KnownFleetMemberState: "connected" | "reconnecting" | "disconnected";
+        /**
+         * @description The level that the operator requests for an agent.
+         * @enum {string}
+         */
+        KnownIsolation: "off" | "private" | "workspace" | "strict";
+        /**
+         * @description The reason why the agent lost the context of the session.
+         * @enum {string}
+         */
+        KnownLostReason: "not_found" | "unsupported" | "rejected_session" | "not_restored" | "requested";
+        /**
+         * @description The means that applies the level. Without `namespaces`, sandboxes of agents that mount file systems fail at the
+         *     levels `private` and `workspace`.
+         * @enum {string}
+         */
+        KnownMechanism: "namespaces" | "landlock" | "partial" | "command" | "none";
+        /**
+         * @description The action for a permission request that is not answered in time.
+         * @enum {string}
+         */
+        KnownOnTimeout: "reject" | "wait";
+        /**
+         * @description A problem code for programs. Clients must expect unknown codes.
+         * @enum {string}
+         */
+        KnownProblemCode: "agent_auth_required" | "agent_disconnected" | "agent_error" | "agent_exited" | "agent_start_failed" | "agent_timeout" | "agent_unsupported" | "body_memory_full" | "budget_exceeded" | "cancel_timeout" | "content_unsupported" | "crash_loop" | "deadline_exceeded" | "draining" | "forbidden" | "history_diverged" | "idempotency_in_flight" | "idempotency_mismatch" | "internal" | "interrupted" | "invalid" | "key_revoked" | "malformed" | "member_unavailable" | "method_not_allowed" | "misdirected_request" | "not_acceptable" | "not_found" | "pool_full" | "precondition_failed" | "prompt_expired" | "prompt_not_queued" | "queue_full" | "range_not_satisfiable" | "rate_limited" | "registry_unavailable" | "request_resolved" | "session_closed" | "storage_full" | "too_large" | "turn_running" | "unauthorized" | "unsupported_media_type";
+        /**
+         * @description The current activity of an agent's process.
+         * @enum {string}
+         */
+        KnownProcessState: "starting" | "idle" | "busy" | "releasing" | "stopping";
+        /**
+         * @description The state of a turn.
+         * @enum {string}
+         */
+        KnownPromptStatus: "queued" | "running" | "completed" | "failed";
+        /**
+         * @description The reason why a request of an agent was refused.
+         * @enum {string}
+         */
+        KnownRefuseReason: "off" | "outside_folders";
+        /**
+         * @description The reason why a request was rejected.
+         * @enum {string}
+         */
+        KnownRejectReason: "misdirected_request" | "origin_forbidden" | "missing_key" | "invalid_key" | "invalid_ticket" | "too_many_invalid_keys" | "forbidden";
+        /**
+         * @description The reason why a stream cannot deliver every event after the cursor.
+         * @enum {string}
+         */
+        KnownResetReason: "pruned" | "unknown_cursor" | "new_epoch" | "damaged";
+        /**
+         * @description The way in which a request was resolved.
+         * @enum {string}
+         */
+        KnownResolution: "answered" | "policy" | "cancelled" | "withdrawn" | "expired" | "disconnected";
+        /**
+         * @description The author of a message.
+         * @enum {string}
+         */
+        KnownRole: "user" | "agent" | "thought";
+        /**
+         * @description An access right of a key.
+         * @enum {string}
+         */
+        KnownScope: "read" | "prompt" | "approve" | "files" | "mcp" | "fleet" | "admin";
+        /**
+         * @description The provider of an agent's file or terminal methods, the most restricted first.
+         * @enum {string}
+         */
+        KnownServedBy: "off" | "client" | "gateway";
+        /** @description An event. `type` selects the schema. Clients must ignore unknown types. */
+        KnownSessionEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionAttachedEvent"] | components["schemas"]["SessionDetachedEvent"] | components["schemas"]["SessionChangedEvent"] | components["schemas"]["SessionPrivilegedModeEvent"] | components["schemas"]["SessionClosedEvent"] | components["schemas"]["SessionDeletedEvent"] | components["schemas"]["PromptQueuedEvent"] | components["schemas"]["PromptChangedEvent"] | components["schemas"]["PromptStartedEvent"] | components["schemas"]["SessionUpdateEvent"] | components["schemas"]["PromptCompletedEvent"] | components["schemas"]["PromptFailedEvent"] | components["schemas"]["RequestCreatedEvent"] | components["schemas"]["RequestResolvedEvent"] | components["schemas"]["ElicitationCompletedEvent"] | components["schemas"]["TerminalCreatedEvent"] | components["schemas"]["TerminalOutputEvent"] | components["schemas"]["TerminalExitedEvent"] | components["schemas"]["AgentExitedEvent"] | components["schemas"]["AgentInvalidOutputEvent"] | components["schemas"]["ExtensionEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
+        /**
+         * @description The current activity of a session.
+         * @enum {string}
+         */
+        KnownSessionState: "idle" | "running" | "waiting" | "closed";
+        /**
+         * @description The reason why an unfinished tool call counts as ended.
+         * @enum {string}
+         */
+        KnownSettled: "cancelled" | "unfinished";
+        /**
+         * @description The result of a sign-in to an agent.
+         * @enum {string}
+         */
+        KnownSignInOutcome: "succeeded" | "failed" | "aborted";
+        /**
+         * @description The order of tasks. A task precedes later tasks of the same priority. A low task precedes normal tasks that are 10
+         *     minutes younger, and a normal task precedes high tasks that are an hour younger.
+         * @enum {string}
+         */
+        KnownTaskPriority: "low" | "normal" | "high" | "critical";
+        /**
+         * @description The state of a task.
+         * @enum {string}
+         */
+        KnownTaskStatus: "queued" | "running" | "completed" | "failed" | "cancelled" | "interrupted";
+        /**
+         * @description The source of a session's title.
+         * @enum {string}
+         */
+        KnownTitleBy: "client" | "agent" | "prompt";
+        /** @description An item of a turn. `type` selects the schema. Clients must ignore unknown types. */
+        KnownTurnItem: components["schemas"]["TurnMessage"] | components["schemas"]["TurnToolCall"] | components["schemas"]["TurnTerminal"] | components["schemas"]["TurnRequest"] | components["schemas"]["TurnNotice"] | components["schemas"]["TurnCompaction"] | components["schemas"]["TurnSubagent"] | components["schemas"]["TurnSessionMessage"] | components["schemas"]["ContextLost"] | components["schemas"]["TurnOther"];
+        /**
+         * @description The outcome of a turn that has ended.
+         * @enum {string}
+         */
+        KnownTurnOutcome: "completed" | "cancelled" | "failed";
+        /** @enum {string} */
+        KnownWebhookDeliveryState: "pending" | "delivered" | "failed";
         /** @description The gateway printed the link with this key. */
         LinkPrintedEvent: {
             actor: components["schemas"]["AuditActor"];
@@ -1168,11 +1317,8 @@ export interface components {
              */
             type: "link.used";
         };
-        /**
-         * @description The reason why the agent lost the context of the session.
-         * @enum {string}
-         */
-        LostReason: "not_found" | "unsupported" | "rejected_session" | "not_restored" | "requested";
+        /** @description The reason why the agent lost the context of the session. */
+        LostReason: components["schemas"]["KnownLostReason"];
         /** @description The name of a configured server, or an ACP `McpServer`. An object requires the scope `mcp`; without it, the response is 403. */
         McpServer: string | {
             [key: string]: unknown;
@@ -1180,9 +1326,8 @@ export interface components {
         /**
          * @description The means that applies the level. Without `namespaces`, sandboxes of agents that mount file systems fail at the
          *     levels `private` and `workspace`.
-         * @enum {string}
          */
-        Mechanism: "namespaces" | "landlock" | "partial" | "command" | "none";
+        Mechanism: components["schemas"]["KnownMechanism"];
         /** @description A call of a method of a member. */
         MemberCall: {
             method: string;
@@ -1206,11 +1351,8 @@ export interface components {
             /** @description The value of the option. Absent for an option that is switched on. */
             value?: string;
         };
-        /**
-         * @description The action for a permission request that is not answered in time.
-         * @enum {string}
-         */
-        OnTimeout: "reject" | "wait";
+        /** @description The action for a permission request that is not answered in time. */
+        OnTimeout: components["schemas"]["KnownOnTimeout"];
         OptionValue: string | boolean;
         /** @description A request that waits for an answer. */
         PendingRequest: {
@@ -1338,6 +1480,17 @@ export interface components {
              */
             timeoutSeconds?: number | null;
         };
+        /** @description The policy for permission requests. */
+        PermissionPolicyInput: {
+            /** @description Kinds of tool calls that the gateway allows without a question. */
+            allow?: string[] | null;
+            onTimeout?: components["schemas"]["KnownOnTimeout"] | null;
+            /**
+             * Format: int64
+             * @description The time in seconds that a request waits for an answer.
+             */
+            timeoutSeconds?: number | null;
+        };
         /** @description Statistics of the agent's processes, summed over all pools. */
         PoolFigures: {
             /** @description The number of idle processes: ready for any session, or reserved for the principal that used them last. */
@@ -1419,7 +1572,10 @@ export interface components {
              * @description The exit code of an ended process; null if a signal ended it.
              */
             exitCode?: number | null;
-            /** @description The `X-Request-Id` of the request. Absent in events. */
+            /**
+             * @description The path of the request and, after `#`, its `X-Request-Id`: a URI reference. The log has the details of `internal`
+             *     under it. Absent in events.
+             */
             instance?: string;
             /** @description The running turn, or the turn that the problem refers to. */
             promptId?: components["schemas"]["PromptId"];
@@ -1459,11 +1615,8 @@ export interface components {
              */
             type: string;
         };
-        /**
-         * @description A problem code for programs. Clients must expect unknown codes.
-         * @enum {string}
-         */
-        ProblemCode: "agent_auth_required" | "agent_disconnected" | "agent_error" | "agent_exited" | "agent_start_failed" | "agent_timeout" | "agent_unsupported" | "budget_exceeded" | "cancel_timeout" | "content_unsupported" | "crash_loop" | "deadline_exceeded" | "draining" | "forbidden" | "history_diverged" | "idempotency_in_flight" | "idempotency_mismatch" | "internal" | "interrupted" | "invalid" | "key_revoked" | "malformed" | "member_unavailable" | "method_not_allowed" | "misdirected_request" | "not_acceptable" | "not_found" | "pool_full" | "precondition_failed" | "prompt_expired" | "prompt_not_queued" | "queue_full" | "range_not_satisfiable" | "rate_limited" | "registry_unavailable" | "request_resolved" | "session_closed" | "storage_full" | "too_large" | "turn_running" | "unauthorized" | "unsupported_media_type";
+        /** @description A problem code for programs. Clients must expect unknown codes. */
+        ProblemCode: components["schemas"]["KnownProblemCode"];
         /** @description The gateway ends the stream because of a problem. The client may reconnect. */
         ProblemEvent: {
             id?: string;
@@ -1477,11 +1630,8 @@ export interface components {
              */
             type: "problem";
         };
-        /**
-         * @description The current activity of an agent's process.
-         * @enum {string}
-         */
-        ProcessState: "starting" | "idle" | "busy" | "releasing" | "stopping";
+        /** @description The current activity of an agent's process. */
+        ProcessState: components["schemas"]["KnownProcessState"];
         /** @description A turn. The object is the exact state at its `lastEventId`. */
         Prompt: {
             /** @description The principal that sent the prompt. */
@@ -1567,7 +1717,7 @@ export interface components {
             };
         };
         /** @description A text, or an array of ACP content blocks. */
-        PromptContent: string | components["schemas"]["ContentBlock"][];
+        PromptContent: string | components["schemas"]["KnownContentBlock"][];
         /** @description The turn failed. */
         PromptFailedEvent: {
             /** @description The request of the ACP client that sent the prompt. Absent for a prompt over another protocol. */
@@ -1679,11 +1829,8 @@ export interface components {
              */
             type: "prompt.started";
         };
-        /**
-         * @description The state of a turn.
-         * @enum {string}
-         */
-        PromptStatus: "queued" | "running" | "completed" | "failed";
+        /** @description The state of a turn. */
+        PromptStatus: components["schemas"]["KnownPromptStatus"];
         /** @description The replay is complete. The following events are live. */
         ReadyEvent: {
             id?: string;
@@ -1698,16 +1845,10 @@ export interface components {
              */
             type: "ready";
         };
-        /**
-         * @description The reason why a request of an agent was refused.
-         * @enum {string}
-         */
-        RefuseReason: "off" | "outside_folders";
-        /**
-         * @description The reason why a request was rejected.
-         * @enum {string}
-         */
-        RejectReason: "misdirected_request" | "origin_forbidden" | "missing_key" | "invalid_key" | "invalid_ticket" | "too_many_invalid_keys" | "forbidden";
+        /** @description The reason why a request of an agent was refused. */
+        RefuseReason: components["schemas"]["KnownRefuseReason"];
+        /** @description The reason why a request was rejected. */
+        RejectReason: components["schemas"]["KnownRejectReason"];
         /** @description The members that an operator has removed. */
         RemovedMembers: {
             /** @description The names of the members. */
@@ -1855,16 +1996,10 @@ export interface components {
              */
             type: "reset";
         };
-        /**
-         * @description The reason why a stream cannot deliver every event after the cursor.
-         * @enum {string}
-         */
-        ResetReason: "pruned" | "unknown_cursor" | "new_epoch" | "damaged";
-        /**
-         * @description The way in which a request was resolved.
-         * @enum {string}
-         */
-        Resolution: "answered" | "policy" | "cancelled" | "withdrawn" | "expired" | "disconnected";
+        /** @description The reason why a stream cannot deliver every event after the cursor. */
+        ResetReason: components["schemas"]["KnownResetReason"];
+        /** @description The way in which a request was resolved. */
+        Resolution: components["schemas"]["KnownResolution"];
         /** @description A file or another resource, with its content. */
         ResourceBlock: {
             resource: components["schemas"]["EmbeddedResource"];
@@ -1894,11 +2029,8 @@ export interface components {
         ResultAnswer: {
             result: unknown;
         };
-        /**
-         * @description The author of a message.
-         * @enum {string}
-         */
-        Role: "user" | "agent" | "thought";
+        /** @description The author of a message. */
+        Role: components["schemas"]["KnownRole"];
         /** @description A call of a method that the agent's entry allows (`rpc`). */
         RpcCall: {
             /** @description The name of the method. */
@@ -1922,11 +2054,8 @@ export interface components {
             /** @description The agent's result, raw. */
             result: unknown;
         };
-        /**
-         * @description An access right of a key.
-         * @enum {string}
-         */
-        Scope: "read" | "prompt" | "approve" | "files" | "mcp" | "fleet" | "admin";
+        /** @description An access right of a key. */
+        Scope: components["schemas"]["KnownScope"];
         /** @description The selected targets, at most 1,000. A target that occurs twice gets the message once. */
         SelectedTargets: {
             /** @description Agents: all of their processes, or the sessions of these processes. */
@@ -1936,11 +2065,8 @@ export interface components {
             /** @description Sessions: their processes, or their queues. */
             sessions?: components["schemas"]["SessionId"][];
         };
-        /**
-         * @description The provider of an agent's file or terminal methods, the most restricted first.
-         * @enum {string}
-         */
-        ServedBy: "off" | "client" | "gateway";
+        /** @description The provider of an agent's file or terminal methods, the most restricted first. */
+        ServedBy: components["schemas"]["KnownServedBy"];
         /** @description A session. The object is the exact state at its `lastEventId`. */
         Session: {
             agent: components["schemas"]["AgentName"];
@@ -2046,6 +2172,11 @@ export interface components {
             isolation: components["schemas"]["AppliedIsolation"] | null;
             /** @description The turn of the event; absent outside a turn. */
             promptId?: components["schemas"]["PromptId"];
+            /**
+             * Format: int64
+             * @description The version of ACP that the gateway and the agent negotiated.
+             */
+            protocolVersion: number;
             /** @description The reason for the loss. Only with `context: "lost"`. */
             reason?: components["schemas"]["LostReason"];
             /** @description The agent's answer, raw ACP with the gateway's `sessionId`: `modes`, `configOptions`. */
@@ -2189,7 +2320,7 @@ export interface components {
             type: "session.detached";
         };
         /** @description An event. `type` selects the schema. Clients must ignore unknown types. */
-        SessionEvent: components["schemas"]["SessionCreatedEvent"] | components["schemas"]["SessionAttachedEvent"] | components["schemas"]["SessionDetachedEvent"] | components["schemas"]["SessionChangedEvent"] | components["schemas"]["SessionPrivilegedModeEvent"] | components["schemas"]["SessionClosedEvent"] | components["schemas"]["SessionDeletedEvent"] | components["schemas"]["PromptQueuedEvent"] | components["schemas"]["PromptChangedEvent"] | components["schemas"]["PromptStartedEvent"] | components["schemas"]["SessionUpdateEvent"] | components["schemas"]["PromptCompletedEvent"] | components["schemas"]["PromptFailedEvent"] | components["schemas"]["RequestCreatedEvent"] | components["schemas"]["RequestResolvedEvent"] | components["schemas"]["ElicitationCompletedEvent"] | components["schemas"]["TerminalCreatedEvent"] | components["schemas"]["TerminalOutputEvent"] | components["schemas"]["TerminalExitedEvent"] | components["schemas"]["AgentExitedEvent"] | components["schemas"]["AgentInvalidOutputEvent"] | components["schemas"]["ExtensionEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["ReadyEvent"] | components["schemas"]["PositionEvent"] | components["schemas"]["SessionSummaryEvent"] | components["schemas"]["SummariesResetEvent"] | components["schemas"]["ProblemEvent"] | components["schemas"]["ShutdownEvent"] | components["schemas"]["EndEvent"];
+        SessionEvent: components["schemas"]["KnownSessionEvent"];
         /**
          * Format: uuid
          * @description The id of a session: a UUID v7 in lower case.
@@ -2226,6 +2357,12 @@ export interface components {
             permissions?: components["schemas"]["PermissionPolicy"] | null;
             terminals?: components["schemas"]["ServedBy"] | null;
         };
+        /** @description The permissions of a session's agent. A client can only restrict the values of the agent's entry. */
+        SessionPolicyInput: {
+            files?: components["schemas"]["KnownServedBy"] | null;
+            permissions?: components["schemas"]["PermissionPolicyInput"] | null;
+            terminals?: components["schemas"]["KnownServedBy"] | null;
+        };
         /** @description The agent entered a mode that no client can select (`modes.deny` of its entry). The gateway does not change the mode. */
         SessionPrivilegedModeEvent: {
             /** @description The id of the option that selects the mode. */
@@ -2254,11 +2391,8 @@ export interface components {
             /** @description The value of the option. Absent for an option that is switched on. */
             value?: string;
         };
-        /**
-         * @description The current activity of a session.
-         * @enum {string}
-         */
-        SessionState: "idle" | "running" | "waiting" | "closed";
+        /** @description The current activity of a session. */
+        SessionState: components["schemas"]["KnownSessionState"];
         /** @description A session in a list. It omits the members that are folded from updates of the agent. */
         SessionSummary: {
             agent: components["schemas"]["AgentName"];
@@ -2352,11 +2486,8 @@ export interface components {
             /** @description The id of one of the agent's modes. */
             modeId: string;
         };
-        /**
-         * @description The reason why an unfinished tool call counts as ended.
-         * @enum {string}
-         */
-        Settled: "cancelled" | "unfinished";
+        /** @description The reason why an unfinished tool call counts as ended. */
+        Settled: components["schemas"]["KnownSettled"];
         /** @description The gateway is shutting down. Reconnect after `retryMs` milliseconds. */
         ShutdownEvent: {
             id?: string;
@@ -2410,11 +2541,8 @@ export interface components {
              */
             type: "sign_in.ended";
         };
-        /**
-         * @description The result of a sign-in to an agent.
-         * @enum {string}
-         */
-        SignInOutcome: "succeeded" | "failed" | "aborted";
+        /** @description The result of a sign-in to an agent. */
+        SignInOutcome: components["schemas"]["KnownSignInOutcome"];
         /** @description A sign-in to an agent began. */
         SignInStartedEvent: {
             actor: components["schemas"]["AuditActor"];
@@ -2522,9 +2650,8 @@ export interface components {
         /**
          * @description The order of tasks. A task precedes later tasks of the same priority. A low task precedes normal tasks that are 10
          *     minutes younger, and a normal task precedes high tasks that are an hour younger.
-         * @enum {string}
          */
-        TaskPriority: "low" | "normal" | "high" | "critical";
+        TaskPriority: components["schemas"]["KnownTaskPriority"];
         /** @description The result of a task. */
         TaskResult: {
             /** @description Why the gateway cancelled the turn of the task. Absent if it did not. */
@@ -2554,11 +2681,8 @@ export interface components {
             /** @description True if `output` omits a part of the messages. */
             truncated: boolean;
         };
-        /**
-         * @description The state of a task.
-         * @enum {string}
-         */
-        TaskStatus: "queued" | "running" | "completed" | "failed" | "cancelled" | "interrupted";
+        /** @description The state of a task. */
+        TaskStatus: components["schemas"]["KnownTaskStatus"];
         /** @description A terminal that the gateway runs for an agent. */
         Terminal: {
             args: string[];
@@ -2726,11 +2850,8 @@ export interface components {
          * @description A time in RFC 3339 format, in UTC with milliseconds.
          */
         Timestamp: string;
-        /**
-         * @description The source of a session's title.
-         * @enum {string}
-         */
-        TitleBy: "client" | "agent" | "prompt";
+        /** @description The source of a session's title. */
+        TitleBy: components["schemas"]["KnownTitleBy"];
         /** @description A page of turns, the newest first, and the session at the same cursor. */
         Transcript: {
             /**
@@ -2799,7 +2920,7 @@ export interface components {
             type: "compaction";
         };
         /** @description An item of a turn. `type` selects the schema. Clients must ignore unknown types. */
-        TurnItem: components["schemas"]["TurnMessage"] | components["schemas"]["TurnToolCall"] | components["schemas"]["TurnTerminal"] | components["schemas"]["TurnRequest"] | components["schemas"]["TurnNotice"] | components["schemas"]["TurnCompaction"] | components["schemas"]["TurnSubagent"] | components["schemas"]["TurnSessionMessage"] | components["schemas"]["ContextLost"] | components["schemas"]["TurnOther"];
+        TurnItem: components["schemas"]["KnownTurnItem"];
         /** @description A message, joined from its chunks. */
         TurnMessage: {
             /** @description Content blocks, raw ACP. Consecutive texts are joined into one block. */
@@ -2850,11 +2971,8 @@ export interface components {
                 [key: string]: unknown;
             };
         };
-        /**
-         * @description The outcome of a turn that has ended.
-         * @enum {string}
-         */
-        TurnOutcome: "completed" | "cancelled" | "failed";
+        /** @description The outcome of a turn that has ended. */
+        TurnOutcome: components["schemas"]["KnownTurnOutcome"];
         /** @description A request of the agent and its resolution. */
         TurnRequest: {
             /** @description The principal that answered. */
@@ -2962,6 +3080,34 @@ export interface components {
              */
             type: "tool_call";
         };
+        /** @description A member of the union that a later version added. Ignore it. */
+        UnknownAuditLogEvent: {
+            /** @description A value that this document does not list. */
+            type: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A member of the union that a later version added. Ignore it. */
+        UnknownContentBlock: {
+            /** @description A value that this document does not list. */
+            type: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A member of the union that a later version added. Ignore it. */
+        UnknownSessionEvent: {
+            /** @description A value that this document does not list. */
+            type: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A member of the union that a later version added. Ignore it. */
+        UnknownTurnItem: {
+            /** @description A value that this document does not list. */
+            type: string;
+        } & {
+            [key: string]: unknown;
+        };
         /** @description A webhook. */
         Webhook: {
             createdAt: components["schemas"]["Timestamp"];
@@ -3057,11 +3203,10 @@ export interface components {
             /** @description The cursor of the next page. Null on the last page. */
             nextCursor: string | null;
         };
-        /** @enum {string} */
-        WebhookDeliveryState: "pending" | "delivered" | "failed";
+        WebhookDeliveryState: components["schemas"]["KnownWebhookDeliveryState"];
         /** @description The webhooks, oldest first. */
         WebhookList: {
-            /** @description Always null: there is only one page. */
+            /** @description The `cursor` of the next page; null on the last page. */
             nextCursor: string | null;
             webhooks: components["schemas"]["Webhook"][];
         };
