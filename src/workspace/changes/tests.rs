@@ -451,7 +451,7 @@ fn revert_restores_every_kind_of_change() {
     );
     assert!(matches!(
         ground.revert("binary", &new),
-        Err(FileError::Changed)
+        Err(FileError::Exists)
     ));
     ground.revert("binary", &Precondition::default()).unwrap();
     assert_eq!(

@@ -112,7 +112,7 @@ async fn a_folder_narrows_the_list_only_below_the_roots() {
     std::fs::create_dir(gateway.path("data/workspaces/a")).expect("the root is ours");
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let request = gateway
-        .request(Method::GET, &format!("{LIST}?cwd=a&cursor=next"))
+        .request(Method::GET, &format!("{LIST}?cwd=a&cursor=0~next"))
         .header("traceparent", parent);
     assert_eq!(Answer::of(request).await.status, StatusCode::OK);
     let folder = gateway

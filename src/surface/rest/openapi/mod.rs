@@ -7,9 +7,9 @@ use http::HeaderValue;
 use sha2::{Digest, Sha256};
 use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
-use utoipa::openapi::path::{Operation, PathItem};
 
 use self::documentation::Documentation;
+use self::operations::operations;
 use super::routes::api_router;
 use crate::api::Problem;
 use crate::api::schema::JSON_SCHEMAS;
@@ -19,6 +19,7 @@ use crate::types::{AgentName, PromptId, PublicPath, RequestId, SessionId, Termin
 
 mod documentation;
 mod open_responses;
+mod operations;
 mod schemas;
 
 /// The document as served.
@@ -105,26 +106,6 @@ fn document() -> OpenApi {
     open_responses::open_responses(&mut document);
     documentation.complete_document(&mut document);
     document
-}
-
-fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
-    let PathItem {
-        get,
-        put,
-        post,
-        delete,
-        patch,
-        ..
-    } = item;
-    [
-        ("get", get),
-        ("put", put),
-        ("post", post),
-        ("delete", delete),
-        ("patch", patch),
-    ]
-    .into_iter()
-    .filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
 #[cfg(test)]

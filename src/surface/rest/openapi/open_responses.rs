@@ -14,7 +14,7 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{OpenApi, Ref, RefOr};
 
-use super::operations;
+use super::operations::operations;
 
 type Names = BTreeSet<String>;
 
