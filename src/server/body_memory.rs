@@ -187,7 +187,9 @@ mod tests {
         two.add(60).unwrap();
         two.release();
         let others: Vec<_> = ["a", "b", "c", "d"].map(|id| charge(&memory, id)).into();
-        others.iter().for_each(|other| other.add(100).unwrap());
+        for other in &others {
+            other.add(100).unwrap();
+        }
         assert_eq!(charge(&memory, "e").add(1), Err(BodyMemoryFull::Total));
         drop(others);
         assert!(lock_or_abort(memory.0.used.lock()).by_principal.is_empty());

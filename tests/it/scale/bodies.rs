@@ -17,7 +17,7 @@ const MIB: usize = 1 << 20;
 const MOST_MEMORY_KIB: u64 = 256 << 10;
 const REMAINING_MEMORY_KIB: u64 = 64 << 10;
 /// How long a client waits for a response to its incomplete body.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The path of each surface with a body, the size of its largest body in MiB, and whether it is a WebSocket.
 const SURFACES: [(&str, usize, bool); 9] = [
