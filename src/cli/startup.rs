@@ -54,10 +54,9 @@ impl Announcement {
     /// Starts the control socket, and prints the summary and the URL. The URL has a new key, unless the configuration sets the operator's key or
     /// the output is recorded.
     pub(super) fn publish(self, address: SocketAddr, gateway: &Gateway) -> Result<(), Failure> {
-        let url = page_url(address, self.public_url.as_ref());
-        lock::publish_url(&self.lock, &url)?;
-        let local = browser_url(address, self.public_url.as_ref());
-        if let Err(error) = gateway.serve_local(local, self.exit_when_idle) {
+        lock::publish_url(&self.lock, &page_url(address, self.public_url.as_ref()))?;
+        let url = browser_url(address, self.public_url.as_ref());
+        if let Err(error) = gateway.serve_local(url.clone(), self.exit_when_idle) {
             tracing::warn!(%error, "no control socket in the data folder: attach needs --url and a key");
         }
         self.summary.report(gateway);
