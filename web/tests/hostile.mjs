@@ -61,7 +61,7 @@ async function replayed(session) {
 }
 
 /** A turn with hundreds of updates takes long on a busy machine. */
-const TURN_MS = 180_000;
+const TURN_MS = 60_000;
 
 async function ended(page, count) {
   const isEnded = (turns) => document.querySelectorAll("article.turn-completed, article.turn-failed").length >= turns;
