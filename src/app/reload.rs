@@ -67,7 +67,7 @@ impl Reloader {
             tracing::warn!("{warning}");
         }
         for error in &config.errors {
-            tracing::error!(%error, "an entry of the configuration was not reloaded; its previous version stays in effect");
+            tracing::error!(%error, "an entry of the configuration was not reloaded; a previous version stays in effect");
         }
         if !fixed_changes.is_empty() {
             let keys = fixed_changes.join(", ");

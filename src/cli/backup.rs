@@ -127,7 +127,10 @@ pub(super) fn restore(file: &Path, flags: &Flags) -> Result<(), Failure> {
         output::write_line(&format!("the previous log is now {}", kept.display()))?;
     }
     let store = app::open_store(&gateway.data, &gateway.limits, &Ids::system())?;
-    report_missing(&relocate_folders(&*store, &gateway.workspaces.root)?)
+    // Sessions store real paths. A root that does not exist yet has no links.
+    let root = &gateway.workspaces.root;
+    let root = root.canonicalize().unwrap_or_else(|_| root.clone());
+    report_missing(&relocate_folders(&*store, &root)?)
 }
 
 /// Prints the folders that sessions need and this machine does not have.

@@ -8,7 +8,7 @@ use crate::types::{FolderError, Isolation, Mechanism};
 
 /// The reason why a gateway of root starts no agents, with the line for a shell that gives each agent its own user.
 pub const NO_ROOT_AGENTS: &str = "the gateway runs as root and starts no agent with the rights of root. Run it as another \
-    user, or give each agent its own user with this line before the next start: export \
+    user, set `isolation.allow_root_agents`, or give each agent its own user with this line before the next start: export \
     ACP_GATEWAY__ISOLATION__RUN_AS=100000-165535";
 
 /// Why a spawn failed. No process of the attempt is left.

@@ -270,7 +270,7 @@ fn every_key_of_the_configuration_in_the_documentation_exists() {
     let mut blocks = 0;
     for page in pages_for_users() {
         let text = read(&page);
-        for name in between(&text, "`", "`") {
+        for name in text.split('`') {
             let is_key = name.rsplit_once('.').is_some_and(|(section, key)| {
                 sections.contains(section)
                     && key

@@ -30,7 +30,7 @@ pub(crate) fn file(name: &str) -> String {
         .join(name);
     assert!(
         path.exists(),
-        "{} is missing: run `scripts/test rust`, which sets up the agents",
+        "{} is missing: run `scripts/test agents`, which sets up the agents",
         path.display()
     );
     path.to_str().expect("UTF-8").to_owned()

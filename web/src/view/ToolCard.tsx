@@ -44,7 +44,7 @@ export const ToolCard = memo(function ToolCard({ item, live, settled, folded, de
   const hasBody = item.content.length > 0 || commands.length > 0 || output !== null || hides || item.locations.length > 0 || hasRaw;
   // The output of a command has the command above it.
   const showsCommand = commands.length > 0 || output !== null || (item.toolKind === "execute" && item.content.some(isText));
-  const shows = item.status === "failed" || showsCommand || item.content.some((part) => part["type"] === "diff" || part["type"] === "terminal");
+  const shows = item.status === "failed" || item.content.some((part) => part["type"] === "diff" || part["type"] === "terminal");
   const counts = useMemo(() => changed(item), [item]);
   const head = (
     <>

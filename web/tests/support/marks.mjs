@@ -33,8 +33,12 @@ export function outputOf(place, index, payload) {
  */
 export async function assertShown(page, { place, payloads, from = 0, root = "", at, as = "text" }) {
   const asked = JSON.stringify({ place, payloads, from, root, at, as });
-  // A print mounts the parts that are far from the visible area.
-  const mountAll = () => page.evaluate(() => void dispatchEvent(new Event("beforeprint")));
+  // A print mounts the parts that are far from the visible area. A button shows the rest of a long text.
+  const mountAll = () =>
+    page.evaluate(() => {
+      dispatchEvent(new Event("beforeprint"));
+      for (const button of document.querySelectorAll("button")) if (button.textContent.startsWith("Show more (")) button.click();
+    });
   const missing = () => mountAll().then(() => page.evaluate(missingIn, asked));
   const deadline = Date.now() + 30_000;
   let found = await missing();
