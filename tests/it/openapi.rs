@@ -472,7 +472,7 @@ async fn the_gateway_serves_the_linked_pages() {
 /// The document without the values that it does not list: an example with an unknown value does not fit.
 fn closed_document() -> Value {
     fn close(value: &mut Value) {
-        if let Some(members) = value["anyOf"].as_array_mut()
+        if let Some(members) = value.get_mut("anyOf").and_then(Value::as_array_mut)
             && members.iter().any(is_known)
         {
             members.retain(is_known);
@@ -568,7 +568,8 @@ fn every_operation_is_described_and_every_response_names_its_headers() {
         for (status, response) in operation["responses"].as_object().expect("responses") {
             let mut expected = vec!["X-Request-Id"];
             match status.as_str() {
-                "201" => expected.push("Location"),
+                // A ticket is no resource: only the response contains it.
+                "201" if name != "POST /v1/tickets" => expected.push("Location"),
                 "304" => expected.push("ETag"),
                 "401" => expected.push("WWW-Authenticate"),
                 "429" => expected.extend(["RateLimit", "RateLimit-Policy", "Retry-After"]),

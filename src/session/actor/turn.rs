@@ -375,8 +375,10 @@ impl Actor {
         record.unsent = false;
         let cancel_cause = record.cancel_cause;
         if let Some(cause) = cancel_cause {
-            let (session, prompt) = (self.journal.session(), record.prompt_id);
-            let (agent, reason) = (&self.journal.record().agent, cause.words());
+            let session = self.journal.session();
+            let prompt = record.prompt_id;
+            let agent = &self.journal.record().agent;
+            let reason = cause.words();
             tracing::info!(%session, %prompt, %agent, cause = cause.as_str(), reason, "a cancelled turn ended");
         }
         let event = match end {
@@ -394,7 +396,8 @@ impl Actor {
                     acp_request: record.acp_request.as_ref(),
                 });
                 record.status = PromptStatus::Completed;
-                (record.stop_reason, record.usage) = (Some(stop_reason), usage);
+                record.stop_reason = Some(stop_reason);
+                record.usage = usage;
                 event
             }
             TurnEnd::Failed(problem) => {
@@ -404,10 +407,9 @@ impl Actor {
                     cancel_cause,
                     acp_request,
                 });
-                (record.status, record.error) = (
-                    PromptStatus::Failed,
-                    Some(to_raw_value(&problem).expect("a problem has string keys and serializes")),
-                );
+                let error = to_raw_value(&problem);
+                record.status = PromptStatus::Failed;
+                record.error = Some(error.expect("a problem has string keys and serializes"));
                 event
             }
         };

@@ -452,7 +452,7 @@ impl Turns {
                 drain.into_iter().chain([at + limits.cancel_timeout]).min()
             }
             Cancel::None if turn.call.is_some() && !clock.agent_waits => {
-                let silent = turn.last_activity + turn.silence(limits, clock).1;
+                let silent = turn.last_activity + turn.max_silence(limits, clock);
                 Some(clock.drain_at.map_or(silent, |drain| drain.min(silent)))
             }
             Cancel::None => clock.drain_at,
@@ -476,7 +476,7 @@ impl Turns {
                 let cause = if is_drained {
                     CancelCause::Drain
                 } else {
-                    turn.silence(limits, clock).0
+                    turn.silence_cause(limits, clock)
                 };
                 self.cancel(cause, now)
             }

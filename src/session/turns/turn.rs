@@ -77,14 +77,27 @@ impl Turn {
         self.cancel != Cancel::None
     }
 
-    /// How long the agent may be silent, and the cause of the cancel after that.
-    pub(super) fn silence(&self, limits: &Limits, clock: TurnClock) -> (CancelCause, Duration) {
-        let during_call = limits.tool_call_idle_timeout;
-        if self.calls.is_empty() || during_call <= clock.idle_timeout {
-            (CancelCause::Silence, clock.idle_timeout)
+    /// How long the agent may be silent.
+    pub(super) fn max_silence(&self, limits: &Limits, clock: TurnClock) -> Duration {
+        if self.waits_for_call(limits, clock) {
+            limits.tool_call_idle_timeout
         } else {
-            (CancelCause::ToolCallSilence, during_call)
+            clock.idle_timeout
         }
+    }
+
+    /// The cause of a cancel for silence.
+    pub(super) fn silence_cause(&self, limits: &Limits, clock: TurnClock) -> CancelCause {
+        if self.waits_for_call(limits, clock) {
+            CancelCause::ToolCallSilence
+        } else {
+            CancelCause::Silence
+        }
+    }
+
+    /// Whether a tool call in progress permits a longer silence.
+    fn waits_for_call(&self, limits: &Limits, clock: TurnClock) -> bool {
+        !self.calls.is_empty() && limits.tool_call_idle_timeout > clock.idle_timeout
     }
 
     pub(super) fn is_stopping(&self) -> bool {

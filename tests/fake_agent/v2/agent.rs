@@ -263,6 +263,6 @@ pub(crate) fn options(session: &Session) -> String {
     let of = |kept: &Mutex<String>| string(&kept.lock().unwrap_or_else(PoisonError::into_inner));
     let (mode, model) = (of(&session.mode), of(&session.model));
     format!(
-        r#"[{{"configId":"how","name":"Mode","category":"mode","type":"select","currentValue":{mode},"options":[{{"value":"ask","name":"Ask"}},{{"value":"code","name":"Code"}}]}},{{"configId":"model","name":"Model","category":"model","type":"select","currentValue":{model},"options":[{{"value":"small","name":"Small"}}]}}]"#
+        r#"[{{"configId":"how","name":"Mode","category":"mode","type":"select","currentValue":{mode},"options":[{{"value":"ask","name":"Ask"}},{{"value":"code","name":"Code"}}]}},{{"configId":"model","name":"Model","category":"model","type":"select","currentValue":{model},"options":[{{"value":"small","name":"Small"}},{{"value":"large","name":"Large"}}]}}]"#
     )
 }
