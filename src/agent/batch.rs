@@ -27,7 +27,11 @@ pub enum Inbound {
         outcome: Result<Box<RawValue>, RpcError>,
     },
     /// A line that is not a JSON-RPC message, or a response to an unknown request.
-    InvalidLine { bytes: usize },
+    InvalidLine {
+        bytes: usize,
+        /// Its start, without secrets and control characters.
+        excerpt: Box<str>,
+    },
 }
 
 /// The messages of one read, or a part of them: `max_batch_bytes` splits a large read.

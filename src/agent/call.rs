@@ -65,6 +65,7 @@ impl Process {
         let Ok(answer) = timeout_at(deadline, answer).await else {
             return Err(AgentFailure::Timeout {
                 method: method.to_owned(),
+                output: connection.invalid_output(),
             });
         };
         open.call = None;

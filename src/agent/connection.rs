@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::batch::Batch;
 use super::dialect::{Dialect, Outgoing};
+use super::invalid_output::InvalidOutput;
 use super::reader::{ReadEnd, Reader};
 use super::replies::Replies;
 use super::secrets::Secrets;
@@ -35,6 +36,7 @@ pub enum NotifyError {
 pub struct Connection {
     tables: Arc<Mutex<PendingTables>>,
     secrets: Secrets,
+    invalid_output: InvalidOutput,
     dialect: Arc<dyn Dialect>,
     outgoing: Arc<dyn LineWriter>,
     /// `None` if the dialect has no replies of its own.
@@ -60,6 +62,7 @@ impl Connection {
         let (batches, receiver) = mpsc::channel(limits.max_queued_batches);
         let (over, watch) = watch::channel(None);
         let secrets = Secrets::new(secrets);
+        let invalid_output = InvalidOutput::new(secrets.clone());
         let replies = dialect.has_replies().then(Arc::<Replies>::default);
         let reader = Reader {
             tables: Arc::clone(&tables),
@@ -70,6 +73,7 @@ impl Connection {
             replies: replies.clone(),
             batches,
             invalid_lines: (Instant::now(), 0),
+            invalid_output: invalid_output.clone(),
             secrets: secrets.clone(),
             startup_bytes,
             offset: origin.offset,
@@ -84,6 +88,7 @@ impl Connection {
             Self {
                 tables,
                 secrets,
+                invalid_output,
                 dialect,
                 outgoing,
                 replies,
@@ -111,6 +116,11 @@ impl Connection {
     /// The text without the secrets that the process received, in its environment or in a sign-in.
     pub(super) fn masked(&self, text: &str) -> String {
         self.secrets.mask(text)
+    }
+
+    /// The part of an error that shows the agent's last text on stdout that is not JSON-RPC. Empty if there is none.
+    pub(super) fn invalid_output(&self) -> String {
+        self.invalid_output.as_suffix()
     }
 
     /// Sends a request. The response arrives in a batch.

@@ -83,13 +83,23 @@ pub enum AgentFailure {
     Disconnected { reason: String },
     #[error("the gateway is shutting down")]
     Draining,
-    #[error("the agent did not answer {method} in time")]
-    Timeout { method: String },
+    #[error("the agent did not answer {method} in time{output}")]
+    Timeout {
+        method: String,
+        /// The agent's last text on stdout that is not JSON-RPC, as the end of the sentence.
+        output: String,
+    },
     /// The start timeout of the agent's entry expired.
     #[error(
-        "the agent did not answer initialize within {timeout:?} (agents.{agent}.start_timeout)"
+        "the agent did not answer initialize within {timeout:?} (agents.{agent}.start_timeout){output}"
     )]
-    StartTimeout { agent: AgentName, timeout: Duration },
+    StartTimeout {
+        agent: AgentName,
+        timeout: Duration,
+        /// As in `Timeout`.
+        output: String,
+        stderr_tail: String,
+    },
 }
 
 impl From<AgentExit> for AgentFailure {
@@ -135,7 +145,9 @@ impl AgentFailure {
     pub fn with_output(&self, max: usize) -> String {
         let mut text = self.to_string();
         text.truncate(text.floor_char_boundary(max));
-        let Self::Exited(AgentExit { stderr_tail, .. }) = self else {
+        let (Self::Exited(AgentExit { stderr_tail, .. }) | Self::StartTimeout { stderr_tail, .. }) =
+            self
+        else {
             return text;
         };
         let output = stderr_tail.split_whitespace().collect::<Vec<_>>().join(" ");

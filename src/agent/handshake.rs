@@ -71,6 +71,8 @@ impl Handshake<'_> {
             Err(_) => AgentFailure::StartTimeout {
                 agent: spec.name.clone(),
                 timeout,
+                output: connection.invalid_output(),
+                stderr_tail: connection.masked(&transport.diagnostics()),
             },
         };
         Err(FailedStart::of(failure, transport))
@@ -156,7 +158,7 @@ mod tests {
             batch.messages[..],
             [
                 Inbound::Notification { .. },
-                Inbound::InvalidLine { bytes: 5 }
+                Inbound::InvalidLine { bytes: 5, .. }
             ]
         ));
         drop(agent);

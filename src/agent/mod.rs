@@ -17,6 +17,7 @@ mod endpoint;
 mod failure;
 mod handshake;
 mod idle_folder;
+mod invalid_output;
 mod launcher;
 mod member_source;
 mod next_step;

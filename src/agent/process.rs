@@ -233,6 +233,11 @@ impl Process {
         self.connection.masked(&self.transport.diagnostics())
     }
 
+    /// The part of an error that shows the agent's last text on stdout that is not JSON-RPC. Empty if there is none.
+    pub fn invalid_output(&self) -> String {
+        self.connection.invalid_output()
+    }
+
     /// Whether the process ended, closed its stdout, was disconnected, or has lost its reader.
     pub fn has_ended(&self) -> bool {
         self.connection.has_ended() || self.transport.is_closed()

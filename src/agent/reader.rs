@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::batch::{Batch, Inbound};
 use super::dialect::{Decoded, Dialect, Line};
+use super::invalid_output::InvalidOutput;
 use super::replies::Replies;
 use super::secrets::Secrets;
 use super::transport::LineWriter;
@@ -34,6 +35,7 @@ pub(super) struct Reader {
     pub(super) batches: mpsc::Sender<Batch>,
     /// The invalid lines since the start of a period.
     pub(super) invalid_lines: (Instant, u32),
+    pub(super) invalid_output: InvalidOutput,
     pub(super) secrets: Secrets,
     /// Bytes read before the agent's first response, which answers `initialize`. Until then launchers like
     /// npx may write any lines, up to a limit. Invalid lines do not count during this time.
@@ -76,10 +78,8 @@ impl Reader {
                 Err(over) => return over,
             }
         }
-        if self.lines.partial_len() > 0 {
-            let invalid_line = Inbound::InvalidLine {
-                bytes: self.lines.partial_len(),
-            };
+        if !self.lines.partial().is_empty() {
+            let invalid_line = self.invalid_line(self.lines.partial());
             // The holder of the connection may have dropped the receiver.
             drop(
                 self.batches
@@ -96,6 +96,10 @@ impl Reader {
     /// Sends the complete lines. Returns false if the holder has dropped the receiver.
     async fn deliver_lines(&mut self) -> Result<bool, ReadEnd> {
         let block = self.lines.take_block();
+        if self.startup_bytes.is_some() && !self.lines.partial().is_empty() {
+            // A question of the agent often has no line break.
+            self.invalid_output.note(self.lines.partial());
+        }
         if let Some(bytes) = &mut self.startup_bytes {
             *bytes += block.len();
             if *bytes > self.limits.max_start_output_bytes {
@@ -134,17 +138,18 @@ impl Reader {
             batch.bytes += line.len();
             batch.offset = begin.map(|begin| begin + line.end as u64);
             let number = begin.map(|begin| begin + line.start as u64 + 1);
-            let (bytes, max_json_depth) = (line.len(), self.limits.max_json_depth);
+            let max_json_depth = self.limits.max_json_depth;
             let line = Line {
                 block: &block,
                 range: line,
                 is_utf8,
                 max_json_depth,
             };
+            let text = block.slice(line.range.clone());
             let mut decoded = std::mem::take(&mut self.decoded);
             self.dialect.decode(line, &mut decoded);
             for message in decoded.drain(..) {
-                let Some(message) = self.inbound(message, bytes, number) else {
+                let Some(message) = self.inbound(message, &text, number) else {
                     continue;
                 };
                 let invalid = matches!(message, Inbound::InvalidLine { .. });
@@ -176,7 +181,7 @@ impl Reader {
     async fn deliver_replies(&mut self, replies: Vec<Decoded>) -> bool {
         let mut batch = Batch::default();
         for reply in replies {
-            let Some(message) = self.inbound(reply, 0, None) else {
+            let Some(message) = self.inbound(reply, &[], None) else {
                 continue;
             };
             if matches!(message, Inbound::Response { .. }) {
@@ -199,13 +204,12 @@ impl Reader {
         self.batches.send(batch).await.is_ok()
     }
 
-    /// Matches a message with the open calls and requests. `bytes` is the size of its line, and `number` its position in
-    /// numbered output. `None`: the message is for the agent, or has no receiver any more.
-    fn inbound(&self, message: Decoded, bytes: usize, number: Option<u64>) -> Option<Inbound> {
+    /// Matches a message with the open calls and requests. `number` is the position of its line in numbered output. `None`: the message is for the agent, or has no receiver any more.
+    fn inbound(&self, message: Decoded, line: &[u8], number: Option<u64>) -> Option<Inbound> {
         let message = match message {
             Decoded::Update(update) => return Some(Inbound::Update(update)),
             Decoded::Message(message) => message,
-            Decoded::Invalid => return Some(Inbound::InvalidLine { bytes }),
+            Decoded::Invalid => return Some(self.invalid_line(line)),
             Decoded::Send(line) => {
                 // A failed send means that the agent has ended, or that its queue is full and it does not read.
                 drop(self.outgoing.send_reserved(line));
@@ -236,9 +240,16 @@ impl Reader {
                     Inbound::Response { call, outcome }
                 }
                 None if tables.is_former_call(&id) => return None,
-                None => Inbound::InvalidLine { bytes },
+                None => self.invalid_line(line),
             },
         })
+    }
+
+    fn invalid_line(&self, line: &[u8]) -> Inbound {
+        Inbound::InvalidLine {
+            bytes: line.len(),
+            excerpt: self.invalid_output.note(line),
+        }
     }
 }
 

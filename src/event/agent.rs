@@ -81,11 +81,13 @@ pub struct AgentExited<'a> {
     pub disconnected: Option<&'a str>,
 }
 
-/// The agent wrote invalid JSON-RPC to stdout. The event counts the lines and does not contain them.
+/// The agent wrote lines to stdout that are not JSON-RPC.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub struct AgentInvalidOutput {
     pub lines: u64,
     pub bytes: u64,
+    /// The start of the first line, at most 300 bytes, without the secrets that the agent received.
+    pub excerpt: Box<str>,
 }
 
 /// A notification that the gateway does not know.

@@ -336,7 +336,7 @@ round_trips! {
         }
     } => read.by.is_none();
     agent_invalid_output: AgentInvalidOutput, |v, read| {
-        AgentInvalidOutput { lines: v.number, bytes: v.number }
+        AgentInvalidOutput { lines: v.number, bytes: v.number, excerpt: v.text.as_str().into() }
     } => read.by.is_none();
     extension: Extension, |v, read| {
         Extension { method: &v.text, params: v.more.as_deref(), subagent: v.other.as_deref() }

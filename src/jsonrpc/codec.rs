@@ -81,10 +81,9 @@ impl LineDecoder {
         }
     }
 
-    /// Returns the number of bytes after the last line end. At the end of the stream, they are an incomplete
-    /// line.
-    pub fn partial_len(&self) -> usize {
-        self.buffer.len()
+    /// Returns the bytes after the last line end. At the end of the stream, they are an incomplete line.
+    pub fn partial(&self) -> &[u8] {
+        &self.buffer
     }
 }
 

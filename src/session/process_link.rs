@@ -142,6 +142,15 @@ impl ProcessLink {
             .map_or(&Acp(AcpVersion::V1), Process::dialect)
     }
 
+    /// The error of a call that the process did not answer in time.
+    pub(super) fn timeout(&self, method: impl Into<String>) -> ProcessError {
+        AgentFailure::Timeout {
+            method: method.into(),
+            output: self.process().map_or_else(String::new, Process::invalid_output),
+        }
+        .into()
+    }
+
     /// Enters the pool's queue, and counts the session as live. `workspaces` are those of the session. `requirements`: the
     /// client capabilities that the process was started with, and the folders that it may access.
     pub(super) fn enqueue(

@@ -21,7 +21,7 @@ pub enum FileError {
     NotADirectory,
     #[error("the directory is not empty")]
     NotEmpty,
-    #[error("the file is too large (limit {0} bytes)")]
+    #[error("the file is larger than {0} bytes")]
     TooLarge(u64),
     #[error("the file is not UTF-8 text")]
     NotText,

@@ -283,7 +283,7 @@ impl Actor {
     pub(super) fn check_call_deadlines(&mut self, now: Instant) {
         while let Some((id, call)) = self.client_calls.expire_sent(now) {
             self.link.cancel_call(id);
-            let timeout = ProcessError::timeout(call.call.method());
+            let timeout = self.link.timeout(call.call.method());
             self.call_failed(call, &timeout);
         }
         if self.attachment.waits_for_process() && self.client_calls.is_wait_overdue(now) {

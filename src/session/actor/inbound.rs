@@ -53,7 +53,10 @@ impl Actor {
                     self.append_invalid_output(&std::mem::take(&mut invalid_output));
                     self.handle_response(call, outcome);
                 }
-                Inbound::InvalidLine { bytes } => {
+                Inbound::InvalidLine { bytes, excerpt } => {
+                    if invalid_output.excerpt.is_empty() {
+                        invalid_output.excerpt = excerpt;
+                    }
                     invalid_output.lines += 1;
                     invalid_output.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
                 }

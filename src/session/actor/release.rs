@@ -48,7 +48,7 @@ impl Actor {
             None => {}
             Some(Overdue::Queue { restore_error }) => {
                 self.link.drop_pending();
-                let timeout = ProcessError::timeout("a request for a process");
+                let timeout = self.link.timeout("a request for a process");
                 self.setup_failed(&restore_error.map_or(timeout, ProcessError::NotRestored));
             }
             Some(Overdue::Retry) => {
@@ -61,7 +61,7 @@ impl Actor {
             Some(Overdue::Call(call, CallPurpose::SetUp(set_up))) => {
                 self.link.cancel_call(call);
                 let method = set_up.method.method(self.link.dialect());
-                self.setup_failed(&ProcessError::timeout(method));
+                self.setup_failed(&self.link.timeout(method));
             }
             Some(Overdue::Call(call, CallPurpose::SignIn { load_error })) => {
                 self.link.cancel_call(call);

@@ -46,13 +46,6 @@ impl ProcessError {
             method: method.into(),
         })
     }
-
-    /// The agent did not answer in time.
-    pub(in crate::session) fn timeout(method: impl Into<String>) -> Self {
-        Self::Agent(AgentFailure::Timeout {
-            method: method.into(),
-        })
-    }
 }
 
 impl ToProblem for ProcessError {

@@ -31,11 +31,9 @@ async fn invalid_json_lines_are_counted_and_the_stream_continues() {
         lines.concat().len() as u64,
         "the count excludes the line ends"
     );
-    assert!(
-        all(&events, "agent.invalid_output")
-            .iter()
-            .all(|event| event["promptId"] == "p1")
-    );
+    let reports = all(&events, "agent.invalid_output");
+    assert!(reports.iter().all(|event| event["promptId"] == "p1"));
+    assert_eq!(reports[0]["excerpt"], lines[0]);
     gateway.holds().await;
 }
 
