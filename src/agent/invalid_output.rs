@@ -57,7 +57,11 @@ mod tests {
         let line = b"\x1b[1mkey\thunter2\xff\r";
         assert_eq!(&*output.note(line), "key [secret]\u{fffd}");
         assert_eq!(&*output.note(b" \t"), "");
-        assert!(output.as_suffix().ends_with("JSON-RPC: key [secret]\u{fffd}"));
+        assert!(
+            output
+                .as_suffix()
+                .ends_with("JSON-RPC: key [secret]\u{fffd}")
+        );
         let excerpt = output.note("hunter2".repeat(100_000).as_bytes());
         assert!(excerpt.len() > 200 && excerpt.len() < 310, "{excerpt}");
         assert!(!excerpt.contains("hunter"), "{excerpt}");

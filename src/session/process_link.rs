@@ -146,7 +146,9 @@ impl ProcessLink {
     pub(super) fn timeout(&self, method: impl Into<String>) -> ProcessError {
         AgentFailure::Timeout {
             method: method.into(),
-            output: self.process().map_or_else(String::new, Process::invalid_output),
+            output: self
+                .process()
+                .map_or_else(String::new, Process::invalid_output),
         }
         .into()
     }

@@ -145,7 +145,8 @@ async fn failures_that_pass_are_retryable() {
 /// A launcher that asks a question, without a line break, and never starts the agent.
 #[tokio::test]
 async fn output_of_an_agent_that_never_answers_is_in_the_error_the_log_and_the_list() {
-    let script = "echo first; echo careful >&2; printf \"Trust $MODEL_KEY? [y/N] \"; exec sleep 600";
+    let script =
+        "echo first; echo careful >&2; printf \"Trust $MODEL_KEY? [y/N] \"; exec sleep 600";
     let more = "start_timeout = \"1s\"\nenv = { MODEL_KEY = { from_env = \"TEST_MODEL_KEY\" } }";
     let setup = Setup::default().agent("silent", "sh", &["-c", script], more);
     let gateway = setup.start_with(|_| vec![("TEST_MODEL_KEY", SECRET.into())]);
