@@ -1,12 +1,14 @@
 //! The composition root: builds every module from `Config`, from the store to the router.
 
 mod catalogue;
+mod command_test;
 mod isolation;
 mod local;
 mod member_events;
 mod members;
 mod reload;
 
+pub use command_test::failed_commands;
 pub use isolation::command_isolation;
 use isolation::host_isolation;
 

@@ -65,35 +65,16 @@ fn agent_spec(
             }
         }
     };
-    let mut env: Vec<(OsString, OsString)> = vec![("PATH".into(), path)];
-    let inherited = |pairs: &[(String, OsString)]| -> Vec<(OsString, OsString)> {
-        pairs
-            .iter()
-            .map(|(name, value)| (name.into(), value.clone()))
-            .collect()
+    let home = match user_home(config, agent) {
+        Some(home) => agent::Home::User(home.clone()),
+        None => agent::Home::Dedicated(config.data.homes()),
     };
-    env.extend(inherited(&config.child_environment.shared));
-    let home = match (agent.home, &config.child_environment.home) {
-        (config::Home::User, Some(home)) => {
-            env.extend(inherited(&config.child_environment.user));
-            agent::Home::User(home.clone())
-        }
-        (config::Home::Private, _) | (config::Home::User, None) => {
-            agent::Home::Dedicated(config.data.homes())
-        }
-    };
-    env.extend(
-        agent
-            .env
-            .iter()
-            .map(|(name, value)| (name.into(), value.expose().into())),
-    );
     let spec = AgentSpec {
         name: name.clone(),
         known: known_agent(agent),
         title: name.to_string(),
         endpoint,
-        env,
+        env: variables(config, agent, path),
         secrets: masked_values(config, agent),
         mcp: Arc::clone(servers),
         home,
@@ -105,6 +86,36 @@ fn agent_spec(
         source,
     })?;
     Ok(spec)
+}
+
+/// The home of the operator, if the agent of the entry has it.
+pub(super) fn user_home<'a>(config: &'a Config, agent: &config::Agent) -> Option<&'a PathBuf> {
+    match agent.home {
+        config::Home::User => config.child_environment.home.as_ref(),
+        config::Home::Private => None,
+    }
+}
+
+/// The environment of the agent of an entry, without `HOME`.
+pub(super) fn variables(
+    config: &Config,
+    agent: &config::Agent,
+    path: OsString,
+) -> Vec<(OsString, OsString)> {
+    let mut env: Vec<(OsString, OsString)> = vec![("PATH".into(), path)];
+    let own = &config.child_environment;
+    for (name, value) in &own.shared {
+        env.push((name.into(), value.clone()));
+    }
+    if user_home(config, agent).is_some() {
+        for (name, value) in &own.user {
+            env.push((name.into(), value.clone()));
+        }
+    }
+    for (name, value) in &agent.env {
+        env.push((name.into(), value.expose().into()));
+    }
+    env
 }
 
 /// An agent on another host. It gets no variables and no MCP servers of the configuration, because these contain secrets
@@ -172,7 +183,7 @@ fn known_agent(agent: &config::Agent) -> Option<agent::Known> {
 
 /// The secrets to mask in an agent's stderr: those of its environment and of every MCP server, because any of
 /// its sessions can use any MCP server. A plain string in the configuration file is not a secret.
-fn masked_values(config: &Config, agent: &config::Agent) -> Vec<String> {
+pub(super) fn masked_values(config: &Config, agent: &config::Agent) -> Vec<String> {
     let servers = config.mcp.values().flat_map(|server| match server {
         config::McpServer::Remote { headers, .. } => headers.values(),
         config::McpServer::Stdio { env, .. } => env.values(),

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 
 use super::attach::tls_client;
 use super::failure::Failure;
+use super::folder::{RemovedFolder, create_private};
 use super::source::ConfigSource;
 use super::{lock, output};
 use crate::app;
@@ -463,22 +464,4 @@ impl Installation {
         ));
         text
     }
-}
-
-/// A folder that is removed with its content.
-struct RemovedFolder(PathBuf);
-
-impl Drop for RemovedFolder {
-    fn drop(&mut self) {
-        // It is in the folder for temporary files.
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
-
-fn create_private(folder: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new()
-        .mode(0o700)
-        .recursive(true)
-        .create(folder)
 }

@@ -19,6 +19,7 @@ mod backup;
 mod check;
 mod connect;
 mod failure;
+mod folder;
 mod healthcheck;
 mod key_store;
 mod keys;
@@ -58,7 +59,8 @@ struct CommandLine {
 enum Command {
     /// Run the gateway (the default command)
     Serve(serve::ServeArgs),
-    /// Check the configuration and print the values that are set, with secrets hidden
+    /// Check the configuration, print the values that are set, with secrets hidden, and run the command of each agent with
+    /// --version in its isolation
     Check {
         /// Print the defaults too
         #[arg(long)]

@@ -440,6 +440,59 @@ fn healthcheck_distinguishes_ready_from_not_ready() {
 }
 
 #[test]
+fn check_runs_each_command_in_the_isolation_of_its_entry() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (data, tools, versions) = (folder(), folder(), folder());
+    let script = |folder: &TempDir, name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    };
+    let real = script(&versions, "real", "echo 1.0");
+    let shim = script(&tools, "shim", &format!("exec {real}"));
+    let broken = script(&tools, "broken", "exec no-such-program");
+    // These do not know the argument.
+    let refuses = script(&tools, "refuses", "exit 2");
+    let waits = script(&tools, "waits", "exec sleep 60");
+    let file = data.path().join("gateway.toml");
+    let warnings = |folders: &str| {
+        let entries = format!(
+            "isolation.allow_root_agents = true\n\
+             [agents.shim]\ncommand = {shim:?}\nfolders = [{folders}]\n\
+             [agents.broken]\ncommand = {broken:?}\n[agents.refuses]\ncommand = {refuses:?}\n\
+             [agents.waits]\ncommand = {waits:?}\n[agents.open]\ncommand = {shim:?}\nisolation = \"off\"\n"
+        );
+        fs::write(&file, entries).unwrap();
+        let output = run(data.path(), &["check", "--config", file.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let lines = stdout(&output).lines();
+        let found = lines.filter(|line| line.starts_with("# warning: agents."));
+        found.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let found = warnings("");
+    let [broken, shim] = &found[..] else {
+        panic!("{found:?}")
+    };
+    assert!(
+        broken.contains("agents.broken.command: it exited with code 127: "),
+        "{broken}"
+    );
+    assert!(
+        shim.contains("agents.shim.command: it starts without isolation, but not in the isolation of its entry")
+            && shim.contains("agents.shim.folders"),
+        "{shim}"
+    );
+    let found = warnings(&format!("{:?}", versions.path()));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(
+        fs::read_dir(data.path()).unwrap().count(),
+        1,
+        "it only looks"
+    );
+}
+
+#[test]
 fn openapi_prints_the_document() {
     let data = folder();
     let output = run(data.path(), &["openapi"]);

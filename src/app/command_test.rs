@@ -1,0 +1,141 @@
+//! Runs the command of each agent once in the isolation of its entry, for `check`.
+//!
+//! A command that exists may still not start there: the isolation can hide its interpreter, or the version to which a shim
+//! leads. The command runs with `--version` in place of its arguments, in an empty home.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinError;
+
+use super::catalogue::{OWN_PROGRAM, masked_values, user_home, variables};
+use super::command_isolation;
+use crate::config::{self, Config, Launch};
+use crate::jsonrpc::plain_line;
+use crate::process::{self, ChildIsolation, ChildSpec, Exit, SpawnError, Spawner};
+use crate::shutdown::Shutdown;
+use crate::types::{Isolation, Limits};
+
+/// The time until a command that waits for something is stopped.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The part of an error with the output of a command.
+const OUTPUT_BYTES: usize = 300;
+
+/// The commands that do not start, one sentence for each. `scratch`: an empty folder. A command at the level `strict` is not
+/// tested, because the operator's own command isolates it.
+pub async fn failed_commands(
+    config: &Config,
+    shutdown: &Shutdown,
+    scratch: &Path,
+) -> Result<Vec<String>, JoinError> {
+    let isolation = command_isolation(config, scratch.join("tmp"));
+    isolation.prepare(shutdown).await?;
+    let limits = Arc::new(Limits {
+        stop_stdin_timeout: PATIENCE,
+        stop_term_timeout: Duration::from_secs(1),
+        ..Limits::default()
+    });
+    let spawner = Spawner::new(OWN_PROGRAM.into(), None, shutdown.clone(), limits);
+    let spawner = spawner.with_isolation(isolation);
+    let mut failed = Vec::new();
+    for (name, agent) in &config.agents {
+        let level = agent.settings.isolation;
+        if level == Isolation::Strict {
+            continue;
+        }
+        let home = match user_home(config, agent) {
+            Some(home) => home.clone(),
+            None => scratch.join("home"),
+        };
+        let run = async |level| {
+            let spec = child(config, agent, &home, level)?;
+            Some(version(&spawner, spec).await)
+        };
+        let Some(Err(error)) = run(level).await else {
+            continue;
+        };
+        let key = format!("agents.{name}");
+        if level.restricts_folders() && matches!(run(Isolation::Off).await, Some(Ok(()))) {
+            failed.push(format!(
+                "{key}.command: it starts without isolation, but not in the isolation of its entry: {error}; add the folders \
+                 that it needs to {key}.folders"
+            ));
+        } else if error.is_certain {
+            failed.push(format!("{key}.command: {error}"));
+        }
+    }
+    Ok(failed)
+}
+
+/// `None` if the command is not found, or is no program of this machine.
+fn child(
+    config: &Config,
+    agent: &config::Agent,
+    home: &Path,
+    level: Isolation,
+) -> Option<ChildSpec> {
+    let Launch::Command { command, .. } = &agent.launch else {
+        return None;
+    };
+    let path = process::trusted_path(&config.child_environment.path);
+    let program = process::resolve(command.as_ref(), &path).ok()?;
+    let mut env = variables(config, agent, path);
+    env.push(("HOME".into(), home.into()));
+    Some(ChildSpec {
+        program,
+        args: vec!["--version".into()],
+        env,
+        home: home.to_owned(),
+        cwd: Some(home.to_owned()),
+        secrets: masked_values(config, agent),
+        isolation: ChildIsolation {
+            level,
+            folders: vec![home.to_owned()],
+            configured: agent.settings.folders.clone(),
+            limits: agent.settings.resources,
+        },
+    })
+}
+
+/// A command that has not succeeded.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+struct NotStarted {
+    text: String,
+    /// False: the program may have another reason, for example that it does not know the argument.
+    is_certain: bool,
+}
+
+/// Runs a command until its end, or for a limited time. A command that has to be stopped has started.
+async fn version(spawner: &Spawner, spec: ChildSpec) -> Result<(), NotStarted> {
+    let mut child = spawner.spawn(spec).await.map_err(|error| NotStarted {
+        text: with_cause(&error),
+        is_certain: true,
+    })?;
+    // Its output is not read, and it gets no input. A program that does not know the argument may wait, and is stopped.
+    drop(child.take_stdout());
+    let Exit { code, signal } = child.stop().await;
+    let is_stopped = matches!(signal.as_deref(), Some("SIGTERM" | "SIGKILL"));
+    if code == Some(0) || is_stopped {
+        return Ok(());
+    }
+    let end = match (code, signal) {
+        (Some(code), _) => format!("it exited with code {code}"),
+        (None, signal) => format!("it was ended by {}", signal.unwrap_or_default()),
+    };
+    let output = plain_line(&child.stderr().tail(), OUTPUT_BYTES);
+    let colon = if output.is_empty() { "" } else { ": " };
+    Err(NotStarted {
+        text: format!("{end}{colon}{output}"),
+        // A shell or `env` does not find a program, or cannot execute it.
+        is_certain: matches!(code, Some(126 | 127)),
+    })
+}
+
+fn with_cause(error: &SpawnError) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
