@@ -308,6 +308,8 @@ async fn deadline_ends_running_and_queued_tasks() {
         let end = until(&gateway, task, "failed").await;
         assert_eq!(end["result"]["error"]["code"], "deadline_exceeded", "{end}");
         assert_eq!(end["sessionId"].is_string(), ran, "{end}");
+        let cause = if ran { json!("deadline") } else { Value::Null };
+        assert_eq!(end["result"]["cancelCause"], cause, "{end}");
     }
 }
 

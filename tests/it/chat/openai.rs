@@ -169,7 +169,7 @@ async fn turn_of_a_client_that_left_is_cancelled() {
         let events = gateway.all_events(&session).await;
         events
             .iter()
-            .any(|event| event["type"] == "prompt.completed" && event["stopReason"] == "cancelled")
+            .any(|event| event["type"] == "prompt.completed" && event["cancelCause"] == "disconnect")
             .then_some(())
     })
     .await;

@@ -66,11 +66,13 @@ async fn a_cancelled_turn_is_completed_as_cancelled() {
         (&json!("prompt.completed"), &json!("cancelled"))
     );
     assert_eq!(end["result"], json!({ "stopReason": "cancelled" }));
+    assert_eq!(end["cancelCause"], "person");
 }
 
 #[tokio::test]
 async fn an_agent_that_ends_a_cancelled_turn_in_its_own_way_is_shown_so() {
     let end = cancelled("stream n=1; hang cancel=end_turn").await;
+    assert_eq!(end["cancelCause"], "person");
     assert_eq!(
         (&end["type"], &end["stopReason"]),
         (&json!("prompt.completed"), &json!("end_turn"))

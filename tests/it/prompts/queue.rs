@@ -173,6 +173,7 @@ async fn a_queued_prompt_can_be_cancelled_and_the_others_do_not_notice() {
         (&turn["status"], &turn["stopReason"]),
         (&json!("completed"), &json!("cancelled"))
     );
+    assert_eq!(turn["cancelCause"], "person");
     assert_eq!(
         gateway.get_session(&session).await["promptId"],
         "p1",

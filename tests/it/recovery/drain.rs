@@ -70,6 +70,7 @@ async fn a_drain_ends_turns_streams_and_agents_in_time() {
         (&end["type"], &end["stopReason"]),
         (&Value::from("prompt.completed"), &Value::from("cancelled"))
     );
+    assert_eq!(end["cancelCause"], "drain", "{end}");
     assert!(!gateway.log().contains("panicked"), "{}", gateway.log());
 }
 
