@@ -289,10 +289,7 @@ async fn a_mode_is_set_at_the_agent_and_shown() {
     let problem = put(&gateway, &session, "mode", &json!({ "modeId": "nope" }))
         .await
         .problem(422, "invalid");
-    assert_eq!(
-        problem["acp"],
-        json!({ "code": -32602, "message": "no such mode" })
-    );
+    assert!(problem["acp"].is_null(), "the agent did not get it");
     for body in [
         json!({}),
         json!({ "modeId": 7 }),
@@ -336,11 +333,8 @@ async fn an_option_is_set_at_the_agent_and_shown() {
             &json!({ "value": value }),
         )
         .await;
-        assert_eq!(
-            answer.problem(422, "invalid")["acp"]["code"],
-            -32602,
-            "{option} {value}"
-        );
+        let problem = answer.problem(422, "invalid");
+        assert!(problem["acp"].is_null(), "{option} {value}");
     }
     for value in [json!(7), json!({}), Value::Null] {
         put(
