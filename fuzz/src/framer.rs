@@ -67,9 +67,9 @@ fn read(chunks: &[&[u8]], cap: usize) -> (Vec<Vec<u8>>, End) {
                 }
             }
         }
-        assert!(lines.partial_len() <= cap, "no more than a line is kept");
+        assert!(lines.partial().len() <= cap, "no more than a line is kept");
     }
-    (got, End::Rest(lines.partial_len()))
+    (got, End::Rest(lines.partial().len()))
 }
 
 /// The model: frames the whole stream at once.
