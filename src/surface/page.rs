@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, header};
 use rust_embed::EmbeddedFile;
 
 use super::embedded::{embedded, etag, revalidated};
-use super::rest::ApiError;
+use super::rest::{ApiError, accepts_encoding};
 use super::state::Gateway;
 
 // `Files`: the page, from the build script.
@@ -114,7 +114,7 @@ impl File {
         }
         let accepted = ENCODINGS
             .iter()
-            .filter(|(encoding, _)| accepts(headers, encoding));
+            .filter(|(encoding, _)| accepts_encoding(headers, encoding));
         let compressed = accepted.filter_map(|(encoding, suffix)| {
             Some((Some(*encoding), Files::get(&format!("{path}{suffix}"))?))
         });
@@ -153,24 +153,6 @@ fn vary(mut response: Response) -> Response {
         .headers_mut()
         .insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     response
-}
-
-/// Whether `Accept-Encoding` names the encoding with a weight that is not zero (RFC 9110, section 12.5.3).
-fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
-    let given = headers
-        .get_all(header::ACCEPT_ENCODING)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
-    given.flat_map(|value| value.split(',')).any(|part| {
-        let mut words = part.split(';').map(str::trim);
-        let is_named = words
-            .next()
-            .is_some_and(|name| name.eq_ignore_ascii_case(encoding));
-        let weight =
-            words.find_map(|word| word.strip_prefix("q=").or_else(|| word.strip_prefix("Q=")));
-        is_named
-            && weight.is_none_or(|weight| weight.parse::<f32>().is_ok_and(|weight| weight > 0.0))
-    })
 }
 
 /// The media type by file extension. It must be exact, because `nosniff` disables detection in the browser.

@@ -13,6 +13,7 @@ mod changes;
 mod chat;
 mod cli;
 mod clock;
+mod compression;
 mod config;
 mod config_reference;
 mod connections;

@@ -13,6 +13,7 @@ use bytes::BytesMut;
 use http::{HeaderValue, Method, StatusCode, header};
 use tower_http::catch_panic::CatchPanicLayer;
 
+use super::compressed::{compress, is_requested};
 use super::error::{ApiError, FailedResponse};
 use super::negotiate::{Representation, negotiate};
 use crate::api::{Problem, ProblemCode};
@@ -52,6 +53,7 @@ async fn respond(State(gateway): State<Gateway>, request: Request, next: Next) -
     let path = public
         .as_ref()
         .map_or_else(|| path.to_owned(), |public| public.join(path));
+    let compresses = is_requested(request.method(), request.headers());
     let mut response = admit(&gateway, request, next).await;
     if let Some(FailedResponse(error)) = response.extensions_mut().remove::<FailedResponse>() {
         error.log();
@@ -65,7 +67,7 @@ async fn respond(State(gateway): State<Gateway>, request: Request, next: Next) -
         }
         write_problem(&mut response, &problem);
     }
-    response
+    compress(response, compresses, &gateway.shutdown).await
 }
 
 /// Reports a temporary problem as a stream with a `problem` frame. A status would stop an `EventSource` from

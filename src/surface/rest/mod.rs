@@ -4,13 +4,14 @@
 //! [`crate::session`], events through [`crate::eventlog`] and [`crate::stream`].
 //!
 //! Read in this order:
-//! 1. `error`, `layers`: the error of a request, and its problem document.
+//! 1. `error`, `layers`, `compressed`: the error of a request, its problem document, and the compression of responses.
 //! 2. `extract`, `negotiate`, `range`: the parts of a request.
 //! 3. `routes`: the handlers and the table of routes.
 //! 4. `events_query`, `event_page`: the responses of the `/events` routes.
 //! 5. `openapi`, `docs`: the OpenAPI document and the pages about the API. `sign_in_socket`: the terminal of
 //!    a sign-in. `fleet_socket`: the connection of a member of the fleet. `wire`: the parsers, for fuzz targets.
 
+mod compressed;
 mod docs;
 mod error;
 mod event_page;
@@ -31,6 +32,7 @@ use axum::routing::get;
 
 use super::state::Gateway;
 
+pub(super) use compressed::accepts_encoding;
 pub(super) use error::{ApiError, FailedResponse};
 pub(super) use extract::trace_context;
 pub(super) use layers::{admit, method_not_allowed, panic_response, with_layers};

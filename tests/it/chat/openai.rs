@@ -169,7 +169,9 @@ async fn turn_of_a_client_that_left_is_cancelled() {
         let events = gateway.all_events(&session).await;
         events
             .iter()
-            .any(|event| event["type"] == "prompt.completed" && event["cancelCause"] == "disconnect")
+            .any(|event| {
+                event["type"] == "prompt.completed" && event["cancelCause"] == "disconnect"
+            })
             .then_some(())
     })
     .await;
