@@ -20,7 +20,7 @@ fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
 }
 
 fn varies(response: &Response) -> bool {
-    let values = response.headers().get_all("vary").into_iter();
+    let mut values = response.headers().get_all("vary").into_iter();
     values.any(|value| value == "accept-encoding")
 }
 
