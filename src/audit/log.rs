@@ -63,7 +63,7 @@ impl Audit {
                 "the audit log does not end with its last event: run `acp-gateway audit verify`"
             );
         }
-        let chain = Mutex::new(Chain::new(head, &log.epoch()));
+        let chain = Mutex::new(Chain::new(head, &log.epoch().of_session(SessionId::AUDIT)));
         Ok(Self(Arc::new(Inner {
             log,
             events,

@@ -170,7 +170,7 @@ impl SessionLog {
 
     pub fn id(&self, seq: u64) -> EventId {
         EventId {
-            epoch: self.state.shared.epoch.clone(),
+            epoch: self.state.epoch.clone(),
             seq,
         }
     }

@@ -147,6 +147,8 @@ pub(super) struct State {
     pub(super) tenant: Tenant,
     pub(super) id: SessionId,
     pub(super) committed: Watermark,
+    /// The epoch of its events.
+    pub(super) epoch: Epoch,
     pending: Mutex<Pending>,
     tail: Mutex<SessionTail>,
     /// Only one reader of the session reads the store at a time. The others then find the page in the cache.
@@ -163,8 +165,10 @@ impl State {
         last_seq: u64,
         erased: bool,
     ) -> Self {
+        let epoch = shared.epoch.of_session(id);
         Self {
-            pending: Mutex::new(Pending::new(&shared.epoch, id, last_seq, erased)),
+            pending: Mutex::new(Pending::new(&epoch, id, last_seq, erased)),
+            epoch,
             shared,
             tenant,
             id,

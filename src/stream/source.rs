@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::summaries::SummaryFeed;
 use crate::eventlog::{DirectSink, Item, Notifier, ReadError, Reader, Run, SummaryReader};
 use crate::session::SessionHandle;
-use crate::types::{Epoch, EventId, Position};
+use crate::types::{Epoch, EventId, Position, SessionId};
 
 /// A reader, and the sessions whose snapshots a reset contains. A cursor is a sequence number of one session
 /// or a position in the whole log.
@@ -99,12 +99,18 @@ impl Source {
         self.reader.cursor()
     }
 
-    /// The cursor as clients see it.
+    /// The cursor as clients see it, in a store with this epoch.
     pub(super) fn id(&self, epoch: &Epoch, cursor: u64) -> String {
-        let epoch = epoch.clone();
-        match self.sessions {
-            Sessions::One(_) | Sessions::None => EventId { epoch, seq: cursor }.to_string(),
-            Sessions::Merged(_) => Position { epoch, pos: cursor }.to_string(),
+        match &self.sessions {
+            Sessions::One(session) => session.log().id(cursor).to_string(),
+            Sessions::None => {
+                let epoch = epoch.of_session(SessionId::AUDIT);
+                EventId { epoch, seq: cursor }.to_string()
+            }
+            Sessions::Merged(_) => {
+                let epoch = epoch.clone();
+                Position { epoch, pos: cursor }.to_string()
+            }
         }
     }
 

@@ -131,15 +131,9 @@ impl Ids {
         uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
     }
 
-    /// The token of a new store: 6 characters of base 32.
+    /// The epoch of a new store.
     pub fn epoch(&self) -> Epoch {
-        const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-        let random: [u8; 6] = random();
-        let text: String = random
-            .iter()
-            .map(|b| char::from(ALPHABET[usize::from(b % 32)]))
-            .collect();
-        text.parse().expect("the alphabet is valid in an epoch")
+        Epoch::of_bytes(random())
     }
 
     /// 256 random bits for keys and tickets.

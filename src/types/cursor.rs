@@ -5,14 +5,39 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::ids::IdError;
+use sha2::{Digest as _, Sha256};
 
-/// A short random token of the store. It changes only if the history may differ from the events that a client
-/// has seen.
+use super::ids::{IdError, SessionId};
+
+/// A short token of a history. It changes only if the history may differ from the events that a client has seen.
+///
+/// The store has a random one, which is that of positions. The token in the ids of a session's events is derived from it, so
+/// that the id of another session is no position of this one.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Epoch(Arc<str>);
 
 impl Epoch {
+    /// Six characters of base 32.
+    pub fn of_bytes(bytes: [u8; 6]) -> Self {
+        const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+        let text: String = bytes
+            .iter()
+            .map(|byte| char::from(ALPHABET[usize::from(byte % 32)]))
+            .collect();
+        Self(text.into())
+    }
+
+    /// The epoch of the events of a session in a store with this epoch.
+    pub fn of_session(&self, session: SessionId) -> Self {
+        let digest = Sha256::new()
+            .chain_update(session.as_bytes())
+            .chain_update(self.as_str())
+            .finalize();
+        let mut bytes = [0; 6];
+        bytes.copy_from_slice(&digest[..6]);
+        Self::of_bytes(bytes)
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -104,6 +129,23 @@ text_form!(Epoch, EventId, Position);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_session_of_each_store_has_its_own_epoch() {
+        let store: Epoch = "k3".parse().unwrap();
+        let session = |number| SessionId::from_uuid(uuid::Uuid::from_u128(number));
+        let of_one = store.of_session(session(1));
+        assert_eq!(of_one, store.of_session(session(1)));
+        assert_eq!(of_one.as_str().parse::<Epoch>(), Ok(of_one.clone()));
+        let other_store: Epoch = "k4".parse().unwrap();
+        for other in [
+            store.clone(),
+            store.of_session(session(2)),
+            other_store.of_session(session(1)),
+        ] {
+            assert_ne!(of_one, other);
+        }
+    }
 
     #[test]
     fn cursors_round_trip_and_malformed_ones_are_rejected() {

@@ -161,7 +161,14 @@ async fn invalid_cursor_starts_with_a_reset() {
         .expect("an id")
         .0
         .to_owned();
+    let other = gateway.session("fake").await;
+    let of_other = gateway.all_events(&other).await[0]["id"].clone();
+    let of_other = of_other.as_str().expect("an id").to_owned();
+    let selected = format!("/v1/events?follow=false&session={session}@{of_other}");
+    let frames = gateway.events(&selected).await.rest().await;
+    assert_eq!(frames[0].data["reason"], "new_epoch", "{frames:?}");
     for (cursor, reason) in [
+        (of_other, "new_epoch"),
         ("nonsense".to_owned(), "unknown_cursor"),
         (format!("{epoch}-99999"), "unknown_cursor"),
         ("zzzz-3".to_owned(), "new_epoch"),

@@ -101,7 +101,7 @@ pub(in crate::session) async fn list(
         None => scan(context, query, &by.tenant, after).await?,
     };
     let epoch = context.log.epoch();
-    let summary = |record: &SessionRecord| record.summary(epoch.clone());
+    let summary = |record: &SessionRecord| record.summary(epoch.of_session(record.session_id));
     let sessions = found.records.iter().map(summary).collect();
     Ok(SessionList {
         sessions,

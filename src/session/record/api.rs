@@ -83,7 +83,7 @@ impl From<StoredTerminal> for Terminal {
 }
 
 impl SessionRecord {
-    /// The session in a list.
+    /// The session in a list. `epoch`: that of its events.
     pub(in crate::session) fn summary(&self, epoch: Epoch) -> SessionSummary {
         SessionSummary {
             session_id: self.session_id,

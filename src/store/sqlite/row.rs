@@ -158,7 +158,7 @@ fn decode_run(
     Ok(StoredRow::Run(if framed_with == epoch.as_str() {
         run
     } else {
-        run.with_epoch(epoch)
+        run.with_epoch(&epoch.of_session(session))
     }))
 }
 

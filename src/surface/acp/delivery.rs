@@ -68,7 +68,9 @@ pub(super) async fn deliver_responses(
 pub(super) struct SessionDelivery {
     pub(super) connection: Arc<Connection>,
     pub(super) view: Arc<SessionView>,
-    pub(super) epoch: Epoch,
+    /// The epoch of the session's events. `None` until the session is attached.
+    pub(super) epoch: Option<Epoch>,
+    pub(super) store_epoch: Epoch,
     /// The position that the client has sent with its reconnect, if any.
     pub(super) from: Option<Position>,
     pub(super) keep_alive: Duration,
@@ -84,7 +86,7 @@ impl SessionDelivery {
             Some(from) if *from.connection == *self.connection.id() => from.response,
             _ => responses.delivered(),
         };
-        let mut from = from.and_then(|from| from.resume(&self.epoch));
+        let mut from = from;
         let mut cursor = Cursor {
             at: Start::default(),
             attachment: 0,
@@ -95,7 +97,10 @@ impl SessionDelivery {
         loop {
             let attached = attachments.borrow_and_update().clone();
             if let Some(attached) = attached {
-                cursor.at = match from.take() {
+                let epoch = attached.session.log().id(0).epoch;
+                let resumed = from.take().and_then(|from| from.resume(&epoch));
+                self.epoch = Some(epoch);
+                cursor.at = match resumed {
                     Some((after, skip)) => Start { after, skip },
                     None => self.view.start(&attached),
                 };
@@ -221,9 +226,16 @@ impl SessionDelivery {
 
     fn id(&self, cursor: &Cursor) -> String {
         let Start { after, skip } = cursor.at;
-        let event = EventId {
-            epoch: self.epoch.clone(),
-            seq: after + 1,
+        let event = match self.epoch.clone() {
+            Some(epoch) => EventId {
+                epoch,
+                seq: after + 1,
+            },
+            // The position before the first event.
+            None => EventId {
+                epoch: self.store_epoch.clone(),
+                seq: 0,
+            },
         };
         let position = Position {
             event,

@@ -196,11 +196,13 @@ fn stream(
                 };
                 let _open = OpenSessionStream::new(&view);
                 let from = last.and_then(|last| last.parse::<Position>().ok());
-                let (connection, epoch) = (Arc::clone(&connection), gateway.epoch());
+                let connection = Arc::clone(&connection);
+                let store_epoch = gateway.epoch();
                 SessionDelivery {
                     connection,
                     view,
-                    epoch,
+                    epoch: None,
+                    store_epoch,
                     from,
                     keep_alive,
                 }

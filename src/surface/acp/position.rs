@@ -53,13 +53,13 @@ impl FromStr for Position {
 }
 
 impl Position {
-    /// The seq after which a reader of this epoch continues, and the number of messages of the next event that it
-    /// skips. `None` for a position of another epoch.
+    /// The seq after which a reader of a session with this epoch continues, and the number of messages of the next event that
+    /// it skips. `None` for a position of another epoch. The position before the first event has that of the store.
     pub(super) fn resume(&self, epoch: &Epoch) -> Option<(u64, usize)> {
-        (self.event.epoch == *epoch).then(|| match self.event.seq.checked_sub(1) {
-            Some(before) => (before, self.part),
-            None => (0, 0),
-        })
+        match self.event.seq.checked_sub(1) {
+            Some(before) => (self.event.epoch == *epoch).then_some((before, self.part)),
+            None => Some((0, 0)),
+        }
     }
 }
 

@@ -300,7 +300,8 @@ impl AcpSocket {
         outgoing: mpsc::Sender<Bytes>,
     ) {
         let gateway = &self.head.gateway;
-        let (connection, epoch) = (Arc::clone(connection), gateway.epoch());
+        let connection = Arc::clone(connection);
+        let store_epoch = gateway.epoch();
         let keep_alive = gateway.limits.keep_alive_interval;
         let mut sink = SocketSink {
             outgoing,
@@ -311,7 +312,8 @@ impl AcpSocket {
             let delivery = SessionDelivery {
                 connection,
                 view,
-                epoch,
+                epoch: None,
+                store_epoch,
                 from: None,
                 keep_alive,
             };

@@ -33,8 +33,8 @@ pub(super) async fn get_audit(
     (last, wait): ResumeOptions,
 ) -> Result<Response, ApiError> {
     let form = negotiate(&headers, &FORMATS)?;
-    let query =
-        EventsQuery::parse::<EventId>(&mut request.params, &last, &request.gateway.epoch())?;
+    let epoch = request.gateway.epoch().of_session(SessionId::AUDIT);
+    let query = EventsQuery::parse::<EventId>(&mut request.params, &last, &epoch)?;
     request.params.finish()?;
     let log = request.gateway.audit.log().clone();
     let at_end = !query.follow && query.cursor == Cursor::After(log.committed());

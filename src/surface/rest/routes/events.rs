@@ -118,8 +118,8 @@ async fn respond_session(
     form: Representation,
     (last, wait): ResumeOptions,
 ) -> Result<Response, ApiError> {
-    let query =
-        EventsQuery::parse::<EventId>(&mut request.params, &last, &request.gateway.epoch())?;
+    let epoch = request.gateway.epoch().of_session(request.ids);
+    let query = EventsQuery::parse::<EventId>(&mut request.params, &last, &epoch)?;
     request.params.finish()?;
     let session = request.open_session().await?;
     if form != Representation::Json
@@ -196,8 +196,8 @@ async fn respond_turn(
     form: Representation,
     (last, wait): ResumeOptions,
 ) -> Result<Response, ApiError> {
-    let mut query =
-        EventsQuery::parse::<EventId>(&mut request.params, &last, &request.gateway.epoch())?;
+    let epoch = request.gateway.epoch().of_session(request.ids.0);
+    let mut query = EventsQuery::parse::<EventId>(&mut request.params, &last, &epoch)?;
     request.params.finish()?;
     let (session, prompt) = (request.open_session().await?, request.ids.1);
     let turn = session
@@ -377,14 +377,14 @@ async fn open_selected(
     Ok(sessions)
 }
 
-/// The position after which each selected session begins; `None` if one of them is of another epoch.
+/// The position after which each selected session begins; `None` if one of them is of another session or store.
 fn selected_starts(
     epoch: &Epoch,
     chosen: &[SelectedSession],
 ) -> Option<HashMap<SessionId, Option<u64>>> {
     let one = |(id, start): &SelectedSession| match start {
         None => Some((*id, None)),
-        Some(start) => (start.epoch == *epoch).then_some((*id, Some(start.seq))),
+        Some(start) => (start.epoch == epoch.of_session(*id)).then_some((*id, Some(start.seq))),
     };
     chosen.iter().map(one).collect()
 }

@@ -74,8 +74,8 @@ pub(super) type Logs<'a> = BTreeMap<&'a str, BTreeMap<u64, Event<'a>>>;
 
 pub(super) fn read<'a>(history: &'a History, found: &mut Found) -> Logs<'a> {
     let mut logs = Logs::new();
-    let mut epochs: Vec<String> = Vec::new();
     for (session, log) in &history.logs {
+        let mut epochs: Vec<String> = Vec::new();
         let events = logs.entry(session).or_default();
         let mut last = log.after;
         for text in &log.events {
@@ -113,12 +113,15 @@ pub(super) fn read<'a>(history: &'a History, found: &mut Found) -> Logs<'a> {
             last = last.max(seq);
             events.insert(seq, event);
         }
+        epochs.sort_unstable();
         epochs.dedup();
-    }
-    epochs.sort_unstable();
-    epochs.dedup();
-    if epochs.len() > 1 && !history.resets {
-        found.add(Rule::Id, format!("the log has several epochs: {epochs:?}"));
+        if epochs.len() > 1 && !history.resets {
+            let epochs = epochs.join(", ");
+            found.add(
+                Rule::Id,
+                format!("log of {session} has several epochs: {epochs}"),
+            );
+        }
     }
     logs
 }

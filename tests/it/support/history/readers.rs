@@ -89,7 +89,7 @@ fn walk<'a>(
         .iter()
         .map(|(session, after)| (&**session, start(after)))
         .collect();
-    let mut last_pos = 0;
+    let mut last = None;
     for frame in &reader.frames {
         let (id, text) = match frame {
             Frame::Connected { .. } | Frame::Problem(_) => continue,
@@ -112,7 +112,7 @@ fn walk<'a>(
                 continue;
             }
         };
-        if !fits(reader.all, id, &event, &mut last_pos) {
+        if !fits(reader.all, id, &event, &mut last) {
             found.add(
                 Rule::Id,
                 format!("{name}: a frame with the id {id:?}: {}", short(text)),
@@ -151,7 +151,14 @@ fn walk<'a>(
 }
 
 /// Whether a frame's id is the one of its event.
-fn fits(all: bool, id: Option<&str>, event: &Event<'_>, last_pos: &mut u64) -> bool {
+///
+/// `last`: the epoch and the number of the last position.
+fn fits<'a>(
+    all: bool,
+    id: Option<&'a str>,
+    event: &Event<'_>,
+    last: &mut Option<(&'a str, u64)>,
+) -> bool {
     if !all {
         return id == Some(&*event.id) && event.epoch().is_some();
     }
@@ -159,9 +166,9 @@ fn fits(all: bool, id: Option<&str>, event: &Event<'_>, last_pos: &mut u64) -> b
     let Some((epoch, pos)) = parts.and_then(|(epoch, pos)| Some((epoch, pos.parse().ok()?))) else {
         return false;
     };
-    let rises = pos > *last_pos;
-    *last_pos = pos;
-    rises && event.epoch() == Some(epoch)
+    let rises = last.is_none_or(|last| epoch == last.0 && pos > last.1);
+    *last = Some((epoch, pos));
+    rises && event.epoch().is_some()
 }
 
 impl Cursor {

@@ -659,7 +659,7 @@ export interface components {
         ErrorAnswer: {
             error: components["schemas"]["RpcError"];
         };
-        /** @description The id of an event in its session: the epoch of the store and a number without gaps. */
+        /** @description The id of an event in its session: the epoch of the session and a number without gaps. */
         EventId: string;
         /** @description A page of events. */
         EventPage: {

@@ -21,8 +21,7 @@ function lead(answers: (() => Response)[] = []) {
 }
 
 function frame(position: number, session: string, seq: number): string {
-  const id = `k3-g${position}`;
-  return `id: ${id}\ndata: ${JSON.stringify({ id, seq, sessionId: session, type: "session.update", time: "" })}\n\n`;
+  return `id: k3-g${position}\ndata: ${JSON.stringify({ id: `k3-${seq}`, seq, sessionId: session, type: "session.update", time: "" })}\n\n`;
 }
 
 const stream = (...frames: string[]) => new Response(frames.join(""), { status: 200, headers: { "content-type": "text/event-stream" } });

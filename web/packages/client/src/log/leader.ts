@@ -179,22 +179,15 @@ export class Leader {
       if (event.type === "reset") {
         this.#tell({ kind: "again", sessions: event.sessionId === undefined ? [...this.#cursors.keys()] : [event.sessionId] });
       }
-      const id = ownId(event);
-      if (event.sessionId === undefined || id === null || !this.#cursors.has(event.sessionId)) continue;
-      this.#cursors.set(event.sessionId, id);
+      if (event.sessionId === undefined || event.id === undefined || event.seq === undefined || !this.#cursors.has(event.sessionId)) continue;
+      this.#cursors.set(event.sessionId, event.id);
       const part = parts.get(event.sessionId);
-      if (part) part.push({ ...event, id });
-      else parts.set(event.sessionId, [{ ...event, id }]);
+      if (part) part.push(event);
+      else parts.set(event.sessionId, [event]);
     }
     if (changes.length > 0) this.#tell({ kind: "list", changes });
     for (const [session, part] of parts) this.#tell({ kind: "events", session, events: part });
   }
-}
-
-/** The id of an event in the log of its session. In the merged stream, its id is `<epoch>-g<position>`. */
-function ownId(event: LogEvent): string | null {
-  const epoch = event.id?.split("-")[0];
-  return epoch === undefined || event.seq === undefined ? null : `${epoch}-${event.seq}`;
 }
 
 /** Whether a tab needs events that were sent already. Events of another epoch are other ones. */
