@@ -11,7 +11,7 @@ use crate::surface::rest::error::ApiError;
 use crate::surface::rest::events_query::{Cursor, EventsQuery};
 use crate::surface::rest::extract::{ApiRequest, Params};
 use crate::surface::rest::negotiate::{Representation, negotiate};
-use crate::types::EventId;
+use crate::types::{EventId, SessionId};
 
 /// Reads the audit log, page by page.
 ///
