@@ -96,10 +96,6 @@ impl Reader {
     /// Sends the complete lines. Returns false if the holder has dropped the receiver.
     async fn deliver_lines(&mut self) -> Result<bool, ReadEnd> {
         let block = self.lines.take_block();
-        if self.startup_bytes.is_some() && !self.lines.partial().is_empty() {
-            // A question of the agent often has no line break.
-            self.invalid_output.note(self.lines.partial());
-        }
         if let Some(bytes) = &mut self.startup_bytes {
             *bytes += block.len();
             if *bytes > self.limits.max_start_output_bytes {
@@ -171,6 +167,10 @@ impl Reader {
             {
                 return Ok(false);
             }
+        }
+        if self.startup_bytes.is_some() && !self.lines.partial().is_empty() {
+            // A question of the agent often has no line break.
+            self.invalid_output.note(self.lines.partial());
         }
         // Without a message too, the holder acknowledges numbered output.
         batch.offset = self.offset;

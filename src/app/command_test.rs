@@ -113,9 +113,11 @@ async fn version(spawner: &Spawner, spec: ChildSpec) -> Result<(), NotStarted> {
         text: with_cause(&error),
         is_certain: true,
     })?;
-    // Its output is not read, and it gets no input. A program that does not know the argument may wait, and is stopped.
-    drop(child.take_stdout());
-    let Exit { code, signal } = child.stop().await;
+    // It gets no input. A program that does not know the argument may wait, and is stopped.
+    let mut stdout = child.take_stdout().expect("a new child has its stdout");
+    let mut ignored = tokio::io::sink();
+    let read = tokio::io::copy(&mut stdout, &mut ignored);
+    let (Exit { code, signal }, _) = tokio::join!(child.stop(), read);
     let is_stopped = matches!(signal.as_deref(), Some("SIGTERM" | "SIGKILL"));
     if code == Some(0) || is_stopped {
         return Ok(());

@@ -464,7 +464,13 @@ fn check_runs_each_command_in_the_isolation_of_its_entry() {
              [agents.waits]\ncommand = {waits:?}\n[agents.open]\ncommand = {shim:?}\nisolation = \"off\"\n"
         );
         fs::write(&file, entries).unwrap();
-        let output = run(data.path(), &["check", "--config", file.to_str().unwrap()]);
+        let mut check = command(data.path());
+        check
+            .env("PATH", "/usr/bin:/bin")
+            .arg("check")
+            .arg("--config")
+            .arg(&file);
+        let output = check.output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
         let lines = stdout(&output).lines();
         let found = lines.filter(|line| line.starts_with("# warning: agents."));

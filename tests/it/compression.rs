@@ -46,7 +46,8 @@ async fn large_json_is_compressed_and_keeps_its_tag() {
         assert!(varies(&packed));
         if let Some(tag) = tag {
             let weak = header(&packed, "etag").expect("a tag").to_owned();
-            assert_eq!(weak, format!("W/{tag}"));
+            assert_eq!(weak.trim_start_matches("W/"), tag.trim_start_matches("W/"));
+            assert!(weak.starts_with("W/"));
             let cached = get(&gateway, &path, &[("if-none-match", &weak)]).await;
             assert_eq!(cached.status(), StatusCode::NOT_MODIFIED, "{path}");
         }
@@ -69,7 +70,9 @@ async fn large_json_is_compressed_and_keeps_its_tag() {
 
 #[tokio::test]
 async fn short_json_files_streams_and_secrets_are_not_compressed() {
-    let gateway = Setup::fake(&[]).start();
+    let gateway = Setup::fake(&[])
+        .settings("webhooks.allowed_hosts = [\"localhost\"]")
+        .start();
     let session = gateway.session("fake").await;
     let files = format!("/v1/sessions/{session}/files/large.json");
     let file = json!({ "text": "x".repeat(4096) }).to_string();
@@ -90,7 +93,7 @@ async fn short_json_files_streams_and_secrets_are_not_compressed() {
     let stream = get(&gateway, &events, &[gzip, ("accept", "text/event-stream")]).await;
     assert!(header(&stream, "content-encoding").is_none());
 
-    let url = format!("https://hooks.example/{}", "x".repeat(1500));
+    let url = format!("https://localhost:9/{}", "x".repeat(1500));
     let created = gateway
         .request(Method::POST, "/v1/webhooks")
         .header("accept-encoding", "gzip")

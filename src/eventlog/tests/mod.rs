@@ -128,7 +128,10 @@ async fn appended_event_is_readable_after_commit() {
     // The writer decides whether both events share a run.
     let pages = session.read(98, 10_000).await.unwrap();
     assert_eq!(pages.iter().flat_map(seqs).collect::<Vec<_>>(), [99, 100]);
-    assert_eq!(session.id(7).to_string(), format!("{}-7", log.epoch()));
+    assert_eq!(
+        session.id(7).to_string(),
+        format!("{}-7", log.epoch().of_session(id(1)))
+    );
     log.close().await;
     say(&session, "");
     assert_eq!(session.wait(101).await, Err(Closed));

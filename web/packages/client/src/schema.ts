@@ -107,10 +107,12 @@ export interface components {
              */
             type: "agent.exited";
         };
-        /** @description The agent wrote invalid JSON-RPC to stdout. The event counts the lines and does not contain them. */
+        /** @description The agent wrote lines to stdout that are not JSON-RPC. */
         AgentInvalidOutputEvent: {
             /** Format: int64 */
             bytes: number;
+            /** @description The start of the first line, at most 300 bytes, without the secrets that the agent received. */
+            excerpt: string;
             /** @description The cursor of the event: `<epoch>-<seq>`. */
             id: components["schemas"]["EventId"];
             /** Format: int64 */
