@@ -19,37 +19,59 @@ const REMAINING_MEMORY_KIB: u64 = 64 << 10;
 /// How long a client waits for a response to its incomplete body.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The path of each surface with a body, the size of its largest body in MiB, and whether it is a WebSocket.
-const SURFACES: [(&str, usize, bool); 9] = [
-    ("/v1/sessions", 10, false),
-    ("/v1/broadcasts", 1, false),
-    ("/acp", 10, false),
-    ("/acp", 10, true),
-    ("/v1/fleet/connect", 0, true),
-    ("/openai/v1/chat/completions", 32, false),
-    ("/openai/v1/responses", 32, false),
-    ("/ai-sdk/fake", 32, false),
-    ("/ag-ui/fake", 32, false),
+/// A surface with a body. `method`: `None` for a WebSocket. `mib`: the size of its largest body.
+struct Surface {
+    method: Option<&'static str>,
+    path: &'static str,
+    mib: usize,
+}
+
+const fn surface(method: &'static str, path: &'static str, mib: usize) -> Surface {
+    let method = Some(method);
+    Surface { method, path, mib }
+}
+
+const fn socket(path: &'static str, mib: usize) -> Surface {
+    let method = None;
+    Surface { method, path, mib }
+}
+
+const SURFACES: [Surface; 11] = [
+    surface("POST", "/v1/sessions", 10),
+    surface("POST", "/v1/broadcasts", 1),
+    surface("PUT", "/v1/sessions/{session}/files/large", 16),
+    surface("POST", "/acp", 10),
+    socket("/acp", 10),
+    socket("/v1/fleet/connect", 0),
+    surface("POST", "/openai/v1/chat/completions", 32),
+    surface("POST", "/openai/v1/responses", 32),
+    surface("POST", "/openai/v1/conversations", 32),
+    surface("POST", "/ai-sdk/fake", 32),
+    surface("POST", "/ag-ui/fake", 32),
 ];
 
 /// Sends the start of a body, without its last byte, and keeps the connection. Returns the status of a rejection.
-async fn stall(host: std::net::SocketAddr, key: &str, surface: usize) -> (TcpStream, Option<u16>) {
-    let path = SURFACES[surface].0;
-    let bytes = (SURFACES[surface].1 * MIB).max(256 << 10);
+async fn stall(
+    host: std::net::SocketAddr,
+    key: &str,
+    session: &str,
+    surface: &Surface,
+) -> (TcpStream, Option<u16>) {
+    let path = surface.path.replace("{session}", session);
+    let bytes = (surface.mib * MIB).max(256 << 10);
     let mut socket = TcpStream::connect(host).await.expect("it listens");
-    let head = if SURFACES[surface].2 {
-        "GET {path} HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
-         sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
-            .to_owned()
-    } else {
-        format!(
-            "POST {{path}} HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: {bytes}\r\n"
-        )
+    let head = match surface.method {
+        None => format!(
+            "GET {path} HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+             sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+        ),
+        Some(method) => format!(
+            "{method} {path} HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: {bytes}\r\n"
+        ),
     };
-    let head = head.replace("{path}", path)
-        + &format!("host: {host}\r\nauthorization: Bearer {key}\r\n\r\n");
+    let head = head + &format!("host: {host}\r\nauthorization: Bearer {key}\r\n\r\n");
     socket.write_all(head.as_bytes()).await.expect("it reads");
-    if SURFACES[surface].2 {
+    if surface.method.is_none() {
         let mut answer = Vec::new();
         while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
             if socket.read_buf(&mut answer).await.unwrap_or(0) == 0 {
@@ -90,13 +112,15 @@ async fn stalled_bodies_of_clients_with_keys_use_bounded_memory_and_return_it() 
     for number in 1..KEYS {
         keys.push(key(&gateway, &format!("key{number}"), "admin").await);
     }
-    gateway.session("fake").await;
+    let session = gateway.session("fake").await;
     let idle = procfs::resident(gateway.pid());
     let mut clients = JoinSet::new();
     for number in 0..STALLED {
         let key = keys[number % KEYS].clone();
         let host = gateway.address();
-        clients.spawn(async move { stall(host, &key, number % SURFACES.len()).await });
+        let session = session.clone();
+        let surface = &SURFACES[number % SURFACES.len()];
+        clients.spawn(async move { stall(host, &key, &session, surface).await });
     }
     let mut sockets = Vec::new();
     let mut rejected = Vec::new();

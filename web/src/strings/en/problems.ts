@@ -19,6 +19,7 @@ export const hints: Record<string, string> = {
   agent_timeout: "The agent did not answer in time. Try again in a moment.",
   agent_unsupported: "This agent cannot do that.",
   rate_limited: "Wait a moment, then try again.",
+  body_memory_full: "The gateway receives too many large messages at once. Try again in a moment.",
   queue_full: "Too much is waiting already. Try again when something has finished.",
   pool_full: "All agent processes are busy. Try again in a moment.",
   crash_loop: "The agent keeps crashing in this session. Wait a little, or start another session.",
