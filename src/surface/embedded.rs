@@ -32,7 +32,11 @@ pub(super) fn revalidated(
     etag: &HeaderValue,
     response: impl FnOnce() -> Response,
 ) -> Response {
-    let known = headers.get(header::IF_NONE_MATCH) == Some(etag);
+    // The comparison is weak (RFC 9110, section 13.1.2): a compressed response has a weak tag.
+    let known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| {
+        let known = known.as_bytes();
+        known.strip_prefix(b"W/").unwrap_or(known) == etag.as_bytes()
+    });
     let mut response = if known {
         StatusCode::NOT_MODIFIED.into_response()
     } else {

@@ -150,7 +150,7 @@ pub fn text_of(block: &RawValue) -> Option<String> {
     }
 }
 
-/// Decodes a JSON string for display. `None` if it is not a JSON string.
+/// Decodes a JSON string for display. A lone surrogate becomes one replacement character. `None` if it is not a JSON string.
 pub fn decode(json: &str) -> Option<String> {
     struct Lossy;
 
@@ -163,7 +163,17 @@ pub fn decode(json: &str) -> Option<String> {
 
         // For bytes, the parser passes a lone surrogate as three bytes that are not UTF-8.
         fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<String, E> {
-            Ok(String::from_utf8_lossy(bytes).into_owned())
+            let mut text = String::with_capacity(bytes.len());
+            let mut invalid = 0;
+            for chunk in bytes.utf8_chunks() {
+                text.push_str(chunk.valid());
+                invalid += chunk.invalid().len();
+                while invalid >= 3 {
+                    text.push(char::REPLACEMENT_CHARACTER);
+                    invalid -= 3;
+                }
+            }
+            Ok(text)
         }
     }
 

@@ -69,7 +69,7 @@ async fn large_json_is_compressed_and_keeps_its_tag() {
 }
 
 #[tokio::test]
-async fn short_json_files_streams_and_secrets_are_not_compressed() {
+async fn short_json_files_streams_and_answers_to_post_are_not_compressed() {
     let gateway = Setup::fake(&[])
         .settings("webhooks.allowed_hosts = [\"localhost\"]")
         .start();
@@ -103,5 +103,5 @@ async fn short_json_files_streams_and_secrets_are_not_compressed() {
         .expect("an answer");
     assert!(header(&created, "content-encoding").is_none());
     let text = created.text().await.expect("a body");
-    assert!(text.len() > 1024 && text.contains("\"secret\""), "{text}");
+    assert!(text.len() > 1024, "{text}");
 }

@@ -90,9 +90,9 @@ async fn a_lone_surrogate_passes_byte_for_byte_in_both_directions() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
     let prompts = format!("/v1/sessions/{session}/prompts");
-    for body in [
-        r#"{"prompt":"surrogate"}"#,
-        r#"{"prompt":"echo \udead end"}"#,
+    for (body, text) in [
+        (r#"{"prompt":"surrogate"}"#, "a lone \u{fffd} surrogate"),
+        (r#"{"prompt":"echo \udead end"}"#, "echo \u{fffd} end"),
     ] {
         let request = gateway
             .request(Method::POST, &prompts)
@@ -101,12 +101,9 @@ async fn a_lone_surrogate_passes_byte_for_byte_in_both_directions() {
             .header("Content-Type", "application/json")
             .body(body);
         let response = request.send().await.expect("an answer");
-        assert_eq!(
-            response.status(),
-            200,
-            "{}",
-            response.text().await.expect("a body")
-        );
+        assert_eq!(response.status(), 200);
+        let turn: serde_json::Value = response.json().await.expect("JSON");
+        assert_eq!(turn["text"], text);
     }
     let events = gateway.request(Method::GET, &format!("/v1/sessions/{session}/events"));
     let events = events
