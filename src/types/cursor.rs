@@ -28,6 +28,7 @@ impl Epoch {
     }
 
     /// The epoch of the events of a session in a store with this epoch.
+    #[must_use]
     pub fn of_session(&self, session: SessionId) -> Self {
         let digest = Sha256::new()
             .chain_update(session.as_bytes())
