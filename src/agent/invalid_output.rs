@@ -25,7 +25,12 @@ impl InvalidOutput {
         Self { secrets, last }
     }
 
-    /// Notes a line, or the begin of one. Returns its start as text without secrets and control characters.
+    /// Forgets the text: the agent has answered.
+    pub(super) fn clear(&self) {
+        *lock_or_abort(self.last.lock()) = Box::default();
+    }
+
+    /// Notes a line, or the beginning of one. Returns its start as text without secrets and control characters.
     pub(super) fn note(&self, line: &[u8]) -> Box<str> {
         let line = String::from_utf8_lossy(&line[..line.len().min(MASKED_BYTES)]);
         let excerpt: Box<str> = plain_line(&self.secrets.mask(&line), EXCERPT_BYTES).into();
@@ -49,6 +54,17 @@ impl InvalidOutput {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_line_of_a_secret_is_masked() {
+        let key = "-----BEGIN KEY-----\nMC4CAQAwBQYDK2Vw\n-----END KEY-----\n";
+        let output = InvalidOutput::new(Secrets::new(&[key.to_owned()]));
+        for line in key.lines() {
+            assert_eq!(&*output.note(line.as_bytes()), "[secret]");
+        }
+        output.clear();
+        assert_eq!(output.as_suffix(), "");
+    }
 
     #[test]
     fn the_last_text_is_short_and_has_no_secret() {

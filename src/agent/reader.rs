@@ -150,7 +150,10 @@ impl Reader {
                 };
                 let invalid = matches!(message, Inbound::InvalidLine { .. });
                 if matches!(message, Inbound::Response { .. }) {
-                    self.startup_bytes = None;
+                    if self.startup_bytes.take().is_some() {
+                        // The text before is no reason for a later silence.
+                        self.invalid_output.clear();
+                    }
                 }
                 batch.messages.push(message);
                 if invalid
@@ -172,7 +175,7 @@ impl Reader {
             // A question of the agent often has no line break.
             self.invalid_output.note(self.lines.partial());
         }
-        // Without a message too, the holder acknowledges numbered output.
+        // The holder acknowledges numbered output also if there is no message.
         batch.offset = self.offset;
         Ok((batch.messages.is_empty() && batch.offset.is_none()) || self.send(batch).await)
     }
@@ -185,7 +188,10 @@ impl Reader {
                 continue;
             };
             if matches!(message, Inbound::Response { .. }) {
-                self.startup_bytes = None;
+                if self.startup_bytes.take().is_some() {
+                    // The text before is no reason for a later silence.
+                    self.invalid_output.clear();
+                }
             }
             batch.messages.push(message);
         }
@@ -204,7 +210,8 @@ impl Reader {
         self.batches.send(batch).await.is_ok()
     }
 
-    /// Matches a message with the open calls and requests. `number` is the position of its line in numbered output. `None`: the message is for the agent, or has no receiver any more.
+    /// Matches a message with the open calls and requests. `number` is the position of its line in numbered output.
+    /// `None`: the message is for the agent, or has no receiver any more.
     fn inbound(&self, message: Decoded, line: &[u8], number: Option<u64>) -> Option<Inbound> {
         let message = match message {
             Decoded::Update(update) => return Some(Inbound::Update(update)),

@@ -10,6 +10,9 @@ use crate::jsonrpc::RpcError;
 use crate::process::masked;
 use crate::shutdown::lock_or_abort;
 
+/// Shorter lines of a secret are common words.
+const MIN_LINE_BYTES: usize = 8;
+
 /// The values that one process received, in its environment or in a sign-in. A cheap handle.
 #[derive(Clone)]
 pub(super) struct Secrets(Arc<Mutex<Vec<String>>>);
@@ -22,11 +25,11 @@ impl fmt::Debug for Secrets {
 
 impl Secrets {
     pub(super) fn new(secrets: &[String]) -> Self {
-        Self(Arc::new(Mutex::new(secrets.to_vec())))
+        Self(Arc::new(Mutex::new(with_lines(secrets.to_vec()))))
     }
 
     pub(super) fn add(&self, secrets: Vec<String>) {
-        lock_or_abort(self.0.lock()).extend(secrets);
+        lock_or_abort(self.0.lock()).extend(with_lines(secrets));
     }
 
     pub(super) fn mask(&self, text: &str) -> String {
@@ -36,6 +39,23 @@ impl Secrets {
     pub(super) fn mask_error(&self, error: RpcError) -> RpcError {
         without_secrets(error, &lock_or_abort(self.0.lock()))
     }
+}
+
+/// Adds the lines of secrets with several lines, because the output of an agent is masked line by line.
+fn with_lines(mut secrets: Vec<String>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for secret in secrets.iter().filter(|secret| secret.contains('\n')) {
+        let long = |line: &&str| line.len() >= MIN_LINE_BYTES;
+        lines.extend(
+            secret
+                .lines()
+                .map(str::trim)
+                .filter(long)
+                .map(str::to_owned),
+        );
+    }
+    secrets.extend(lines);
+    secrets
 }
 
 /// Masks the secrets in an error, also in `data`.

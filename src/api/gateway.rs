@@ -12,7 +12,7 @@ pub struct GatewayInfo {
     /// Always `acp-gateway`.
     pub name: String,
     pub version: String,
-    /// The token of the store. Every event id starts with it.
+    /// The token of the store. Positions of `/v1/events` start with it. The ids of events start with a token of their session.
     #[schema(value_type = String)]
     pub epoch: Epoch,
     pub principal: PrincipalInfo,

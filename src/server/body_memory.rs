@@ -139,10 +139,16 @@ impl BodyCharge {
 
     /// Releases all bytes: the request has dropped them.
     pub(crate) fn release(&self) {
+        self.release_part(usize::MAX);
+    }
+
+    /// Releases so many bytes, or all if it holds fewer.
+    pub(super) fn release_part(&self, bytes: usize) {
         let mut held = lock_or_abort(self.held.lock());
-        let bytes = std::mem::take(&mut held.bytes);
-        if bytes > 0 {
-            self.memory.release(held.principal.as_ref(), bytes);
+        let released = bytes.min(held.bytes);
+        if released > 0 {
+            held.bytes -= released;
+            self.memory.release(held.principal.as_ref(), released);
         }
     }
 

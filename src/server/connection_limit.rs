@@ -18,6 +18,9 @@ use crate::shutdown::lock_or_abort;
 use crate::types::network::client_network;
 use crate::types::{Limits, Network};
 
+/// The header of a short frame of a client (RFC 6455, section 5.2): two bytes and the mask.
+const CONTROL_HEADER_BYTES: usize = 6;
+
 /// The memory of an open request beside its bytes: its task, its response, and headers that HTTP/2 compressed.
 const REQUEST_BYTES: usize = 32 << 10;
 
@@ -201,6 +204,14 @@ impl ConnectionPermit {
     pub(crate) fn message_handled(&self) {
         if let Some(charge) = self.0.messages.get() {
             charge.release();
+        }
+    }
+
+    /// Releases the memory of a ping or pong with this payload. It can arrive between the fragments of a message, whose bytes
+    /// stay charged.
+    pub(crate) fn control_frame_handled(&self, payload: &[u8]) {
+        if let Some(charge) = self.0.messages.get() {
+            charge.release_part(payload.len() + CONTROL_HEADER_BYTES);
         }
     }
 

@@ -151,7 +151,7 @@ async fn run_and_finish(
         request.extensions_mut().insert(path.clone());
     }
     request.extensions_mut().insert(id.clone());
-    // The handler keeps parts of the body after it is parsed, so the charge lasts until the response.
+    // The charge ends with the body, at the latest with the response.
     let charge = Arc::new(BodyCharge::new(context.bodies.clone()));
     request.extensions_mut().insert(Arc::clone(&charge));
     let method = request.method().clone();
@@ -160,7 +160,11 @@ async fn run_and_finish(
     drop(charge);
     if is_internal_error(&response) {
         // The only place that reports these responses, so that no surface can omit it. The causes are in earlier lines.
-        tracing::error!(instance = id.instance(uri.path()), %method, "the response is an internal error");
+        let path = match &public_path {
+            Some(public) => public.join(uri.path()),
+            None => uri.path().to_owned(),
+        };
+        tracing::error!(instance = id.instance(&path), %method, "the response is an internal error");
     }
     let too_large = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
     let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;

@@ -1,6 +1,7 @@
 //! The body of a request with JSON: its media type, its size limit, its memory and its deadline.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ impl BodyLimit {
         Self { bytes, key: None }
     }
 
-    /// The smaller one of this limit and the memory of one principal. A larger body could never be accepted.
+    /// The smaller of this limit and the memory of one principal. A larger body could never be accepted.
     fn within(self, charge: Option<&Arc<BodyCharge>>) -> Self {
         let most = charge.map_or(usize::MAX, |charge| charge.max());
         if self.bytes <= most {
@@ -113,22 +114,49 @@ pub(super) fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
     given.next().is_none() && types.iter().any(|name| essence.eq_ignore_ascii_case(name))
 }
 
+/// The bytes of a body. Their charge ends with them.
+#[derive(Debug)]
+pub(crate) struct ReceivedBody {
+    bytes: Bytes,
+    charge: Option<Arc<BodyCharge>>,
+}
+
+impl Deref for ReceivedBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for ReceivedBody {
+    fn drop(&mut self) {
+        if let Some(charge) = &self.charge {
+            charge.release();
+        }
+    }
+}
+
 /// Reads a body within its limit before the deadline. The bytes are charged to the request as they arrive.
 pub(super) async fn read_body(
     parts: &Parts,
     mut body: Body,
     limit: BodyLimit,
     deadline: Duration,
-) -> Result<Bytes, BodyError> {
+) -> Result<ReceivedBody, BodyError> {
     check_coding(&parts.headers)?;
     let charge = parts.extensions.get::<Arc<BodyCharge>>();
     let limit = limit.within(charge);
     let declared = declared_bytes(&parts.headers);
     if declared.is_some_and(|declared| declared > limit.bytes as u64) {
-        discard_rest(&parts.headers, &mut body).await;
+        if !waits_for_continue(&parts.headers) {
+            discard_rest(&mut body).await;
+        }
         return Err(BodyError::TooLarge(limit));
     }
-    let buffer = BodyBuffer::new(limit.bytes);
+    let most = declared.and_then(|declared| usize::try_from(declared).ok());
+    // A body is never longer than its declared length.
+    let buffer = BodyBuffer::new(most.unwrap_or(limit.bytes));
     let read = timeout(deadline, receive(&mut body, buffer, limit, charge)).await;
     let read = read.unwrap_or(Err(BodyError::TimedOut));
     if let Err(BodyError::TooLarge(_) | BodyError::Memory(_)) = &read {
@@ -136,9 +164,17 @@ pub(super) async fn read_body(
         if let Some(charge) = charge {
             charge.release();
         }
-        discard_rest(&parts.headers, &mut body).await;
+        discard_rest(&mut body).await;
     }
-    read
+    Ok(ReceivedBody {
+        bytes: read?,
+        charge: charge.cloned(),
+    })
+}
+
+/// Whether the client sends the body only after `100 Continue`, which follows the first read of the body.
+pub(super) fn waits_for_continue(headers: &HeaderMap) -> bool {
+    headers.contains_key(EXPECT)
 }
 
 /// The length that a request declares.
@@ -157,7 +193,7 @@ async fn receive(
         let Ok(data) = frame.into_data() else {
             continue;
         };
-        if data.len() > limit.bytes - buffer.as_ref().len() {
+        if data.len() > buffer.max - buffer.as_ref().len() {
             return Err(BodyError::TooLarge(limit));
         }
         if let Some(charge) = charge {
@@ -171,11 +207,8 @@ async fn receive(
 /// Reads and discards the rest of a rejected body, for a limited time and number of bytes.
 ///
 /// Many clients write the whole body before they read the response. If the connection closes earlier, they see a broken
-/// connection instead of the response. A client that waits for `100 Continue` has sent nothing.
-pub(super) async fn discard_rest(headers: &HeaderMap, body: &mut Body) {
-    if headers.contains_key(EXPECT) {
-        return;
-    }
+/// connection instead of the response.
+pub(super) async fn discard_rest(body: &mut Body) {
     let end = Instant::now() + DISCARD_TIMEOUT;
     let mut discarded = 0;
     while discarded < MAX_DISCARDED_BYTES {

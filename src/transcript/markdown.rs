@@ -11,7 +11,7 @@ use super::content::{array, text, text_of};
 use super::diff;
 use super::escape::{blockquote, close_code_fence, code, element, fenced, indent, inline};
 use super::plan_text::plan_text;
-use crate::acp::RawObject;
+use crate::acp::{RawObject, stop_reason};
 use crate::api::{
     PromptStatus, Resolution, Role, Session, Settled, Turn, TurnItem, TurnMessage, TurnNotice,
     TurnRequest, TurnSessionMessage, TurnSubagent, TurnToolCall,
@@ -257,8 +257,13 @@ impl Page {
     }
 }
 
-/// Why the gateway cancelled the turn, in brackets.
+/// Why the gateway cancelled the turn, in brackets. An agent may end such a turn in its own way.
 fn cancel_words(turn: &Turn) -> String {
+    let own_end = turn.status == PromptStatus::Completed
+        && turn.stop_reason.as_deref() != Some(stop_reason::CANCELLED);
+    if own_end {
+        return String::new();
+    }
     turn.cancel_cause
         .map(|cause| format!(" ({})", inline(cause.words())))
         .unwrap_or_default()

@@ -442,7 +442,9 @@ fn healthcheck_distinguishes_ready_from_not_ready() {
 #[test]
 fn check_runs_each_command_in_the_isolation_of_its_entry() {
     use std::os::unix::fs::PermissionsExt as _;
-    let (data, tools, versions) = (folder(), folder(), folder());
+    let data = folder();
+    let tools = folder();
+    let versions = folder();
     let script = |folder: &TempDir, name: &str, text: &str| {
         let path = folder.path().join(name);
         fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();

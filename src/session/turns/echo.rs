@@ -13,6 +13,8 @@ pub(super) struct Echo {
     others: Vec<Value>,
     /// The bytes of `text` that the agent has sent back.
     sent: usize,
+    /// The agent has sent another message of the user. Its next chunks could look like the prompt.
+    has_other: bool,
 }
 
 impl Echo {
@@ -27,10 +29,11 @@ impl Echo {
             text,
             others,
             sent: 0,
+            has_other: false,
         }
     }
 
-    /// Whether the content of this update is the next part of the prompt. Any other content begins a new comparison.
+    /// Whether the content of this update is the next part of the prompt. After any other content, nothing is.
     pub(super) fn repeats(&mut self, update: &RawValue) -> bool {
         let Ok(mut update) = serde_json::from_str::<Value>(update.get()) else {
             return false;
@@ -41,7 +44,7 @@ impl Echo {
             Value::Object(block) => vec![Value::Object(block)],
             _ => return false,
         };
-        if blocks.is_empty() {
+        if blocks.is_empty() || self.has_other {
             return false;
         }
         if blocks.iter().all(|block| self.repeats_block(block)) {
@@ -49,9 +52,7 @@ impl Echo {
         }
         self.sent = 0;
         let begins_again = blocks.iter().all(|block| self.repeats_block(block));
-        if !begins_again {
-            self.sent = 0;
-        }
+        self.has_other = !begins_again;
         begins_again
     }
 
@@ -60,6 +61,9 @@ impl Echo {
             return self.others.contains(block);
         };
         let text = dense(text);
+        if text.is_empty() {
+            return self.sent > 0;
+        }
         if self.sent == self.text.len() {
             self.sent = 0;
         }
@@ -122,23 +126,20 @@ mod tests {
 
     #[test]
     fn other_content_is_no_echo() {
-        let mut echo = echo();
-        for other in ["Fix the bug now, please", "bug", "Something else"] {
-            assert!(!repeats(&mut echo, other), "{other}");
+        for other in ["Fix the bug now, please", "bug", "Something else", " "] {
+            assert!(!repeats(&mut echo(), other), "{other}");
         }
-        assert!(repeats(&mut echo, "Fix"));
-        assert!(!repeats(&mut echo, "Also the tests"));
-        assert!(
-            !repeats(&mut echo, "the bug"),
-            "the comparison begins again"
-        );
+        let mut other = echo();
+        for chunk in ["Also", " ", "Fix the bug", " now"] {
+            assert!(!repeats(&mut other, chunk), "{chunk}");
+        }
         for other in [
             r#"{"content":{"type":"resource_link","uri":"file:///b","name":"a"}}"#,
             r#"{"content":[]}"#,
             r#"{"content":null}"#,
             "{}",
         ] {
-            assert!(!echo.repeats(&raw(other)), "{other}");
+            assert!(!echo().repeats(&raw(other)), "{other}");
         }
     }
 }

@@ -122,7 +122,6 @@ impl Incoming<'_> {
             {
                 permit.message_handled();
             }
-            // A ping can arrive between the fragments of a message, so it releases nothing.
             match self.socket.recv().await?.ok()? {
                 Frame::Text(text) => {
                     self.frame = text.into();
@@ -132,7 +131,11 @@ impl Incoming<'_> {
                     self.frame = bytes;
                     self.holds_frame = true;
                 }
-                Frame::Ping(_) | Frame::Pong(_) => {}
+                Frame::Ping(payload) | Frame::Pong(payload) => {
+                    if let Some(permit) = self.permit {
+                        permit.control_frame_handled(&payload);
+                    }
+                }
                 Frame::Close(_) => return None,
             }
         }

@@ -1,7 +1,7 @@
 //! The compression of JSON responses.
 //!
-//! Only responses to GET are compressed. Answers with keys, tickets and secrets belong to other methods: their compressed
-//! length would depend on the secret.
+//! Only responses to GET are compressed. Answers with keys, tickets and secrets belong to other methods, or are shorter than
+//! any compressed response (`GET /v1/webhooks/secret`): their compressed length would depend on the secret.
 
 use std::io::Write as _;
 

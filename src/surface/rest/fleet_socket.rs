@@ -270,8 +270,11 @@ async fn receive(socket: &mut WebSocket, permit: &ConnectionPermit) -> Result<Me
     match socket.recv().await {
         Some(Ok(Message::Close(_)) | Err(_)) | None => Err(None),
         Some(Ok(message)) => {
-            if matches!(message, Message::Text(_) | Message::Binary(_)) {
-                permit.message_handled();
+            match &message {
+                Message::Ping(payload) | Message::Pong(payload) => {
+                    permit.control_frame_handled(payload);
+                }
+                _ => permit.message_handled(),
             }
             Ok(message)
         }

@@ -42,7 +42,8 @@ export function time(of: string): string {
 /** How a turn ended, with the cause if the gateway cancelled it. */
 export function stopWords(reason: string | null, cause: string | null): string {
   const stopped = lookup(strings.transcript.stopReasons, reason) ?? strings.transcript.otherStop(visible(reason ?? strings.transcript.noReason));
-  const because = lookup(strings.transcript.cancelCauses, cause);
+  // An agent may end a cancelled turn in its own way.
+  const because = reason === "cancelled" ? lookup(strings.transcript.cancelCauses, cause) : undefined;
   return because ? strings.transcript.stoppedBecause(stopped, because) : stopped;
 }
 

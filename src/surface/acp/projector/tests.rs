@@ -146,7 +146,8 @@ fn a_cancelled_turn_has_its_cause_and_keeps_the_meta_of_the_agent() {
         assert_eq!(response["result"], expected);
     }
     let mut other = client(&[], Capabilities::default());
-    (other.name, other.uses_attach) = ("you".into(), true);
+    other.name = "you".into();
+    other.uses_attach = true;
     let update = &messages_for(&other, 0, "prompt.completed", &members("{}"))[0];
     assert_eq!(
         update["params"]["_meta"],

@@ -2,14 +2,13 @@
 //! malformed JSON, and 422 with a pointer for a wrong member.
 
 use axum::extract::{FromRequest, Request};
-use bytes::Bytes;
 use http::{HeaderMap, Method};
 use http_body::Body as _;
 use serde::de::DeserializeOwned;
 
 use crate::api::ProblemCode;
 use crate::surface::Gateway;
-use crate::surface::body::{BodyLimit, has_media_type, read_body};
+use crate::surface::body::{BodyLimit, ReceivedBody, has_media_type, read_body};
 use crate::surface::json;
 use crate::surface::rest::error::ApiError;
 use crate::types::Limits;
@@ -19,7 +18,7 @@ use crate::types::Limits;
 pub(crate) struct JsonBody<T> {
     pub(crate) value: T,
     /// The body as received, for its hash.
-    pub(crate) bytes: Bytes,
+    pub(crate) bytes: ReceivedBody,
 }
 
 impl<T: DeserializeOwned> JsonBody<T> {

@@ -15,7 +15,7 @@ use crate::api::{FileContent, FileEntry, FileKind, FileList, Problem, ProblemCod
 use crate::shutdown::Shutdown;
 use crate::stream::body_from;
 use crate::surface::authorized::CanFiles;
-use crate::surface::body::{check_coding, declared_bytes, discard_rest};
+use crate::surface::body::{check_coding, declared_bytes, discard_rest, waits_for_continue};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{ApiRequest, Conditions, Params};
 use crate::surface::rest::range::{RequestedRange, requested_range};
@@ -259,7 +259,9 @@ pub(super) async fn write_file(
 ) -> Result<Response, ApiError> {
     let max = request.gateway.limits.max_file_bytes;
     if declared_bytes(&headers).is_some_and(|length| length > max) {
-        discard_rest(&headers, &mut body).await;
+        if !waits_for_continue(&headers) {
+            discard_rest(&mut body).await;
+        }
         return Err(FileError::TooLarge(max).into());
     }
     check_upload_headers(&headers)?;
@@ -297,7 +299,7 @@ pub(super) async fn write_file(
     if let Err(error) = &saved
         && error.problem().code == ProblemCode::TooLarge
     {
-        discard_rest(&headers, &mut body).await;
+        discard_rest(&mut body).await;
     }
     let WriteOutcome { created, etag } = saved?;
     let etag = HeaderValue::try_from(etag).expect("an ETag of a file is plain ASCII");

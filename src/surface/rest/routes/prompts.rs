@@ -99,6 +99,8 @@ async fn begin_prompt(
         broadcast,
         serving,
     };
+    // The request may wait for the whole turn.
+    drop(body.bytes);
     let held = form == Representation::EventStream || wait.is_some();
     let NewTurn { admitted, guard } =
         NewTurn::begin::<ApiError>(&gateway, &by, &session, prompt, held).await?;

@@ -878,7 +878,7 @@ export interface components {
         };
         /** @description The gateway, and the principal of the request. */
         GatewayInfo: {
-            /** @description The token of the store. Every event id starts with it. */
+            /** @description The token of the store. Positions of `/v1/events` start with it. The ids of events start with a token of their session. */
             epoch: string;
             limits: components["schemas"]["GatewayLimits"];
             /** @description Always `acp-gateway`. */
