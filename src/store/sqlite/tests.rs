@@ -105,7 +105,7 @@ fn new_file_has_permissions_and_pragmas() {
         ("page_size", 8192),
         ("auto_vacuum", 2),
         ("synchronous", 2),
-        ("user_version", 3),
+        ("user_version", 4),
     ] {
         let found: i64 = writer
             .pragma_query_value(None, pragma, |row| row.get(0))
@@ -329,11 +329,11 @@ fn foreign_file_is_rejected_unchanged() {
         assert!(fs::read(database.path()).unwrap() == before, "{found}");
         assert_eq!(fs::read_dir(database.folder.path()).unwrap().count(), 1);
     };
-    database.sql("PRAGMA user_version = 4");
-    refused("OtherVersion { found: 4, known: 3 }");
-    database.sql("PRAGMA user_version = 2");
-    refused("OtherVersion { found: 2, known: 3 }");
-    database.sql("PRAGMA user_version = 3; PRAGMA application_id = 7");
+    database.sql("PRAGMA user_version = 5");
+    refused("OtherVersion { found: 5, known: 4 }");
+    database.sql("PRAGMA user_version = 3");
+    refused("OtherVersion { found: 3, known: 4 }");
+    database.sql("PRAGMA user_version = 4; PRAGMA application_id = 7");
     refused("NotALog");
     fs::write(database.path(), "not a database").unwrap();
     refused("NotALog");
@@ -345,12 +345,12 @@ fn other_version_in_wal_is_detected() {
     drop(database.store());
     let newer = Connection::open(database.path()).unwrap();
     newer
-        .execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 4")
+        .execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 5")
         .unwrap();
     let before = fs::read(database.path()).unwrap();
     assert!(matches!(
         database.open().unwrap_err(),
-        OpenError::OtherVersion { found: 4, .. }
+        OpenError::OtherVersion { found: 5, .. }
     ));
     assert!(fs::read(database.path()).unwrap() == before);
 }
