@@ -149,11 +149,11 @@ impl Reader {
                     continue;
                 };
                 let invalid = matches!(message, Inbound::InvalidLine { .. });
-                if matches!(message, Inbound::Response { .. }) {
-                    if self.startup_bytes.take().is_some() {
-                        // The text before is no reason for a later silence.
-                        self.invalid_output.clear();
-                    }
+                if matches!(message, Inbound::Response { .. })
+                    && self.startup_bytes.take().is_some()
+                {
+                    // The text before is no reason for a later silence.
+                    self.invalid_output.clear();
                 }
                 batch.messages.push(message);
                 if invalid
@@ -187,11 +187,9 @@ impl Reader {
             let Some(message) = self.inbound(reply, &[], None) else {
                 continue;
             };
-            if matches!(message, Inbound::Response { .. }) {
-                if self.startup_bytes.take().is_some() {
-                    // The text before is no reason for a later silence.
-                    self.invalid_output.clear();
-                }
+            if matches!(message, Inbound::Response { .. }) && self.startup_bytes.take().is_some() {
+                // The text before is no reason for a later silence.
+                self.invalid_output.clear();
             }
             batch.messages.push(message);
         }

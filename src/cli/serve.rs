@@ -1,7 +1,7 @@
 //! `serve`: locks the data folder, binds the port, starts the gateway, prints its link and waits for its end.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::sync::Notify;
@@ -24,6 +24,9 @@ use crate::telemetry::{self, ErrorChain};
 const EXTRA_PORTS: u16 = 20;
 /// How long blocking tasks have to end when the runtime shuts down.
 const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a configured port may be in use at the start, and the time between two tries.
+const PORT_RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
+const PORT_RETRY: Duration = Duration::from_millis(10);
 /// How long a thread for blocking calls waits for the next one. They come in bursts, so an idle gateway keeps no such thread.
 const BLOCKING_THREAD_KEEP_ALIVE: Duration = Duration::from_millis(250);
 
@@ -167,7 +170,12 @@ async fn start_and_wait(
     Ok(gateway.wait_ended().await?)
 }
 
+/// Binds the address, or the next free port of the default address.
+///
+/// The kernel closes the files of a process one after another. So a supervisor of an earlier gateway process that ends can
+/// hold the port for a moment after it has released its lock.
 fn bind(listen: &Listen) -> Result<BoundListeners, BindError> {
+    let released = Instant::now() + PORT_RELEASE_TIMEOUT;
     let mut address = listen.address;
     let (first, last) = (address.port(), address.port().saturating_add(EXTRA_PORTS));
     loop {
@@ -178,6 +186,9 @@ fn bind(listen: &Listen) -> Result<BoundListeners, BindError> {
                     return Err(BindError::NoFreePort { first, last });
                 }
                 address.set_port(address.port() + 1);
+            }
+            Err(error) if error.is_in_use() && Instant::now() < released => {
+                std::thread::sleep(PORT_RETRY);
             }
             Err(error) => return Err(error.into()),
         }
