@@ -50,7 +50,7 @@ export const DiffView = memo(function DiffView({ path, before, after }: Props) {
           </span>
         )}
       </figcaption>
-      <div className={split ? "diff-lines diff-split" : "diff-lines"} tabIndex={0} role="region" aria-label={strings.tools.changesTo(shown)}>
+      <div className={split ? "diff-lines diff-split" : "diff-lines"} tabIndex={0} role="group" aria-label={strings.tools.changesTo(shown)}>
         {split ? <Columns lines={lines} /> : lines.map((line, index) => <Line key={index} line={line} number={line.after ?? line.before} />)}
       </div>
     </figure>

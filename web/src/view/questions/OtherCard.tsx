@@ -73,7 +73,7 @@ export function OtherCard({ request, act, send }: Props) {
               <ActionView action={command} title={request.title} />
             </>
           )}
-          <pre className="output" tabIndex={0} role="region" aria-label={strings.questions.whatIsAsked}>
+          <pre className="output" tabIndex={0} role="group" aria-label={strings.questions.whatIsAsked}>
             {visible(JSON.stringify(request.params, null, 2))}
           </pre>
           <div className="field">
