@@ -346,3 +346,34 @@ test("the buttons of a permission do nothing in the moment in which they appear"
   assert.equal(answers.length, 1);
   await watch.close();
 });
+
+test("the buttons of a permission that was hidden do nothing in the moment in which they appear again", async () => {
+  const watch = await Watch.page(browser, gateway.origin, { viewport: { width: 390, height: 844 } });
+  const { page } = watch;
+  await page.goto(gateway.link);
+  const chat = new Chat(page);
+  await chat.start(/talking/);
+  await chat.send("/permission");
+  // On a phone, the card is hidden while a person writes.
+  await chat.message.focus();
+  const toggle = page.locator('.requests-toggle[aria-expanded="false"]');
+  await toggle.waitFor();
+  await page.waitForTimeout(2 * ARM_MS);
+  await page.evaluate(() => {
+    window.early = {};
+    new MutationObserver(() => {
+      const button = document.querySelector(".permission button");
+      if (button === null) return;
+      if (button.checkVisibility()) window.early.shown ??= { at: performance.now(), disabled: button.getAttribute("aria-disabled") };
+      if (button.getAttribute("aria-disabled") === "false") window.early.armed ??= performance.now();
+    }).observe(document.body, { subtree: true, childList: true, attributes: true });
+  });
+  await toggle.click();
+  await page.waitForFunction(() => window.early.armed !== undefined);
+  const early = await page.evaluate(() => window.early);
+  assert.equal(early.shown.disabled, "true");
+  assert.ok(early.armed - early.shown.at >= ARM_MS - 20, JSON.stringify(early));
+  await chat.permission.getByRole("button", { name: "Allow once" }).click();
+  await chat.ended("Finished");
+  await watch.close();
+});

@@ -7,12 +7,23 @@ import { isTabbing } from "./typing";
 /** A button that appears under a moving pointer must not be pressed by it. */
 const ARM_MS = 400;
 
+/**
+ * Whether the buttons of a card may act. The time counts from the frame that shows them: a busy page can be late with it. While
+ * they are hidden, they are not armed, so that they are not armed in the moment in which they appear again.
+ */
 export function useArmed(shown = true): boolean {
   const [armed, setArmed] = useState(false);
   useEffect(() => {
-    setArmed(false);
-    const timer = setTimeout(() => setArmed(true), ARM_MS);
-    return () => clearTimeout(timer);
+    if (!shown) return;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const frame = requestAnimationFrame(() => {
+      timer = setTimeout(() => setArmed(true), ARM_MS);
+    });
+    return () => {
+      cancelAnimationFrame(frame);
+      clearTimeout(timer);
+      setArmed(false);
+    };
   }, [shown]);
   return armed;
 }
