@@ -205,8 +205,14 @@ impl CompletionWriter {
     fn end(&mut self, out: &mut BytesMut, end: &End<'_>) {
         match end {
             End::Completed {
-                stop_reason, usage, ..
+                stop_reason,
+                cancel_cause,
+                usage,
             } => {
+                // The protocol has no stop reason for it.
+                if let Some(cause) = cancel_cause {
+                    self.line(out, &format!("Cancelled: {}", cause.words()));
+                }
                 let reason = match *stop_reason {
                     "max_tokens" | "max_turn_requests" => "length",
                     "refusal" => "content_filter",

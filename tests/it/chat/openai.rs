@@ -373,6 +373,39 @@ async fn browser_of_another_origin_may_use_the_sdk() {
     assert!(response.headers().contains_key("x-acp-session-id"));
 }
 
+#[tokio::test]
+async fn both_formats_say_why_the_gateway_cancelled_the_turn() {
+    let more = "turn_idle_timeout = \"1s\"";
+    let gateway = Setup::fake_with(&[], more).start();
+    let (status, answer) = gateway
+        .post(COMPLETIONS, &completion(&["hang"], false))
+        .await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let choice = &answer["choices"][0];
+    assert_eq!(
+        (
+            &choice["finish_reason"],
+            &choice["message"]["reasoning_content"]
+        ),
+        (
+            &json!("stop"),
+            &json!("Cancelled: the agent sent nothing for turn_idle_timeout")
+        ),
+        "{answer}"
+    );
+    let response = json!({ "model": "fake", "input": "hang" });
+    let (status, answer) = gateway.post("/openai/v1/responses", &response).await;
+    assert_eq!(
+        (status, &answer["status"], &answer["metadata"]),
+        (
+            StatusCode::OK,
+            &json!("cancelled"),
+            &json!({ "cancelCause": "silence" })
+        ),
+        "{answer}"
+    );
+}
+
 /// A client that only looks at a turn of others does not cancel it.
 #[tokio::test]
 async fn viewer_that_leaves_cancels_nothing() {

@@ -100,8 +100,12 @@ async fn background_response_outlives_its_client_and_is_cancelled_by_its_route()
     );
     let (status, cancelled) = gateway.post(&format!("{path}/cancel"), &json!({})).await;
     assert_eq!(
-        (status, &cancelled["status"]),
-        (StatusCode::OK, &json!("cancelled")),
+        (status, &cancelled["status"], &cancelled["metadata"]),
+        (
+            StatusCode::OK,
+            &json!("cancelled"),
+            &json!({ "cancelCause": "person" })
+        ),
         "{cancelled}"
     );
     assert_eq!(gateway.get(&path).await, cancelled);

@@ -372,10 +372,12 @@ impl ResponseWriter {
     fn end(&mut self, out: &mut BytesMut, end: &End<'_>) {
         match end {
             End::Completed {
-                stop_reason, usage, ..
+                stop_reason,
+                cancel_cause,
+                usage,
             } => {
                 let status = match *stop_reason {
-                    stop_reason::CANCELLED => Status::Cancelled,
+                    stop_reason::CANCELLED => Status::Cancelled(*cancel_cause),
                     "max_tokens" | "max_turn_requests" => Status::Incomplete("max_output_tokens"),
                     "refusal" => Status::Incomplete("content_filter"),
                     _ => Status::Completed,

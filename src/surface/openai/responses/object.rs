@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::id::ResponseId;
 use crate::projection::Role;
+use crate::types::CancelCause;
 
 /// How a response stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +15,8 @@ pub(super) enum Status {
     Completed,
     /// The agent reached a limit or refused.
     Incomplete(&'static str),
-    Cancelled,
+    /// Why the gateway cancelled the turn.
+    Cancelled(Option<CancelCause>),
     Failed {
         code: String,
         message: String,
@@ -27,7 +29,7 @@ impl Status {
             Self::InProgress => "in_progress",
             Self::Completed => "completed",
             Self::Incomplete(_) => "incomplete",
-            Self::Cancelled => "cancelled",
+            Self::Cancelled(_) => "cancelled",
             Self::Failed { .. } => "failed",
         }
     }
@@ -37,7 +39,7 @@ impl Status {
         match self {
             Self::InProgress => "response.in_progress",
             Self::Completed => "response.completed",
-            Self::Incomplete(_) | Self::Cancelled => "response.incomplete",
+            Self::Incomplete(_) | Self::Cancelled(_) => "response.incomplete",
             Self::Failed { .. } => "response.failed",
         }
     }
@@ -68,6 +70,11 @@ pub(super) fn response(
         Status::Incomplete(reason) => json!({ "reason": reason }),
         _ => Value::Null,
     };
+    // The only member for facts that the protocol does not know. Its values are texts.
+    let metadata = match status {
+        Status::Cancelled(Some(cause)) => json!({ "cancelCause": cause }),
+        _ => json!({}),
+    };
     let previous = (head.id.number > 1).then(|| {
         ResponseId {
             number: head.id.number - 1,
@@ -87,7 +94,7 @@ pub(super) fn response(
         "tools": [],
         "error": error,
         "incomplete_details": incomplete,
-        "metadata": {},
+        "metadata": metadata,
         "previous_response_id": previous,
         "conversation": { "id": format!("conv_{}", head.id.session) },
         "usage": usage,
