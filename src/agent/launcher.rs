@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use tokio::io::AsyncReadExt as _;
 use uuid::Uuid;
 
 use super::dialect::{Acp, Dialect};
@@ -30,6 +32,10 @@ use crate::types::{
     Tenant, random_uuid,
 };
 
+/// The time for the output of `--version`, and its size.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
+const VERSION_BYTES: u64 = 1024;
+
 /// Starts agents.
 #[derive(Debug, Clone)]
 pub struct Launcher {
@@ -41,6 +47,14 @@ pub struct Launcher {
     idle_folders: Option<IdleFolders>,
     /// Entries that request v2 for an agent that supports only v1. The launcher retries v2 when the entry changes.
     v1_only: Arc<Mutex<HashMap<AgentName, Arc<AgentSpec>>>>,
+    versions: Arc<Mutex<HashMap<AgentName, PrintedVersion>>>,
+}
+
+/// The version that the command of an entry printed. The launcher asks again when the entry changes.
+#[derive(Debug, Clone)]
+struct PrintedVersion {
+    entry: Arc<AgentSpec>,
+    version: Option<String>,
 }
 
 impl Launcher {
@@ -59,6 +73,7 @@ impl Launcher {
             version,
             idle_folders: None,
             v1_only: Arc::default(),
+            versions: Arc::default(),
         }
     }
 
@@ -210,6 +225,7 @@ impl Launcher {
         let new = StartedSession {
             id: cwd.is_some().then(|| random_uuid().to_string()),
             cwd: cwd.unwrap_or_default(),
+            version: self.version_of(spec, key).await,
             ..StartedSession::default()
         };
         let missing = match restore.map(|id| (id, Uuid::try_parse(id))) {
@@ -236,6 +252,40 @@ impl Launcher {
         };
         self.start_stream_json(spec, key, StartedSession { missing, ..new })
             .await
+    }
+
+    /// The version that the command of the entry prints. The CLI reports it in its protocol only with the first turn. The
+    /// first start of an entry waits for it, at most for [`VERSION_TIMEOUT`].
+    async fn version_of(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Option<String> {
+        let known = lock_or_abort(self.versions.lock()).get(&spec.name).cloned();
+        if let Some(known) = known
+            && Arc::ptr_eq(&known.entry, spec)
+        {
+            return known.version;
+        }
+        let printed = tokio::time::timeout(VERSION_TIMEOUT, self.printed_version(spec, key));
+        let version = printed.await.ok().flatten();
+        let known = PrintedVersion {
+            entry: Arc::clone(spec),
+            version: version.clone(),
+        };
+        lock_or_abort(self.versions.lock()).insert(spec.name.clone(), known);
+        version
+    }
+
+    async fn printed_version(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Option<String> {
+        let folders = key.folders.clone();
+        let mut child = self.child_spec(spec, &key.tenant, folders).await.ok()?;
+        child.args.push("--version".into());
+        child.cwd = key.session.as_ref().map(|session| session.cwd.clone());
+        let mut child = self.spawner.spawn(child).await.ok()?;
+        let stdout = child.take_stdout().expect("a new child has its stdout");
+        let mut output = Vec::new();
+        let mut stdout = stdout.take(VERSION_BYTES);
+        // The end of its input ends a command that does not know the argument.
+        let (_, read) = tokio::join!(child.stop(), stdout.read_to_end(&mut output));
+        read.ok()?;
+        stream_json::version(&String::from_utf8_lossy(&output))
     }
 
     async fn start_stream_json(

@@ -39,6 +39,7 @@ pub fn standalone_dialect(
                 cwd: session.cwd.clone(),
                 restores: session.restore.is_some(),
                 missing: None,
+                version: None,
             });
             let arguments = stream_json::arguments(&started);
             (Box::new(StreamJson::new(started)), arguments)
@@ -50,6 +51,6 @@ pub fn standalone_dialect(
 pub fn standalone_initialize_result(dialect: AgentDialect) -> Option<Box<RawValue>> {
     match dialect {
         AgentDialect::Acp | AgentDialect::EarlyAcp => None,
-        AgentDialect::StreamJson => Some(stream_json::initialize_result()),
+        AgentDialect::StreamJson => Some(stream_json::initialize_result(None)),
     }
 }

@@ -12,5 +12,6 @@ mod sign_in_at_load;
 pub(crate) mod socket;
 mod starts;
 mod status;
+mod stream_json;
 mod terminal;
 mod warm;

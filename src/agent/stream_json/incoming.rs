@@ -85,7 +85,7 @@ impl Translator {
                 let read = answer
                     .object("response")
                     .map_or(Ok(()), |answer| self.settings.initialized(&answer));
-                let outcome = read.map(|()| initialize_result());
+                let outcome = read.map(|()| initialize_result(self.session.version.as_deref()));
                 let malformed =
                     |missing| error(error_code::INTERNAL, format!("Internal error: {missing}"));
                 out.push(response(call, outcome.map_err(malformed)));
@@ -278,11 +278,12 @@ impl Translator {
     }
 }
 
-/// The answer to `initialize`. The CLI reports no version before its first turn.
-pub(in crate::agent) fn initialize_result() -> Box<RawValue> {
+/// The answer to `initialize`. ACP requires a version in `agentInfo`.
+pub(in crate::agent) fn initialize_result(version: Option<&str>) -> Box<RawValue> {
+    let version = version.unwrap_or("unknown");
     to_raw(&json!({
         "protocolVersion": AcpVersion::V1.number(),
-        "agentInfo": { "name": NAME, "title": "Claude Code", "version": "unknown" },
+        "agentInfo": { "name": NAME, "title": "Claude Code", "version": version },
         "agentCapabilities": {
             "loadSession": false,
             "promptCapabilities": { "image": true, "embeddedContext": true },

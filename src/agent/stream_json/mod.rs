@@ -46,6 +46,9 @@ const ARGUMENTS: [&str; 9] = [
     "stdio",
 ];
 
+/// The length of a version. The rules of semantic versions have no limit.
+const MAX_VERSION: usize = 64;
+
 /// The arguments that select the protocol and the session. Ids of sessions are UUIDs.
 pub(super) fn arguments(session: &StartedSession) -> Vec<String> {
     let id = session.id.as_ref().map(|id| {
@@ -61,6 +64,17 @@ pub(super) fn arguments(session: &StartedSession) -> Vec<String> {
         .into_iter()
         .chain(id.into_iter().flatten())
         .collect()
+}
+
+/// The version in the output of `--version`: `2.1.197 (Claude Code)`.
+pub(super) fn version(output: &str) -> Option<String> {
+    let word = output.split_whitespace().next()?;
+    let is_version = word.starts_with(|first: char| first.is_ascii_digit())
+        && word.len() <= MAX_VERSION
+        && word
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b".-+_".contains(&byte));
+    is_version.then(|| word.to_owned())
 }
 
 /// The translation for one process.

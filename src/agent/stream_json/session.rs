@@ -18,6 +18,8 @@ pub(in crate::agent) struct StartedSession {
     pub(in crate::agent) restores: bool,
     /// The session that does not exist, with the error of the CLI. The process then begins a new one.
     pub(in crate::agent) missing: Option<(String, RpcError)>,
+    /// The version of the CLI, if it is known before its first turn.
+    pub(in crate::agent) version: Option<String>,
 }
 
 /// A set-up that waits for answers of the CLI.
