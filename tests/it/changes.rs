@@ -478,7 +478,7 @@ async fn baseline_of_a_session_that_is_gone_is_removed_at_the_next_start() {
 
 #[tokio::test]
 async fn first_prompt_waits_for_the_baseline_of_a_large_folder() {
-    const FILES: usize = 20_000;
+    const FILES: usize = 10_000;
     let gateway = Setup::fake_with(&[], "files = \"gateway\"").start();
     let cwd = project(&gateway);
     for number in 0..FILES {

@@ -133,7 +133,9 @@ fn incomplete(baseline: &Baseline, stopped: bool) -> Option<&'static str> {
             "the folder is too large now, or a part of it cannot be read: the changes of other paths are not known",
         )
     } else if baseline.contents_missing {
-        Some("the contents at the start were too large: some of them were not stored")
+        Some(
+            "the contents at the start were too large, or reading them took too long: some of them were not stored",
+        )
     } else {
         None
     }
