@@ -3,13 +3,14 @@
 use serde_json::{Value, json};
 
 use super::{create, get, run, until};
+use crate::support::places::fake_agent;
 use crate::support::wait::LONGEST;
-use crate::support::{FAKE, Gateway, Setup, eventually};
+use crate::support::{Gateway, Setup, eventually};
 
 fn one_at_a_time(more: &str) -> Gateway {
     let agent = "pool = { max_size = 2, min_idle = 0 }";
     Setup::default()
-        .agent("fake", FAKE, &[], agent)
+        .agent("fake", fake_agent(), &[], agent)
         .settings(more)
         .start()
 }
@@ -108,7 +109,9 @@ async fn low_task_finishes_while_normal_tasks_continue_to_arrive() {
 #[tokio::test]
 async fn processes_are_left_to_people() {
     let agent = "pool = { max_size = 3, reserved = 1, min_idle = 0 }";
-    let gateway = Setup::default().agent("fake", FAKE, &[], agent).start();
+    let gateway = Setup::default()
+        .agent("fake", fake_agent(), &[], agent)
+        .start();
     let mut tasks = Vec::new();
     for _ in 0..5 {
         tasks.push(create(&gateway, json!({ "agent": "fake", "description": "hang" })).await);
@@ -132,7 +135,9 @@ async fn processes_are_left_to_people() {
 #[tokio::test]
 async fn task_waits_while_people_use_all_processes() {
     let agent = "pool = { max_size = 1, min_idle = 0 }";
-    let gateway = Setup::default().agent("fake", FAKE, &[], agent).start();
+    let gateway = Setup::default()
+        .agent("fake", fake_agent(), &[], agent)
+        .start();
     let session = gateway.session("fake").await;
     let prompt = gateway.prompt(&session, "hang").await;
     let task = create(

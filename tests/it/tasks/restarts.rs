@@ -8,8 +8,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{create, get, until};
+use crate::support::places::fake_agent;
 use crate::support::wait::LONGEST;
-use crate::support::{FAKE, Gateway, Setup, eventually, figure};
+use crate::support::{Gateway, Setup, eventually, figure};
 
 /// The number of tasks and of kills.
 const TASKS: usize = 1000;
@@ -28,7 +29,9 @@ async fn begun(gateway: &Gateway, task: &Value) {
 #[tokio::test]
 async fn queued_task_runs_after_a_kill_and_a_running_one_is_interrupted() {
     let agent = "pool = { max_size = 1, min_idle = 0 }";
-    let mut gateway = Setup::default().agent("fake", FAKE, &[], agent).start();
+    let mut gateway = Setup::default()
+        .agent("fake", fake_agent(), &[], agent)
+        .start();
     let running = create(&gateway, json!({ "agent": "fake", "description": "hang" })).await;
     let queued = create(
         &gateway,
@@ -46,10 +49,45 @@ async fn queued_task_runs_after_a_kill_and_a_running_one_is_interrupted() {
     );
 }
 
+/// The gateway is killed while the process of the task starts, so no agent can have seen its prompt.
+#[tokio::test]
+async fn task_whose_prompt_no_agent_has_seen_runs_after_a_kill() {
+    let journals = tempfile::tempdir().expect("a folder");
+    let path = journals.path().to_str().expect("UTF-8");
+    let args = ["--slow-start", "2000", "--journal", path];
+    let agent = "pool = { max_size = 1, min_idle = 0 }";
+    let mut gateway = Setup::default()
+        .agent("fake", fake_agent(), &args, agent)
+        .start();
+    let task = create(
+        &gateway,
+        json!({ "agent": "fake", "description": "echo once" }),
+    )
+    .await;
+    eventually("the task has begun", LONGEST, || async {
+        (get(&gateway, &task).await["status"] != "queued").then_some(())
+    })
+    .await;
+    let waiting = get(&gateway, &task).await;
+    assert_eq!(waiting["status"], "running", "{waiting}");
+    gateway.kill();
+    gateway.start();
+    let ended = until(&gateway, &task, "completed").await;
+    assert_eq!(ended["result"]["output"], "once", "{ended}");
+    let prompts: usize = std::fs::read_dir(journals.path())
+        .expect("the folder is ours")
+        .map(|journal| std::fs::read_to_string(journal.expect("a journal").path()))
+        .map(|journal| journal.expect("UTF-8").matches("echo once").count())
+        .sum();
+    assert_eq!(prompts, 1);
+}
+
 #[tokio::test]
 async fn cancel_of_a_running_task_survives_a_kill() {
     let agent = "pool = { max_size = 1, min_idle = 0 }";
-    let mut gateway = Setup::default().agent("fake", FAKE, &[], agent).start();
+    let mut gateway = Setup::default()
+        .agent("fake", fake_agent(), &[], agent)
+        .start();
     let running = create(
         &gateway,
         json!({ "agent": "fake", "description": "stream n=1; ignore-cancel ms=20" }),
@@ -129,7 +167,7 @@ fn open_tasks(gateway: &Gateway) -> Vec<(Vec<u8>, Vec<u8>)> {
 async fn stop_interrupts_the_running_task_and_keeps_the_queue() {
     let agent = "pool = { max_size = 1, min_idle = 0 }";
     let setup = Setup::default()
-        .agent("fake", FAKE, &[], agent)
+        .agent("fake", fake_agent(), &[], agent)
         .settings("timeouts.drain_timeout = \"200ms\"");
     let mut gateway = setup.start();
     let running = create(&gateway, json!({ "agent": "fake", "description": "hang" })).await;
@@ -156,7 +194,7 @@ async fn stop_interrupts_the_running_task_and_keeps_the_queue() {
 async fn no_task_is_lost_or_runs_twice_through_ten_kills() {
     let agent = "pool = { max_size = 4, reserved = 0, min_idle = 0 }";
     let mut gateway = Setup::default()
-        .agent("fake", FAKE, &[], agent)
+        .agent("fake", fake_agent(), &[], agent)
         .settings(LIMITS)
         .start();
     let created = create_all(&gateway).await;
