@@ -7,6 +7,7 @@ use rusqlite::Connection;
 
 use crate::support::Gateway;
 use crate::support::gateway::command;
+use crate::support::places::gateway_program;
 
 mod backup;
 mod check;
@@ -33,19 +34,22 @@ fn leave_open(gateway: &Gateway) {
     std::fs::write(file(gateway).with_file_name("log.sqlite-wal"), "").expect("the folder is ours");
 }
 
-/// Puts the cells of the leaf that holds this text into an order that is not theirs.
-fn break_structure(gateway: &Gateway, text: &str) {
+/// Puts the runs of a small log into an order that is not theirs.
+fn break_structure(gateway: &Gateway) {
     const PAGE: usize = 8192;
     /// The first byte of a leaf page of a table.
     const LEAF: u8 = 13;
+    let database = rusqlite::Connection::open(file(gateway)).expect("a database");
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'run'";
+    let root: u32 = database
+        .query_row(root, [], |row| row.get(0))
+        .expect("the table exists");
+    drop(database);
     let mut bytes = std::fs::read(file(gateway)).expect("the log");
-    let holds =
-        |page: &[u8]| page[0] == LEAF && page.windows(text.len()).any(|at| at == text.as_bytes());
-    let leaf = bytes
-        .chunks(PAGE)
-        .position(holds)
-        .expect("a leaf with the text");
-    let cells = leaf * PAGE + 8;
+    let leaf = (root as usize - 1) * PAGE;
+    assert_eq!(bytes[leaf], LEAF, "all runs are in one page");
+    assert!(bytes[leaf + 4] > 1, "there are several runs");
+    let cells = leaf + 8;
     let (first, second) = bytes[cells..].split_at_mut(2);
     first.swap_with_slice(&mut second[..2]);
     std::fs::write(file(gateway), bytes).expect("the file is ours");
@@ -53,7 +57,7 @@ fn break_structure(gateway: &Gateway, text: &str) {
 
 /// Runs a subcommand on a gateway's data folder.
 fn run(gateway: &Gateway, args: &[&str]) -> Output {
-    let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
+    let mut command = command(gateway_program());
     command
         .env_clear()
         .env("ACP_GATEWAY_DATA", gateway.path("data"))

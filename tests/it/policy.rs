@@ -22,10 +22,14 @@ struct Gate {
 
 const PEER: &str = "203.0.113.9:5000";
 
+/// Of a principal. The default takes long.
+const MAX_TICKETS: usize = 100;
+
 fn gate(bound: &str, public: Option<&str>) -> Gate {
     let ids = Ids::system();
     let limits = Limits {
         max_failed_keys_per_minute: 2,
+        max_tickets: MAX_TICKETS,
         ..Limits::default()
     };
     let store = Arc::new(MemoryStore::new(ids.clone()));
@@ -591,7 +595,7 @@ fn tickets_of_one_principal_are_bounded() {
         .issue(&holder, vec![path.to_owned()])
         .unwrap()
         .ticket;
-    for _ in 0..Limits::default().max_tickets {
+    for _ in 0..MAX_TICKETS {
         gate.tickets.issue(&holder, vec![path.to_owned()]).unwrap();
     }
     assert!(gate.tickets.open_stream(&unused, path).is_err());

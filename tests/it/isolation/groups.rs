@@ -11,6 +11,7 @@ use super::ground::{
     Machine, User, agents, at_home_of_agents, open, order, port, setup_in, start, supervisor_of,
 };
 use crate::support::control_groups::below;
+use crate::support::procfs::is_stopped;
 use crate::support::{Gateway, eventually};
 
 /// The levels and machines without a PID namespace.
@@ -185,6 +186,10 @@ async fn start_after_a_kill_ends_the_groups_of_the_earlier_gateway() {
         let supervisor = start_daemon(&gateway).await;
         // A gateway that runs would kill the group at the end of the supervisor.
         gateway.signal(Signal::STOP);
+        eventually("the stop of the gateway", SOON, || async {
+            is_stopped(gateway.pid()).then_some(())
+        })
+        .await;
         signal(supervisor, Signal::KILL);
         gateway.kill();
         let Some(group) = group else {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{LIMITS, break_structure, output_text, run, text_of};
 use crate::support::gateway::command;
+use crate::support::places::gateway_program;
 use crate::support::{Gateway, Random, Setup, eventually, figure};
 
 /// An event without its epoch.
@@ -225,7 +226,7 @@ async fn a_backup_that_is_broken_off_is_swept_away() {
     gateway
         .turn(&session, &format!("echo {}", Random::new(1).noise(400_000)))
         .await;
-    let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
+    let mut command = command(gateway_program());
     command
         .env_clear()
         .env("ACP_GATEWAY_DATA", gateway.path("data"))
@@ -299,7 +300,7 @@ async fn restore_rejects_a_log_in_use_and_an_invalid_file() {
     assert_eq!(gateway.stop(), Some(0));
 
     let before = std::fs::read(super::file(&gateway)).expect("the log");
-    break_structure(&gateway, "session.created");
+    break_structure(&gateway);
     std::fs::rename(super::file(&gateway), &bad).expect("the folder is ours");
     std::fs::write(super::file(&gateway), &before).expect("the folder is ours");
     let text = gateway.path("text");

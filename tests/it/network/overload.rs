@@ -57,7 +57,8 @@ async fn full(limits: &str) {
     );
     let held = fill(&gateway, &session).await;
     assert!(held.len() > CONNECTIONS / 2, "{} streams", held.len());
-    let descriptors = procfs::open_files(gateway.pid());
+    let port = host.port();
+    let connections = procfs::connections(port);
 
     let body = json!({ "prompt": "flood n=50 rate=50" }).to_string();
     let length = body.len();
@@ -82,7 +83,7 @@ async fn full(limits: &str) {
             );
         }
         assert!(
-            procfs::open_files(gateway.pid()) <= descriptors + 8,
+            procfs::connections(port) <= connections + 8,
             "no connection is kept"
         );
     };

@@ -9,6 +9,16 @@ fn stat(pid: u32) -> Option<(char, u32)> {
     Some((rest.next()?.chars().next()?, rest.next()?.parse().ok()?))
 }
 
+/// Whether a signal has stopped all threads of a process. They stop one after another.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('T'))
+    })
+}
+
 fn pids() -> impl Iterator<Item = u32> {
     let all = std::fs::read_dir("/proc").expect("/proc");
     all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -96,7 +106,20 @@ fn transferred(pid: u32, line: &str) -> u64 {
     line.parse().expect("a number")
 }
 
-/// The number of open descriptors of a process.
+/// The connections that a server on this port of loopback has not closed.
+pub(crate) fn connections(port: u16) -> usize {
+    const ESTABLISHED: &str = "01";
+    const CLOSE_WAIT: &str = "08";
+    let local = format!("0100007F:{port:04X}");
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel has a table");
+    let is_open = |line: &&str| {
+        let mut fields = line.split_whitespace().skip(1);
+        fields.next() == Some(&local) && matches!(fields.nth(1), Some(ESTABLISHED | CLOSE_WAIT))
+    };
+    table.lines().filter(is_open).count()
+}
+
+/// The number of open descriptors of a process, for its user if it is dumpable, and for root.
 pub(crate) fn open_files(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd"))
         .expect("it runs")
