@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """A hostile agent. It speaks ACP over its stdin and stdout, and tries to leave its isolation.
 
 A prompt is one JSON object: `{"act": "attack", "targets": {...}}` performs all actions and writes their results to

@@ -11,8 +11,9 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::support::places::fake_agent;
 use crate::support::wait::LONGEST;
-use crate::support::{FAKE, Gateway, Setup, eventually};
+use crate::support::{Gateway, Setup, eventually};
 use packages::{binary_archive, sha256, wheel};
 
 /// The result of a command.
@@ -130,7 +131,7 @@ async fn archive_or_registry_that_is_no_regular_file_is_rejected_at_once() {
 #[tokio::test]
 async fn binary_agent_is_installed_with_its_checksum_and_runs() {
     let gateway = gateway();
-    let archive = binary_archive(&gateway.path("hello.tar.gz"), FAKE);
+    let archive = binary_archive(&gateway.path("hello.tar.gz"), fake_agent());
     let hash = sha256(&archive);
     let file = registry(
         &gateway,
@@ -207,7 +208,7 @@ async fn binary_agent_is_installed_with_its_checksum_and_runs() {
 async fn wrong_checksums_and_versions_install_nothing() {
     let gateway = gateway();
     let before = fs::read_to_string(gateway.path("config.toml")).expect("a file");
-    let hash = sha256(&binary_archive(&gateway.path("hello.tar.gz"), FAKE));
+    let hash = sha256(&binary_archive(&gateway.path("hello.tar.gz"), fake_agent()));
     let wrong = "0".repeat(64);
     let rejected = |entries: &[Value], arguments: &[&str], reason: &str| {
         let file = registry(&gateway, entries);

@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 
 use self::cycles::Graph;
 use self::rules::{LAYERS, violations};
+use crate::support::places::project;
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    project()
 }
 
 /// Every Rust file below `folder`, as paths relative to the repository.

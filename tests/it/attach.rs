@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 pub(crate) use self::early::run_early_client;
 use self::editor::{Editor, attach, initialize};
 use crate::support::gateway::KEY;
+use crate::support::places::gateway_program;
 use crate::support::proxy::Proxy;
 use crate::support::{Gateway, Setup, figure};
 
@@ -359,7 +360,7 @@ async fn attach_rejects_a_key_that_ends_in_a_turn() {
 
 /// A subcommand beside the gateway of this data folder.
 fn attach_command(name: &str, data: &std::path::Path) -> std::process::Command {
-    let mut command = crate::support::gateway::command(env!("CARGO_BIN_EXE_acp-gateway"));
+    let mut command = crate::support::gateway::command(gateway_program());
     command
         .env_clear()
         .env("ACP_GATEWAY_DATA", data)

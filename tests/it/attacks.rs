@@ -8,9 +8,9 @@ mod smuggling;
 pub(crate) mod surfaces;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use crate::support::own_tests;
+use crate::support::places::project;
 
 /// The attacks of the threat model.
 const ATTACKS: std::ops::RangeInclusive<u32> = 1..=47;
@@ -47,7 +47,7 @@ fn rows() -> BTreeMap<u32, Vec<String>> {
 
 /// The tests of the page in a browser, as `file: title`.
 fn browser_tests() -> BTreeSet<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("web/tests");
+    let folder = project().join("web/tests");
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(folder).expect("a folder of ours") {
         let path = entry.expect("a folder of ours").path();
@@ -72,7 +72,7 @@ fn browser_tests() -> BTreeSet<String> {
 /// A script that `scripts/test` runs.
 fn is_script_of_the_tests(name: &str) -> bool {
     let tests = include_str!("../../scripts/test");
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let file = project().join(name);
     name.starts_with("scripts/") && file.is_file() && tests.contains(name)
 }
 

@@ -13,12 +13,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::support::places::gateway_program;
+
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The binary with an environment of its own and a data folder.
 #[expect(clippy::disallowed_methods, reason = "a test drives the real program")]
 fn command(data: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_acp-gateway"));
+    let mut command = Command::new(gateway_program());
     command
         .env_clear()
         .env("ACP_GATEWAY_DATA", data)
@@ -43,7 +45,7 @@ fn stderr(output: &Output) -> &str {
 fn copy_to(program: &Path) {
     #[expect(clippy::disallowed_methods, reason = "a tool of the test's own")]
     let copied = Command::new("cp")
-        .arg(env!("CARGO_BIN_EXE_acp-gateway"))
+        .arg(gateway_program())
         .arg(program)
         .status();
     assert!(copied.unwrap().success());

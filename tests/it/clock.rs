@@ -1,7 +1,6 @@
 //! A wall clock that is set back and forth while the gateway works: timers, seqs and keys do not mind.
 
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
@@ -11,6 +10,7 @@ use serde_json::{Value, json};
 use super::support::gateway::command;
 use super::support::log::{all, one};
 use super::support::{Follower, Gateway, History, Setup, eventually};
+use crate::support::places::project;
 
 const HOUR: i64 = 3600;
 const YEARS: i64 = 10 * 365 * 24 * HOUR;
@@ -24,7 +24,7 @@ impl Clock {
     /// Compiles the library that changes the clock.
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clock/clock.c");
+        let source = project().join("tests/it/clock/clock.c");
         let mut cc = command("cc");
         cc.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
             .arg(folder.path().join("clock.so"));

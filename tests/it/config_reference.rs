@@ -5,10 +5,11 @@
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::fs;
-use std::path::Path;
 
 use acp_gateway::config::{self, Config, Environment, Flags, Shown};
 use toml::Table;
+
+use crate::support::places::project;
 
 const SAMPLE: &str = "acp-gateway.sample.toml";
 const REFERENCE: &str = "docs/reference/configuration.md";
@@ -17,7 +18,7 @@ const END: &str = "<!-- generated: end -->\n";
 
 #[expect(clippy::disallowed_methods, reason = "the flag is for developers")]
 fn compare(path: &str, expected: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let file = project().join(path);
     if std::env::var_os("UPDATE").is_some() {
         fs::write(&file, expected).unwrap();
     }
@@ -71,7 +72,7 @@ fn sample_file_is_generated() {
 
 #[test]
 fn reference_is_generated() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(REFERENCE);
+    let file = project().join(REFERENCE);
     let text = fs::read_to_string(file).unwrap();
     let (head, rest) = text.split_once(BEGIN).unwrap();
     let (_, tail) = rest.split_once(END).unwrap();

@@ -1,15 +1,15 @@
 //! Checks the container files without an engine: the names in them exist, and compose sets the documented limits.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use serde_json::{Value, json};
 
 use crate::real_agents::file;
 use crate::support::gateway::command;
+use crate::support::places::project;
 
 fn read(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let path = project().join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -19,7 +19,7 @@ pub(crate) fn compose(files: &[&str]) -> Value {
     const TO_JSON: &str =
         "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin.buffer.read())))";
     let parsed = files.iter().map(|name| {
-        let input = std::fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
+        let input = std::fs::File::open(project().join(name));
         let mut python = command(&file(".venv/bin/python"));
         let output = python
             .args(["-c", TO_JSON])
@@ -96,10 +96,7 @@ fn dockerfile_copies_only_existing_paths() {
                     continue;
                 }
                 for source in &words[1..words.len() - 1] {
-                    assert!(
-                        Path::new(env!("CARGO_MANIFEST_DIR")).join(source).exists(),
-                        "{line}: {source}"
-                    );
+                    assert!(project().join(source).exists(), "{line}: {source}");
                     assert!(
                         !ignored.lines().any(|pattern| pattern == *source),
                         "{source} is in .dockerignore"

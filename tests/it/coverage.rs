@@ -10,12 +10,13 @@ use agent_client_protocol_schema::{v1, v2};
 use serde_json::Value;
 
 use crate::support::own_tests;
+use crate::support::places::project;
 
 /// Rows that the schema does not contain: results of agents, and names for the remaining parts.
 const BEYOND_THE_SCHEMA: [&str; 3] = ["session/set_model", "_<anything>", "<unknown>"];
 
 fn read(path: impl AsRef<Path>) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let path = project().join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 
 use acp_gateway::api::ProblemCode;
 
+use crate::support::own_tests;
+use crate::support::places::project;
+
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    project()
 }
 
 fn read(path: impl AsRef<Path>) -> String {
@@ -298,4 +301,22 @@ fn every_key_of_the_configuration_in_the_documentation_exists() {
         }
     }
     assert!(blocks > 20, "{blocks}");
+}
+
+/// A name that no test has would select nothing.
+#[test]
+fn tests_that_the_script_selects_exist() {
+    let own = own_tests();
+    let script = read("scripts/test");
+    let is_test = |line: &&str| {
+        line.contains("::")
+            && line
+                .chars()
+                .all(|character| character.is_alphanumeric() || "_:".contains(character))
+    };
+    let named: Vec<&str> = script.lines().map(str::trim).filter(is_test).collect();
+    assert!(named.len() > 10, "{named:?}");
+    for test in named {
+        assert!(own.contains(test), "scripts/test names {test}");
+    }
 }

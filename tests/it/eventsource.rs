@@ -1,7 +1,6 @@
 //! A plain EventSource (npm `eventsource`) with a ticket in its URL, over two sessions and a restart.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
@@ -10,6 +9,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use super::support::{Gateway, Setup, figure};
+use crate::support::places::{gateway_program, project};
 
 /// The maximum wait for the next line. An EventSource reconnects after one second.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,7 +28,7 @@ struct EventSource {
 
 impl EventSource {
     fn open(url: &str) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents");
+        let folder = project().join("tests/agents");
         let package = folder.join("node_modules/eventsource");
         assert!(
             package.exists(),
@@ -272,7 +272,7 @@ async fn a_revoked_key_ends_its_tickets_also_after_a_restart() {
 
 /// `acp-gateway key ...` on the gateway's folder.
 fn create_key(gateway: &Gateway, args: &[&str]) -> (bool, String) {
-    let output = super::support::gateway::command(env!("CARGO_BIN_EXE_acp-gateway"))
+    let output = super::support::gateway::command(gateway_program())
         .arg("key")
         .args(args)
         .arg("--data")

@@ -16,9 +16,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::attach::set_public_url;
-use crate::support::calls::FAKE;
 use crate::support::gateway::{KEY, binary};
 use crate::support::log::{all, one};
+use crate::support::places::fake_agent;
 use crate::support::proxy::Proxy;
 use crate::support::{Gateway, Random, Setup, eventually, figure};
 
@@ -44,12 +44,7 @@ impl Member {
     }
 
     fn start_at(url: &str, name: &str, key: &str, more: &[&str]) -> Self {
-        Self::run(
-            url,
-            (name, key),
-            more,
-            &[env!("CARGO_BIN_EXE_fake-agent"), "--resume"],
-        )
+        Self::run(url, (name, key), more, &[fake_agent(), "--resume"])
     }
 
     /// Connects this command.
@@ -200,8 +195,9 @@ async fn member_translates_agents_in_other_protocols() {
         let gateway = Setup::fake(&[]).start();
         let url = format!("ws://{}/v1/fleet/connect", address(&gateway));
         // The dialect `stream-json` appends the arguments of the CLI, which the shell drops.
+        let fake = fake_agent();
         let agent = format!(
-            "exec {} translate --from acp --to {dialect} -- {FAKE}",
+            "exec {} translate --from acp --to {dialect} -- {fake}",
             binary().display()
         );
         let command = ["/bin/sh", "-c", &agent];

@@ -1,11 +1,12 @@
 //! Replays the corpora of the fuzzers: `fuzz/corpus/` contains inputs for the targets in `fuzz/src/`, and
 //! `scripts/fuzz` finds new ones.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use proptest::prelude::*;
 
 use self::targets::TARGETS;
+use crate::support::places::project;
 
 #[expect(unreachable_pub, reason = "for the fuzzer it is a crate of its own")]
 #[path = "../../fuzz/src/lib.rs"]
@@ -17,9 +18,7 @@ fn replay(target: &str) {
         .iter()
         .find(|(name, _)| *name == target)
         .expect("there is such a target");
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
-        .join(name);
+    let folder = project().join("fuzz/corpus").join(name);
     let entries = std::fs::read_dir(&folder).expect("the folder of saved inputs");
     let saved: Vec<PathBuf> = entries
         .map(|entry| entry.expect("it can be listed").path())
@@ -78,7 +77,7 @@ fn fuzz_target_pack_passes_for_saved_inputs() {
 /// Every folder has a target and every target a folder, so that the tests replay every saved input.
 #[test]
 fn every_fuzz_target_has_saved_inputs_and_no_other_folder_exists() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
+    let folder = project().join("fuzz/corpus");
     let mut saved: Vec<String> = std::fs::read_dir(&folder)
         .expect("the folder of saved inputs")
         .map(|entry| {

@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use self::output::{matches, normal};
 use self::page::{Block, Mark, blocks};
 use self::shell::{RunningGateway, Shell};
+use crate::support::places::project;
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    project()
 }
 
 fn read(name: &str) -> String {

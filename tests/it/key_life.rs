@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::calls::Answer;
 use crate::support::gateway::command;
+use crate::support::places::gateway_program;
 use crate::support::{Events, Gateway, Setup, eventually, figure};
 
 /// The tests ask more often than a person may.
@@ -14,7 +15,7 @@ const LIMITS: &str =
     "limits.per_key.max_requests_per_minute = 100000\nauth.max_failed_keys_per_minute = 100000\n";
 
 pub(crate) fn key_command(gateway: &Gateway, args: &[&str]) -> String {
-    let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
+    let mut command = command(gateway_program());
     command
         .env_clear()
         .env("ACP_GATEWAY_DATA", gateway.path("data"))

@@ -13,9 +13,8 @@ use rustix::process::geteuid;
 use tempfile::TempDir;
 
 use crate::support::gateway::command;
+use crate::support::places::gateway_program;
 use crate::support::{Setup, eventually};
-
-const BINARY: &str = env!("CARGO_BIN_EXE_acp-gateway");
 
 fn folder() -> TempDir {
     tempfile::tempdir().expect("a folder")
@@ -39,7 +38,7 @@ fn on(data: &Path, program: &str) -> Command {
 }
 
 fn link(data: &Path, args: &[&str]) -> Output {
-    on(data, BINARY)
+    on(data, gateway_program())
         .arg("link")
         .args(args)
         .stderr(Stdio::piped())
@@ -102,13 +101,13 @@ impl Drop for Started {
 }
 
 fn serve(data: &Path, args: &[&str]) -> Command {
-    let mut serve = on(data, BINARY);
+    let mut serve = on(data, gateway_program());
     serve.args(["serve", "--listen", "127.0.0.1:0"]).args(args);
     serve
 }
 
 fn link_keys(data: &Path) -> usize {
-    let listed = on(data, BINARY)
+    let listed = on(data, gateway_program())
         .args(["key", "list"])
         .stderr(Stdio::null())
         .output()
@@ -129,7 +128,7 @@ fn link_of_a_public_gateway_has_the_path_of_its_url() {
     let server = "listen = \"0.0.0.0:8080\"\ninsecure_http = true\npublic_url = \"https://example.org/tools/gateway/\"";
     std::fs::write(&config, format!("[server]\n{server}\n")).expect("the folder is ours");
     for args in [&["link"][..], &["key", "create", "someone", "--link"]] {
-        let output = on(&data, BINARY)
+        let output = on(&data, gateway_program())
             .args(args)
             .arg("--config")
             .arg(&config)
@@ -146,7 +145,7 @@ fn link_of_a_public_gateway_has_the_path_of_its_url() {
         "[server]\npublic_url = \"https://example.org/a/../b\"\n",
     )
     .expect("the folder is ours");
-    let output = on(&data, BINARY)
+    let output = on(&data, gateway_program())
         .arg("link")
         .arg("--config")
         .arg(&config)
@@ -193,7 +192,7 @@ fn start_prints_no_key_to_the_log_of_a_container() {
             container.args(["--user", "--map-root-user"]);
         }
         container
-            .args([BINARY, "serve", "--listen", "127.0.0.1:0"])
+            .args([gateway_program(), "serve", "--listen", "127.0.0.1:0"])
             .args(args);
         let started = Started::piped(container, |_, _| {});
         assert_eq!(started.has_key(), has_key, "{args:?}: {}", started.line);
@@ -213,7 +212,7 @@ fn hidden_process_1_is_a_container_only_if_its_session_is_the_gateways() {
             container.args(["--user", "--map-root-user"]);
         }
         container.args(session.split_whitespace());
-        container.args(["sh", "-c", &format!("{serve} & wait"), BINARY]);
+        container.args(["sh", "-c", &format!("{serve} & wait"), gateway_program()]);
         let started = Started::piped(container, |_, _| {});
         assert_eq!(started.has_key(), has_key, "{session}: {}", started.line);
     }
@@ -281,7 +280,7 @@ async fn key_and_its_link_are_accepted_when_they_are_printed() {
     let gateway = Setup::fake(&[]).start();
     let create = |args: &[&str]| {
         let args = [&["key", "create", "team", "--scopes", "read"], args].concat();
-        let output = on(&gateway.path("data"), BINARY)
+        let output = on(&gateway.path("data"), gateway_program())
             .args(args)
             .output()
             .expect("the binary was built");

@@ -1,11 +1,11 @@
 //! Every list of the document pages in the same way, and no entry is missed or repeated.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use crate::support::places::{fake_agent, project};
 use crate::support::{Gateway, Setup};
 
 /// A list of the document: its path, the member of its response with the entries, and their identity.
@@ -35,7 +35,7 @@ const LISTS: &[(&str, &str, &str)] = &[
 const OF_THE_AGENT: &str = "/v1/agents/{agent}/sessions";
 
 fn documented() -> Value {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi/openapi.json");
+    let file = project().join("openapi/openapi.json");
     let text = std::fs::read_to_string(file).expect("the document is committed");
     serde_json::from_str(&text).expect("JSON")
 }
@@ -105,7 +105,7 @@ async fn every_list_of_the_document_pages_with_limit_and_cursor() {
     }
 
     let gateway = Setup::fake(&[])
-        .agent("other", env!("CARGO_BIN_EXE_fake-agent"), &[], "")
+        .agent("other", fake_agent(), &[], "")
         .start();
     let mut sessions = Vec::new();
     for _ in 0..3 {

@@ -19,6 +19,8 @@ use rustix::process::Pid;
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 
+use crate::support::places::gateway_program;
+
 mod end;
 mod pty;
 mod terminals;
@@ -50,7 +52,7 @@ impl Bench {
         let dir = tempfile::tempdir_in(parent).expect("a temporary folder");
         let shutdown = Shutdown::new();
         let spawner = Spawner::new(
-            PathBuf::from(env!("CARGO_BIN_EXE_acp-gateway")),
+            PathBuf::from(gateway_program()),
             dir.path().join("run"),
             shutdown.clone(),
             Arc::new(limits),
@@ -398,7 +400,7 @@ async fn supervisor_without_its_gateway_starts_nothing() {
         clippy::disallowed_methods,
         reason = "the test starts the supervisor itself"
     )]
-    let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_acp-gateway"))
+    let output = tokio::process::Command::new(gateway_program())
         .args(["supervisor", "watch", "1", "/bin/sh", "-c"])
         .arg(format!("echo >{}", file.display()))
         .stdin(Stdio::null())

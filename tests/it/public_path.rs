@@ -7,6 +7,7 @@ use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use crate::support::gateway::KEY;
+use crate::support::places::fake_agent;
 use crate::support::prefix_proxy::{Host, PATH, PrefixProxy, Served};
 use crate::support::{Gateway, Setup};
 
@@ -79,12 +80,7 @@ async fn started(host: Host) -> (Gateway, Client, Served, tempfile::TempDir) {
     std::fs::write(&file, "").expect("the folder is ours");
     let proxy = PrefixProxy::bind().await;
     let gateway = Setup::default()
-        .agent(
-            "fake",
-            env!("CARGO_BIN_EXE_fake-agent"),
-            &args,
-            "terminal_auth = true\n",
-        )
+        .agent("fake", fake_agent(), &args, "terminal_auth = true\n")
         .settings(&format!(
             "server.public_url = \"{}/\"\nserver.trusted_proxies = [\"127.0.0.1\"]",
             proxy.url()

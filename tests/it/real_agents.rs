@@ -1,6 +1,6 @@
 //! Agents that others wrote, through REST and SSE.
 
-use std::path::Path;
+use crate::support::places::project;
 
 mod chat_clients;
 mod claude;
@@ -25,9 +25,7 @@ pub(crate) async fn claude_code_before_a_mock()
 
 /// A file that the tests' set-up brings.
 pub(crate) fn file(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/agents")
-        .join(name);
+    let path = project().join("tests/agents").join(name);
     assert!(
         path.exists(),
         "{} is missing: run `scripts/test agents`, which sets up the agents",

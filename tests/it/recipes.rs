@@ -1,12 +1,12 @@
 //! The recipes of docs/guides/adding-agents.md: every entry is valid, and every known agent has one.
 
-use std::path::Path;
-
 use acp_gateway::config::{self, Environment, Flags, Launch};
 use acp_gateway::types::known_agents::{KNOWN, KnownAgent};
 
+use crate::support::places::project;
+
 fn guide() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guides/adding-agents.md");
+    let path = project().join("docs/guides/adding-agents.md");
     std::fs::read_to_string(path).expect("the guide is there")
 }
 
@@ -76,7 +76,7 @@ fn every_recipe_is_valid_and_runs_the_known_command() {
 
 #[test]
 fn recipes_pin_the_versions_that_the_real_agent_tests_run() {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/package.json");
+    let manifest = project().join("tests/agents/package.json");
     let manifest = std::fs::read_to_string(manifest).expect("the manifest is there");
     let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
     let page = guide();

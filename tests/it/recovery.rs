@@ -7,6 +7,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::support::{Gateway, Setup, eventually, figure, is_alive, procfs};
+use crate::support::places::fake_agent;
 
 mod changed;
 mod drain;
@@ -133,7 +134,7 @@ async fn second_gateway_on_the_same_folder_exits_and_the_first_continues() {
 async fn sessions_survive_a_restart_and_accept_the_next_prompt() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let state = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
-    let fake = env!("CARGO_BIN_EXE_fake-agent");
+    let fake = fake_agent();
     let mut gateway = Setup::default()
         .agent(
             "resumes",

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use super::support::gateway::{KEY, command};
 use super::support::log::{all, kinds};
-use super::support::{FAKE, Follower, Gateway, History, Setup, eventually, is_alive};
+use super::support::{Follower, Gateway, History, Setup, eventually, is_alive};
+use crate::support::places::fake_agent;
 
 mod entries;
 mod modes;
@@ -41,8 +42,9 @@ async fn reload(gateway: &Gateway, config: &str, says: &str) {
 }
 
 fn agent(name: &str, args: &str) -> String {
+    let fake = fake_agent();
     format!(
-        "[agents.{name}]\ncommand = {FAKE:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\n"
+        "[agents.{name}]\ncommand = {fake:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\n"
     )
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::support::{Gateway, Setup, eventually, figure, procfs};
+use crate::support::places::fake_agent;
 
 mod bodies;
 mod cycles;
@@ -155,7 +156,7 @@ async fn sixty_on_four(name: &str, args: &[&str]) {
     const SESSIONS: usize = 60;
     const PROCESSES: u64 = 4;
     let _alone = ALONE.lock().await;
-    let fake = env!("CARGO_BIN_EXE_fake-agent");
+    let fake = fake_agent();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let state = folder.path().join("state");
     let args = [args, &["--state", state.to_str().expect("UTF-8")]].concat();

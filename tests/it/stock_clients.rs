@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
@@ -12,13 +12,14 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::gateway::{KEY, command};
+use crate::support::places::project;
 use crate::support::{Gateway, Setup, figure};
 
 /// The maximum wait for the next line. Clients reconnect after at most four seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents")
+    project().join("tests/agents")
 }
 
 /// A client and the events that it delivered.
@@ -396,7 +397,7 @@ async fn clients_that_keep_connections_send_the_next_request_over_that_of_a_stre
 /// The snippets of the documentation are the clients that run here.
 #[test]
 fn the_documentation_shows_these_clients() {
-    let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/events.md");
+    let api = project().join("docs/reference/events.md");
     let api = std::fs::read_to_string(api).expect("the documentation");
     for name in [
         "fetch.mjs",

@@ -10,8 +10,9 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use crate::support::places::fake_agent;
 use crate::support::wait::{LONGEST, eventually};
-use crate::support::{Answer, FAKE, Gateway, Setup};
+use crate::support::{Answer, Gateway, Setup};
 
 async fn create(gateway: &Gateway, body: Value) -> Value {
     let (status, task) = gateway.post("/v1/tasks", &body).await;
@@ -292,7 +293,9 @@ async fn cancel_ends_a_task_with_its_children() {
 #[tokio::test]
 async fn deadline_ends_running_and_queued_tasks() {
     let agent = "pool = { max_size = 1, min_idle = 0 }";
-    let gateway = Setup::default().agent("fake", FAKE, &[], agent).start();
+    let gateway = Setup::default()
+        .agent("fake", fake_agent(), &[], agent)
+        .start();
     let soon = || (jiff::Timestamp::now() + Duration::from_secs(2)).to_string();
     let running = create(
         &gateway,
@@ -377,7 +380,7 @@ async fn deadline_that_has_passed_does_not_reject_the_repetition_of_its_request(
 async fn queued_tasks_of_a_key_have_a_limit_of_bytes() {
     let agent = "pool = { max_size = 1, min_idle = 0 }";
     let gateway = Setup::default()
-        .agent("fake", FAKE, &[], agent)
+        .agent("fake", fake_agent(), &[], agent)
         .settings("limits.per_key.max_queued_task_bytes = \"100KiB\"")
         .start();
     let running = create(&gateway, json!({ "agent": "fake", "description": "hang" })).await;

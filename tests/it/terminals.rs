@@ -7,6 +7,7 @@ mod rest;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
+use crate::support::places::fake_agent;
 use crate::support::{Gateway, Setup};
 
 const SERVED: &str = "terminals = \"gateway\"";
@@ -271,7 +272,7 @@ async fn policy_off_starts_no_terminal() {
     let log = tempfile::NamedTempFile::new().expect("a temporary file");
     let path = log.path().to_str().expect("plain");
     let gateway = Setup::fake(&["--log", path])
-        .agent("served", crate::support::FAKE, &["--log", path], SERVED)
+        .agent("served", fake_agent(), &["--log", path], SERVED)
         .start();
     let off = gateway.session("fake").await;
     let came = last(&gateway, &off, &json!([shell("echo ran")])).await;

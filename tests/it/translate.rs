@@ -7,9 +7,7 @@ mod sdk;
 use serde_json::{Value, json};
 
 use self::client::{Client, translate};
-use crate::support::calls::FAKE;
-
-const BINARY: &str = env!("CARGO_BIN_EXE_acp-gateway");
+use crate::support::places::{fake_agent, gateway_program};
 
 /// The arguments of a chain: an agent that speaks `dialect`, made of the fake agent and another translation.
 fn scripted(dialect: &str) -> Vec<String> {
@@ -19,7 +17,9 @@ fn scripted(dialect: &str) -> Vec<String> {
 /// The same for a client that speaks `client`.
 fn chain(dialect: &str, client: &str) -> Vec<String> {
     // The dialect `stream-json` appends the arguments of the CLI, which the shell drops.
-    let command = format!("exec {BINARY} translate --from acp --to {dialect} -- {FAKE}");
+    let gateway = gateway_program();
+    let fake = fake_agent();
+    let command = format!("exec {gateway} translate --from acp --to {dialect} -- {fake}");
     [
         "--from", dialect, "--to", client, "--", "/bin/sh", "-c", &command,
     ]
@@ -112,7 +112,12 @@ async fn acp_client_drives_an_early_agent() {
 #[tokio::test]
 async fn acp_client_drives_an_acp_agent() {
     run_acp_client(Client::start(translate(&[
-        "--from", "acp", "--to", "acp", "--", FAKE,
+        "--from",
+        "acp",
+        "--to",
+        "acp",
+        "--",
+        fake_agent(),
     ])))
     .await;
 }
@@ -125,7 +130,7 @@ async fn stream_json_client_uses_a_tool_and_interrupts_a_turn() {
         "--to",
         "stream-json",
         "--",
-        FAKE,
+        fake_agent(),
     ])))
     .await;
 }
@@ -216,7 +221,7 @@ async fn early_client_creates_a_session_prompts_cancels_and_shuts_down() {
         "--to",
         "early-acp",
         "--",
-        FAKE,
+        fake_agent(),
     ]));
     crate::attach::run_early_client(&mut client).await;
 }

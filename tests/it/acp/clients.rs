@@ -1,15 +1,16 @@
 //! The official clients run complete turns: permission, cancel, load and resume on new connections.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::support::gateway::{KEY, command};
+use crate::support::places::project;
 use crate::support::{Gateway, Setup};
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents")
+    project().join("tests/agents")
 }
 
 /// Runs a client to its end. Returns its steps.
@@ -102,7 +103,7 @@ fn python(transport: &str, url: &str) -> Command {
 
 /// `scripts/test rust` builds it. Its workspace has a target folder of its own.
 fn rust(transport: &str, url: &str) -> Command {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/acp-client/debug/acp-client");
+    let program = project().join("target/acp-client/debug/acp-client");
     let mut client = command(program.to_str().expect("UTF-8"));
     client.args([transport, url, KEY]);
     client

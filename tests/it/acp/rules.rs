@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::raw::{Acp, initialize, request};
 use crate::support::gateway::KEY;
+use crate::support::places::fake_agent;
 use crate::support::{Gateway, Setup};
 
 async fn post_text(
@@ -200,7 +201,7 @@ async fn connections_are_invisible_to_other_principals() {
 
 #[tokio::test]
 async fn agent_is_named_in_the_url_if_there_are_several() {
-    let fake = env!("CARGO_BIN_EXE_fake-agent");
+    let fake = fake_agent();
     let gateway = Setup::fake(&[]).agent("second", fake, &[], "").start();
     let open = async |path: &str| {
         let post = gateway

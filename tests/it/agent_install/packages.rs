@@ -48,11 +48,7 @@ pub(super) fn binary_archive(archive: &Path, program: &str) -> PathBuf {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let bin = folder.path().join("bin");
     fs::create_dir(&bin).expect("the folder is ours");
-    fs::write(
-        bin.join("hello"),
-        format!("#!/bin/sh\nexec {program} \"$@\"\n"),
-    )
-    .expect("the folder is ours");
+    fs::copy(program, bin.join("hello")).expect("the folder is ours");
     run(
         "tar",
         &["czf", archive.to_str().expect("UTF-8"), "bin"],

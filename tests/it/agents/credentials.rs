@@ -7,6 +7,7 @@ use acp_gateway::config::{self, Environment, Flags};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use crate::support::places::fake_agent;
 use crate::support::{Gateway, Setup};
 
 const KEY: &str = "sk-test-2b7e151628aed2";
@@ -16,7 +17,7 @@ const METHODS: &str = r#"{"id":"gemini-api-key","name":"Key"},{"id":"api-key","n
 /// The scripted agent under the name of a known program.
 pub(super) fn program(folder: &Path, name: &str) -> String {
     let path = folder.join(name);
-    symlink(env!("CARGO_BIN_EXE_fake-agent"), &path).expect("the folder is ours");
+    symlink(fake_agent(), &path).expect("the folder is ours");
     path.to_str().expect("UTF-8").to_owned()
 }
 

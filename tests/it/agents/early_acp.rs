@@ -5,9 +5,8 @@ mod variations;
 
 use serde_json::Value;
 
+use crate::support::places::project;
 use crate::support::{Gateway, Setup};
-
-const AGENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agents/early_agent.py");
 
 /// A gateway with the agent, and the lines that the agent received.
 struct Early {
@@ -24,7 +23,9 @@ impl Early {
         let log = tempfile::tempdir().expect("a temporary folder");
         let file = log.path().join("lines");
         let file = file.to_str().expect("UTF-8");
-        let args: Vec<&str> = [AGENT, file]
+        let agent = project().join("tests/agents/early_agent.py");
+        let agent = agent.to_str().expect("UTF-8");
+        let args: Vec<&str> = [agent, file]
             .into_iter()
             .chain(flags.iter().copied())
             .collect();

@@ -5,11 +5,12 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder};
 
 use crate::support::gateway::command;
+use crate::support::places::gateway_program;
 use crate::support::{Answer, Gateway, eventually};
 
 /// A new key that the running gateway knows.
 pub(crate) async fn key(gateway: &Gateway, name: &str, scopes: &str) -> String {
-    let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
+    let mut command = command(gateway_program());
     command
         .env_clear()
         .env("ACP_GATEWAY_DATA", gateway.path("data"));

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::places::fake_agent;
 use crate::support::{Gateway, Setup};
 
 const SECRET: &str = "sk-test-4f1c9a77e0";
@@ -15,7 +16,7 @@ async fn problem_of(gateway: &Gateway, session: &str, error: Value) -> Value {
 
 fn with_secret() -> Gateway {
     let more = "env = { MODEL_KEY = { from_env = \"TEST_MODEL_KEY\" } }";
-    let setup = Setup::default().agent("fake", env!("CARGO_BIN_EXE_fake-agent"), &[], more);
+    let setup = Setup::default().agent("fake", fake_agent(), &[], more);
     setup.start_with(|_| vec![("TEST_MODEL_KEY", SECRET.into())])
 }
 

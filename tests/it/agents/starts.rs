@@ -7,7 +7,8 @@ use futures_util::future::join_all;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::{FAKE, Gateway, Setup, eventually};
+use crate::support::places::fake_agent;
+use crate::support::{Gateway, Setup, eventually};
 
 /// An agent that fails when two instances set up a new HOME at once.
 const EXCLUSIVE: [&str; 2] = ["--exclusive-start", "300"];
@@ -50,8 +51,8 @@ async fn first_starts_in_a_new_home_run_one_at_a_time() {
 async fn first_starts_of_agents_that_share_a_home_run_one_at_a_time() {
     let more = "home = \"user\"\npool = { max_size = 4, min_idle = 1 }";
     let setup = Setup::default()
-        .agent("one", FAKE, &EXCLUSIVE, more)
-        .agent("two", FAKE, &EXCLUSIVE, more);
+        .agent("one", fake_agent(), &EXCLUSIVE, more)
+        .agent("two", fake_agent(), &EXCLUSIVE, more);
     let gateway = setup.settings(LIMITS).start();
     assert_created(
         &create_at_once(&gateway, &["one", "two", "one", "two"]).await,
@@ -177,7 +178,8 @@ async fn dead_idle_process_is_never_leased_to_a_session() {
 async fn status_has_the_error_of_the_last_start() {
     let flag = tempfile::tempdir().expect("a temporary folder");
     let ready = flag.path().join("ready");
-    let script = format!("test -e {} && exec {FAKE}; exit 3", ready.display());
+    let fake = fake_agent();
+    let script = format!("test -e {} && exec {fake}; exit 3", ready.display());
     let more = "pool = { min_idle = 0 }\nisolation = \"off\"";
     let gateway = Setup::default()
         .agent("late", "sh", &["-c", &script], more)

@@ -9,6 +9,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
 use crate::support::gateway::{KEY, command};
+use crate::support::places::gateway_program;
 
 /// The maximum wait for the next line.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -22,7 +23,7 @@ pub(super) fn initialize() -> Value {
 
 /// `acp-gateway attach` with the admin key and nothing else in its environment.
 pub(super) fn attach() -> Command {
-    let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
+    let mut command = command(gateway_program());
     command
         .env_clear()
         .env("HOME", "/nonexistent")

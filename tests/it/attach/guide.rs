@@ -1,16 +1,15 @@
 //! The configurations of editors in `docs/guides/editors.md`: each starts a bridge that runs a turn.
 
-use std::path::Path;
-
 use serde_json::Value;
 
 use super::editor::Editor;
 use crate::support::Setup;
 use crate::support::gateway::{KEY, command};
+use crate::support::places::{fake_agent, gateway_program, project};
 
 /// The JSON blocks of the guide.
 fn configurations() -> Vec<Value> {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guides/editors.md");
+    let guide = project().join("docs/guides/editors.md");
     let guide = std::fs::read_to_string(guide).expect("the guide");
     let blocks = guide
         .split("```json\n")
@@ -28,8 +27,8 @@ async fn configurations_of_the_guide_start_a_bridge() {
     std::fs::create_dir(remote.join("project")).expect("the folder is ours");
     let remote = remote.to_str().expect("UTF-8");
     let gateway = Setup::default()
-        .agent("demo", env!("CARGO_BIN_EXE_fake-agent"), &[], "")
-        .agent("other", env!("CARGO_BIN_EXE_fake-agent"), &[], "")
+        .agent("demo", fake_agent(), &[], "")
+        .agent("other", fake_agent(), &[], "")
         .table(&format!("[workspaces]\nallow = [{remote:?}]"))
         .start();
     let key = gateway.path("key-of-the-guide");
@@ -63,7 +62,7 @@ async fn configurations_of_the_guide_start_a_bridge() {
             });
         let args: Vec<String> = args.collect();
         let is_remote = args.iter().any(|arg| arg == "--url");
-        let mut bridge = command(env!("CARGO_BIN_EXE_acp-gateway"));
+        let mut bridge = command(gateway_program());
         bridge
             .env_clear()
             .env("HOME", remote)

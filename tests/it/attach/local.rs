@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use super::editor::{Editor, initialize};
 use crate::support::gateway::{KEY, command};
+use crate::support::places::{fake_agent, gateway_program};
 use crate::support::wait::LONGEST;
 use crate::support::{eventually, is_alive};
 
@@ -35,7 +36,7 @@ impl Person {
 
     /// `entry` are further lines of the agent's entry.
     fn with_fake_agent_of(entry: &str) -> Self {
-        let agent = env!("CARGO_BIN_EXE_fake-agent");
+        let agent = fake_agent();
         let args = "args = [\"--resume\", \"--state\", \"STATE\"]";
         let person = Self::new("");
         let state = person.path("state");
@@ -68,7 +69,7 @@ impl Person {
 
     /// A subcommand of the person.
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
+        let mut command = command(gateway_program());
         command
             .env_clear()
             .env("HOME", self.path("home"))

@@ -10,12 +10,13 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::timeout;
 
 use crate::support::gateway::{KEY, command};
+use crate::support::places::{gateway_program, project};
 use crate::support::{Gateway, Setup};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
 fn agents() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents")
+    project().join("tests/agents")
 }
 
 /// Sends three prompts: one that asks for a permission, one during which the gateway is killed, and one after it.
@@ -35,9 +36,7 @@ async fn run_through_a_restart(program: impl FnOnce(&Path) -> Command) {
         "slow chunks=20 ms=200",
         "echo after",
     ]);
-    let binaries = Path::new(env!("CARGO_BIN_EXE_acp-gateway"))
-        .parent()
-        .expect("a folder");
+    let binaries = Path::new(gateway_program()).parent().expect("a folder");
     client
         .current_dir(&path)
         .env(

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::editor::{Editor, initialize};
 use crate::support::gateway::{KEY, command};
+use crate::support::places::{fake_agent, gateway_program};
 use crate::support::prefix_proxy::{Host, PrefixProxy};
 use crate::support::wait::LONGEST;
 use crate::support::{Gateway, Setup};
@@ -132,7 +133,7 @@ fn gateway() -> (Gateway, tempfile::TempDir) {
         "--auth-file",
         file.to_str().expect("UTF-8"),
     ];
-    let program = env!("CARGO_BIN_EXE_fake-agent");
+    let program = fake_agent();
     (
         Setup::default()
             .agent("fake", program, &args, "terminal_auth = true\n")
@@ -248,17 +249,12 @@ async fn sign_in_works_below_the_path_of_a_proxy() {
     ];
     let proxy = PrefixProxy::bind().await;
     let gateway = Setup::default()
-        .agent(
-            "fake",
-            env!("CARGO_BIN_EXE_fake-agent"),
-            &args,
-            "terminal_auth = true\n",
-        )
+        .agent("fake", fake_agent(), &args, "terminal_auth = true\n")
         .settings(&format!("server.public_url = \"{}\"", proxy.url()))
         .start();
     let served = proxy.serve(&gateway.url, Host::Kept);
     for url in [&served.url, &gateway.url] {
-        let mut attach = command(env!("CARGO_BIN_EXE_acp-gateway"));
+        let mut attach = command(gateway_program());
         attach
             .env_clear()
             .env("HOME", gateway.path(""))
@@ -274,7 +270,7 @@ async fn sign_in_works_below_the_path_of_a_proxy() {
 #[tokio::test]
 async fn sign_in_at_a_remote_gateway_needs_the_scope_admin() {
     let (gateway, _folder) = gateway();
-    let mut attach = command(env!("CARGO_BIN_EXE_acp-gateway"));
+    let mut attach = command(gateway_program());
     attach
         .env_clear()
         .env("HOME", gateway.path(""))

@@ -6,6 +6,7 @@ use std::process::{Child, Stdio};
 
 use super::editor::{Editor, attach, initialize};
 use crate::support::gateway::command;
+use crate::support::places::project;
 use crate::support::{Gateway, Setup};
 
 /// The TLS proxy, which ends with the test.
@@ -24,8 +25,7 @@ impl Drop for TlsProxy {
 impl TlsProxy {
     pub(crate) fn start(folder: &Path, gateway: &Gateway) -> (Self, PathBuf) {
         let (key, certificate) = certificate(folder);
-        let script =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/clients/tls_proxy.mjs");
+        let script = project().join("tests/agents/clients/tls_proxy.mjs");
         let mut node = command("node");
         node.arg(script)
             .args([&key, &certificate])

@@ -7,9 +7,10 @@ use std::path::Path;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
+use crate::support::Setup;
 use crate::support::gateway::command;
 use crate::support::log::{all, kinds};
-use crate::support::{FAKE, Setup};
+use crate::support::places::fake_agent;
 
 /// Event types that only the gateway may append.
 const RESERVED: [&str; 8] = [
@@ -132,7 +133,7 @@ async fn packages_planted_in_a_workspace_do_not_run_at_the_start_of_an_agent() {
 
 #[tokio::test]
 async fn sessions_of_one_agent_share_a_home_and_agents_do_not() {
-    let setup = Setup::fake(&[]).agent("other", FAKE, &[], "");
+    let setup = Setup::fake(&[]).agent("other", fake_agent(), &[], "");
     let gateway = setup.start();
     let home = async |agent: &str| {
         let session = gateway.session(agent).await;

@@ -18,7 +18,8 @@ use self::scan::{Canary, Scan};
 use crate::key_life::{key, key_command};
 use crate::route_walk::operations::operations_on;
 use crate::support::gateway::KEY;
-use crate::support::{FAKE, Gateway, Setup, eventually, figure};
+use crate::support::places::fake_agent;
+use crate::support::{Gateway, Setup, eventually, figure};
 
 const ENV: &str = "canary-of-the-environment-2b7e151628aed2a6";
 const FILE: &str = "canary-of-a-file-abf7158809cf4f3c";
@@ -80,15 +81,17 @@ fn canaries() -> Vec<Canary> {
 
 fn setup(secret: &Path) -> Setup {
     let entry = ENTRY.replace("SECRET_FILE", secret.to_str().expect("UTF-8"));
-    let stateful = ["-c", LEAKING, FAKE, "--state", "state", "--mcp"];
+    let (programs, _) = fake_agent().rsplit_once('/').expect("a folder");
+    let entry = format!("folders = [{programs:?}]\n{entry}");
+    let stateful = ["-c", LEAKING, fake_agent(), "--state", "state", "--mcp"];
     let locked = ["--auth-required", "--auth-file", "signed-in"];
     let served = "terminals = \"gateway\"\nfiles = \"gateway\"\nrpc = [\"_vendor/echo\"]\n";
     Setup::default()
         .agent("stateful", "/bin/sh", &stateful, &format!("{entry}{served}"))
         .agent("failing", "/bin/sh", &["-c", FAILING], &entry)
-        .agent("plain", FAKE, &[], "")
-        .agent("keyed", FAKE, &["--auth-at-prompt", "--auth-methods", METHODS], "")
-        .agent("locked", FAKE, &locked, "terminal_auth = true")
+        .agent("plain", fake_agent(), &[], "")
+        .agent("keyed", fake_agent(), &["--auth-at-prompt", "--auth-methods", METHODS], "")
+        .agent("locked", fake_agent(), &locked, "terminal_auth = true")
         .table("[mcp.docs]\nurl = \"https://mcp.example/docs\"\nheaders = { Authorization = { from_env = \"MCP_SECRET\" } }")
         .settings("telemetry.log_filter = \"trace\"\nauth.max_failed_keys_per_minute = 100000\ntesting.min_backoff = \"10ms\"")
         .run_by(&["setsid"])

@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use crate::architecture::files_below;
 use crate::support::gateway::command;
+use crate::support::places::{gateway_program, project};
 
 fn read(name: &str) -> String {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let file = project().join(name);
     std::fs::read_to_string(file).expect("a file of ours")
 }
 
@@ -19,7 +20,7 @@ pub(crate) fn check(config: &str) -> Output {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("config.toml");
     std::fs::write(&file, config).expect("the folder is ours");
-    let mut check = command(env!("CARGO_BIN_EXE_acp-gateway"));
+    let mut check = command(gateway_program());
     check
         .env_clear()
         .env("HOME", folder.path())

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{audit, first};
 use crate::support::gateway::command;
+use crate::support::places::gateway_program;
 use crate::support::stored::{stored_like, unpacked};
 use crate::support::{Gateway, Setup};
 
@@ -16,7 +17,7 @@ use crate::support::{Gateway, Setup};
 const AUDIT: [u8; 16] = [0; 16];
 
 pub(super) fn audit_command(gateway: &Gateway, args: &[&str]) -> Output {
-    let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
+    let mut command = command(gateway_program());
     command
         .env_clear()
         .env("ACP_GATEWAY_DATA", gateway.path("data"))
@@ -115,7 +116,7 @@ async fn export_prints_the_events_of_a_time_range_while_the_gateway_runs() {
             .status
             .success()
     );
-    let nowhere = command(env!("CARGO_BIN_EXE_acp-gateway"))
+    let nowhere = command(gateway_program())
         .env_clear()
         .env("ACP_GATEWAY_DATA", gateway.path("nowhere"))
         .args(["audit", "export"])
@@ -142,7 +143,7 @@ async fn verify_succeeds_while_the_gateway_runs_and_after_a_kill_and_a_restore()
     let verified = audit_command(&gateway, &["verify"]);
     assert!(verified.status.success(), "{verified:?}");
     for (action, code) in [("backup", Some(0)), ("restore", Some(0))] {
-        let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
+        let mut command = command(gateway_program());
         command
             .env_clear()
             .env("ACP_GATEWAY_DATA", gateway.path("data"))

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{audit, of, settled};
+use crate::support::places::fake_agent;
 use crate::support::{Gateway, Setup, eventually};
 
 /// A turn that requests a permission. Returns its session.
@@ -140,8 +141,7 @@ async fn an_answer_that_the_agent_received_is_in_the_audit_log_after_a_kill() {
 
 #[tokio::test]
 async fn refused_files_and_terminals_are_recorded() {
-    let gateway =
-        Setup::fake(&[]).agent("served", crate::support::FAKE, &[], "files = \"gateway\"\n");
+    let gateway = Setup::fake(&[]).agent("served", fake_agent(), &[], "files = \"gateway\"\n");
     let mut gateway = gateway.start();
     let read =
         r#"ask method=fs/read_text_file params={"sessionId":$SESSION,"path":"/etc/passwd-canary"}"#;

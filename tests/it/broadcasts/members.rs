@@ -6,8 +6,8 @@ use super::{Log, announce, reached, reasons, send};
 use crate::fleet::cca::connected;
 use crate::fleet::{Member, address, session};
 use crate::support::Setup;
-use crate::support::calls::FAKE;
 use crate::support::gateway::KEY;
+use crate::support::places::fake_agent;
 use crate::support::wait::{LONGEST, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -15,7 +15,7 @@ async fn process_of_a_member_gets_the_notification() {
     let log = Log::new();
     let gateway = Setup::fake(&[]).start();
     let url = format!("ws://{}/v1/fleet/connect", address(&gateway));
-    let command = [FAKE, "--resume", "--log", log.path()];
+    let command = [fake_agent(), "--resume", "--log", log.path()];
     let member = Member::run(&url, ("laptop", KEY), &[], &command);
     let created = session(&gateway, &member, "laptop").await;
     let report = announce(&gateway, &json!({ "members": ["laptop"] })).await;

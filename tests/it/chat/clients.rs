@@ -6,6 +6,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::support::gateway::{KEY, command};
+use crate::support::places::project;
 use crate::support::{Gateway, Setup};
 
 fn demo() -> Gateway {
@@ -16,7 +17,7 @@ fn demo() -> Gateway {
 
 /// Runs a program of `tests/chat_clients` and returns the JSON that it prints. Blocks the thread.
 pub(crate) fn run(program: &str, args: &[&str]) -> Value {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/chat_clients");
+    let folder = project().join("tests/chat_clients");
     let python = folder.join(".venv/bin/python");
     let is_python = Path::new(program)
         .extension()

@@ -2,8 +2,6 @@
 //!
 //! `UPDATE=1 cargo test --test it chat::projections` writes the expected frames again.
 
-use std::path::Path;
-
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -11,6 +9,7 @@ use super::{
     AG_UI, AI_SDK, COMPLETIONS, RESPONSES, body, completion, post, run_input, ui_messages,
 };
 use crate::golden::examples::{UPDATES, V2_UPDATES};
+use crate::support::places::project;
 use crate::support::wait::{LONGEST, eventually};
 use crate::support::{Gateway, Setup};
 
@@ -65,9 +64,7 @@ fn stable(frames: &str, session: &str) -> String {
 
 #[expect(clippy::disallowed_methods, reason = "the flag is for developers")]
 fn compare(name: &str, frames: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/it/chat/expected")
-        .join(name);
+    let file = project().join("tests/it/chat/expected").join(name);
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&file, frames).expect("the folder exists");
     }

@@ -1,9 +1,10 @@
 //! `modes.deny`: its default for each agent, and its errors.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::{load, mistake};
+use crate::support::places::project;
 
 #[test]
 fn denied_modes_depend_on_the_agent_unless_they_are_listed() {
@@ -51,7 +52,7 @@ fn denied_modes_depend_on_the_agent_unless_they_are_listed() {
 /// A new mode of an agent fails this test until somebody decides whether it is privileged.
 #[test]
 fn every_mode_of_a_recorded_agent_is_classified() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/recorded");
+    let folder = project().join("tests/agents/recorded");
     for (agent, denied, allowed) in [
         (
             "claude",

@@ -11,6 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::support::places::gateway_program;
+
 /// The longest wait for an expected line.
 const SOON: Duration = Duration::from_secs(20);
 
@@ -47,7 +49,7 @@ impl Demo {
         reason = "the test is the agent's client and starts it itself"
     )]
     pub(super) fn spawn(home: &Path, environment: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_acp-gateway"))
+        let mut child = Command::new(gateway_program())
             .arg("demo-agent")
             .env_clear()
             .env("HOME", home)

@@ -9,6 +9,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 
 use super::client::{Demo, code, everything};
+use crate::support::places::gateway_program;
 
 const REQUIRED: [(&str, &str); 1] = [("ACP_DEMO_SIGN_IN", "required")];
 
@@ -83,7 +84,7 @@ fn sign_in_is_offered_only_if_it_is_required() {
     reason = "the test is the client and runs the method itself"
 )]
 fn run(method: &Value, home: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_acp-gateway"));
+    let mut command = Command::new(gateway_program());
     command.arg("demo-agent").env_clear().env("HOME", home);
     for argument in method["args"].as_array().unwrap() {
         command.arg(argument.as_str().unwrap());

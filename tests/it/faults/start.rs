@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, FAKE, Gateway, Setup, eventually};
+use crate::support::places::fake_agent;
+use crate::support::{Answer, Gateway, Setup, eventually};
 
 async fn create(gateway: &Gateway, agent: &str) -> Answer {
     gateway
@@ -197,8 +198,8 @@ async fn agent_that_requires_a_sign_in_reports_its_methods_without_effect() {
 #[tokio::test]
 async fn an_agent_that_crashes_five_times_is_not_started_for_a_while() {
     let setup = Setup::default()
-        .agent("fake", FAKE, &["--exit-at-start", "1"], "")
-        .agent("sound", FAKE, &[], "")
+        .agent("fake", fake_agent(), &["--exit-at-start", "1"], "")
+        .agent("sound", fake_agent(), &[], "")
         .settings("testing.min_backoff = \"300ms\"");
     let gateway = setup.start();
     for _ in 0..5 {

@@ -13,6 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::OpenptFlags;
 use tempfile::TempDir;
 
+use crate::support::places::{gateway_program, project};
+
 const START: Duration = Duration::from_mins(1);
 const RUN: Duration = Duration::from_mins(3);
 /// The address and the key in the pages.
@@ -41,9 +43,12 @@ impl Shell {
         let folder = tempfile::tempdir().expect("a scratch folder");
         let tools = folder.path().join(".bin");
         std::fs::create_dir(&tools).expect("the folder is ours");
-        symlink(env!("CARGO_BIN_EXE_acp-gateway"), tools.join("acp-gateway"))
-            .expect("the folder is ours");
-        let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/node_modules");
+        // An agent of the guides sees the folder, as it is on PATH, but perhaps not the target of a link.
+        let tool = tools.join("acp-gateway");
+        if std::fs::hard_link(gateway_program(), &tool).is_err() {
+            std::fs::copy(gateway_program(), &tool).expect("the folder is ours");
+        }
+        let modules = project().join("tests/agents/node_modules");
         symlink(modules, folder.path().join("node_modules")).expect("the folder is ours");
         let out = File::create(folder.path().join(".out")).expect("the folder is ours");
         let mut bash = environment(&mut command("bash"), folder.path())

@@ -11,7 +11,7 @@ use crate::support::{Gateway, eventually};
 async fn idle_process_sees_only_the_folder_of_its_session() {
     let user = User::all()[0];
     let idle = "pool = { max_size = 4, min_idle = 1 }\n";
-    let roots = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let roots = tempfile::tempdir_in(outside_tmp()).expect("a folder");
     let [first, second] = ["first", "second"].map(|name| roots.path().join(name));
     for folder in [&first, &second] {
         std::fs::create_dir(folder).expect("the folder is ours");

@@ -15,8 +15,9 @@ use tempfile::TempDir;
 
 use super::control_group::{DelegatedGroup, folder_of};
 use crate::support::gateway::command;
+use crate::support::places::{is_reachable, open_parent, project, scratch};
 use crate::support::procfs::descendants;
-use crate::support::{Gateway, Setup, is_alive};
+use crate::support::{Gateway, Setup, figure, is_alive};
 
 /// The content of everything that the hostile agent must not read.
 pub(super) const SECRET: &str = "a-secret-that-no-agent-may-read";
@@ -60,11 +61,25 @@ pub(crate) enum Machine {
 impl User {
     /// The users that this test can be. Only root can become another user.
     pub(super) fn all() -> Vec<Self> {
-        if geteuid().is_root() {
-            vec![Self::Root, Self::run_as(), Self::Unprivileged]
-        } else {
-            vec![Self::Unprivileged]
+        if !geteuid().is_root() {
+            return vec![Self::Unprivileged];
         }
+        let users = [Self::Root, Self::run_as(), Self::Unprivileged];
+        users.into_iter().filter(|user| user.can_run()).collect()
+    }
+
+    /// Whether the user can reach the programs of the tests, which may be in the home of root.
+    pub(crate) fn can_run(self) -> bool {
+        let can = self == Self::Root
+            || !geteuid().is_root()
+            || [project(), scratch()].into_iter().all(is_reachable);
+        if !can {
+            let project = project().display();
+            figure(&format!(
+                "without {self:?}: other users cannot reach {project}"
+            ));
+        }
+        can
     }
 
     /// The user id of the gateway, if this test runs as root.
@@ -144,12 +159,12 @@ fn become_user(user: u32) -> Vec<String> {
 }
 
 pub(super) fn script(name: &str) -> String {
-    format!("{}/tests/isolation/{name}", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/tests/isolation/{name}", project().display())
 }
 
-/// The parent of folders that are outside of `/tmp`, which every isolated agent replaces.
+/// The parent of the folders of gateways: each level shows it, if the machine has such a place for the user of the tests.
 pub(crate) fn outside_tmp() -> &'static Path {
-    Path::new(env!("CARGO_TARGET_TMPDIR"))
+    open_parent().unwrap_or(scratch())
 }
 
 /// Whether gateways of this test have a mount of all message queues. Root creates one.
@@ -198,7 +213,7 @@ pub(super) fn setup_in(
             "isolation = {level:?}\nfiles = \"gateway\"\nterminals = \"gateway\"\n\
              env = {{ AGENT_NAME = {name:?}, AGENT_SECRET = {SECRET:?} }}\n{more}"
         );
-        setup.agent(name, PYTHON, &[&script("hostile.py")], &more)
+        setup.agent(name, &script("hostile.py"), &[], &more)
     };
     let mut setup = Setup::default().run_by(&words).below(outside_tmp());
     if let Some(range) = user.range() {

@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::ground::{Machine, Opened, SECRET, User, open, order, setup, start};
+use super::ground::{Machine, Opened, SECRET, User, open, order, outside_tmp, setup, start};
 use crate::support::Gateway;
 
 const MACHINES: [Machine; 2] = [Machine::Namespaces, Machine::LandlockOnly];
@@ -33,7 +33,7 @@ struct Field {
 impl Field {
     /// `below` is the path of the second folder in the first one. It is the working directory or an additional one.
     async fn new(user: User, machine: Machine, level: &str, below: &str, additional: bool) -> Self {
-        let roots = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let roots = tempfile::tempdir_in(outside_tmp()).expect("a folder");
         let project = roots.path().join("project");
         let folder = project.join(below);
         std::fs::create_dir_all(&folder).expect("the folder is ours");
@@ -305,7 +305,7 @@ async fn terminal_enters_its_folder_with_the_rights_of_its_user() {
         return;
     };
     for (level, machine) in [("off", Machine::Any), ("private", Machine::LandlockOnly)] {
-        let roots = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let roots = tempfile::tempdir_in(outside_tmp()).expect("a folder");
         let project = roots.path().join("project");
         std::fs::create_dir_all(project.join("sub")).expect("the folder is ours");
         user.own(&project);
@@ -345,7 +345,7 @@ async fn terminal_enters_its_folder_with_the_rights_of_its_user() {
 async fn parent_of_a_hidden_folder_cannot_be_moved() {
     let user = users().last().expect("a user");
     for machine in MACHINES {
-        let roots = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let roots = tempfile::tempdir_in(outside_tmp()).expect("a folder");
         let parent = roots.path().join("parent");
         let root = parent.join("root");
         std::fs::create_dir_all(root.join("other")).expect("the folder is ours");

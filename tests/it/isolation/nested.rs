@@ -1,12 +1,14 @@
 //! Sandboxes of agents themselves, inside the isolation of the gateway.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::ground::{Machine, User, open, order, run_by, script, setup, start};
-use crate::support::Setup;
+use super::ground::{Machine, User, open, order, outside_tmp, run_by, script, setup, start};
+use crate::real_agents::file;
 use crate::support::log::one;
+use crate::support::places::{open_parent, project};
+use crate::support::{Setup, figure};
 
 /// The sandbox that Claude Code uses.
 const BUBBLEWRAP: [&str; 6] = [
@@ -23,7 +25,7 @@ const WRITE: [&str; 3] = ["sh", "-c", "echo runs; touch \"$HOME/outside\""];
 
 /// The program of Codex that runs a command in its sandbox.
 fn codex() -> PathBuf {
-    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/node_modules/@openai");
+    let packages = project().join("tests/agents/node_modules/@openai");
     let packages = packages
         .read_dir()
         .expect("the packages of the test agents are installed");
@@ -43,7 +45,8 @@ fn codex() -> PathBuf {
 
 /// Runs a program in an isolated agent. Returns its exit code, its stdout and its stderr.
 async fn run(user: User, machine: Machine, command: &[&str]) -> (i64, String, String) {
-    let gateway = start(setup(user, machine, "private", ""), user);
+    let packages = format!("folders = [{:?}]\n", file("node_modules"));
+    let gateway = start(setup(user, machine, "private", &packages), user);
     let session = open(&gateway, &json!({ "agent": "hostile" })).await;
     let run = json!({ "act": "run", "command": command });
     let ran = order(&gateway, &session, &run, "ran.json").await;
@@ -66,6 +69,14 @@ fn sandboxes() -> [Vec<String>; 2] {
 
 #[tokio::test]
 async fn sandboxes_of_agents_work_in_the_namespaces_of_an_ordinary_user() {
+    if !User::Unprivileged.can_run() {
+        return;
+    }
+    if open_parent().is_none() {
+        // Codex refuses a home below /tmp.
+        figure("this test needs a folder that each level shows");
+        return;
+    }
     for sandbox in sandboxes() {
         let words: Vec<&str> = sandbox.iter().map(String::as_str).collect();
         let (code, output, errors) = run(User::Unprivileged, Machine::Namespaces, &words).await;
@@ -117,11 +128,16 @@ async fn own_sandbox_of_an_agent_is_switched_off_only_with_landlock() {
         let words = run_by(user, machine);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         // The argument names the package of a known agent.
-        let args = [&*script("hostile.py"), "/@google/gemini-cli/"];
-        let setup = Setup::default()
-            .run_by(&words)
-            .below(Path::new(env!("CARGO_TARGET_TMPDIR")));
-        let gateway = start(setup.agent("gemini", "python3", &args, env), user);
+        let setup = Setup::default().run_by(&words).below(outside_tmp());
+        let gateway = start(
+            setup.agent(
+                "gemini",
+                &script("hostile.py"),
+                &["/@google/gemini-cli/"],
+                env,
+            ),
+            user,
+        );
         let session = open(&gateway, &json!({ "agent": "gemini" })).await;
         let run = json!({ "act": "run", "command": ["printenv", "GEMINI_SANDBOX"] });
         let ran = order(&gateway, &session, &run, "ran.json").await;

@@ -171,6 +171,9 @@ async fn gateway_of_root_refuses_agents_unless_it_is_allowed() {
         .start_with(|_| vec![("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "false".into())]);
     let problem = refused(&gateway).await.to_string();
     assert!(problem.contains("allow_root_agents"), "{problem}");
+    if !User::Unprivileged.can_run() {
+        return;
+    }
     let unprivileged =
         setup(User::Unprivileged, Machine::Any, "private", "").start_with(|folder| {
             User::Unprivileged.own(folder);

@@ -12,10 +12,11 @@ use tempfile::TempDir;
 
 use super::attacks::attack;
 use super::ground::{
-    Machine, Opened, User, agents, at_home_of_agents, open, order, run_by, setup, start,
-    supervisor_of,
+    Machine, Opened, User, agents, at_home_of_agents, open, order, outside_tmp, run_by, setup,
+    start, supervisor_of,
 };
 use crate::support::gateway::command;
+use crate::support::places::{gateway_program, project};
 use crate::support::wait::LONGEST;
 use crate::support::{Gateway, Setup, eventually, is_alive};
 
@@ -25,9 +26,10 @@ const ALL: [(&str, Machine); 3] = [
     ("off", Machine::Any),
 ];
 
-/// Whether this test can start a gateway as root. Otherwise `gateway_of_another_user_does_not_start` applies.
+/// Whether this test can start a gateway as root whose agents have their own users. For other users,
+/// `gateway_of_another_user_does_not_start` applies.
 fn is_root() -> bool {
-    geteuid().is_root()
+    geteuid().is_root() && User::run_as().can_run()
 }
 
 /// A gateway, and the user of the agent that starts first.
@@ -355,8 +357,8 @@ async fn home_of_the_operator_is_refused() {
 }
 
 /// A folder of another user, which `mode` opens or closes.
-fn project(mode: u32) -> (TempDir, PathBuf) {
-    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+fn folder_of_a_client(mode: u32) -> (TempDir, PathBuf) {
+    let root = tempfile::tempdir_in(outside_tmp()).expect("a folder");
     std::fs::set_permissions(root.path(), Permissions::from_mode(0o755))
         .expect("the folder is ours");
     let project = root.path().join("project");
@@ -378,7 +380,7 @@ async fn folder_of_a_client_keeps_its_owner_and_needs_permissions() {
         (Machine::Namespaces, idle),
         (Machine::LandlockOnly, ""),
     ] {
-        let (root, project) = project(0o700);
+        let (root, project) = folder_of_a_client(0o700);
         let allow = format!("workspaces.allow = [{:?}]", root.path());
         let (gateway, _) = started(machine, "private", more, |setup| setup.settings(&allow));
         if !more.is_empty() {
@@ -474,7 +476,7 @@ async fn range_is_reported_at_the_start_and_by_check() {
     let file = folder.path().join("config.toml");
     let users = User::run_as().range().expect("a range");
     std::fs::write(&file, format!("isolation.run_as = {users:?}\n")).expect("the folder is ours");
-    let mut check = command(env!("CARGO_BIN_EXE_acp-gateway"));
+    let mut check = command(gateway_program());
     check
         .args(["check", "--data"])
         .arg(folder.path())
@@ -500,10 +502,13 @@ async fn range_is_reported_at_the_start_and_by_check() {
 
 #[test]
 fn gateway_of_another_user_does_not_start() {
+    if !User::Unprivileged.can_run() {
+        return;
+    }
     let folder = tempfile::tempdir().expect("a folder");
     User::Unprivileged.own(folder.path());
     let mut words = User::Unprivileged.words();
-    words.push(env!("CARGO_BIN_EXE_acp-gateway").to_owned());
+    words.push(gateway_program().to_owned());
     let mut serve = command(&words[0]);
     serve
         .args(&words[1..])
@@ -530,7 +535,7 @@ async fn gateway_without_the_capabilities_does_not_start() {
     let mut serve = command("setpriv");
     serve.args(["--bounding-set=-setuid,-chown", "--inh-caps=-setuid,-chown"]);
     serve.args([
-        env!("CARGO_BIN_EXE_acp-gateway"),
+        gateway_program(),
         "serve",
         "--listen",
         "127.0.0.1:0",
@@ -555,7 +560,7 @@ async fn capabilities_of_the_documented_container_suffice() {
     if !is_root() {
         return;
     }
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guides/docker.md");
+    let guide = project().join("docs/guides/docker.md");
     let guide = std::fs::read_to_string(guide).expect("the guide exists");
     let added = guide
         .split_once("cap_add: [")

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use super::ground::{
     Machine, Opened, SECRET, User, agents, open, order, outside_tmp, run_by, setup, start, variable,
 };
+use crate::support::places::{open_parent, project};
 use crate::support::{Gateway, figure};
 
 const LEVELS: [&str; 2] = ["private", "workspace"];
@@ -210,6 +211,7 @@ impl Walk {
         let mut named: Vec<PathBuf> = self.granted().map(Path::to_path_buf).to_vec();
         named.push(self.operator.join("bin"));
         named.push(self.operator.join("data/tmp"));
+        named.push(project().join("tests/isolation"));
         let resolution = [
             "/run/systemd/resolve",
             "/run/resolvconf",
@@ -351,6 +353,10 @@ impl std::fmt::Display for Walk {
 async fn walk(place: Place) {
     if place.needs_root() && !geteuid().is_root() {
         figure("this test needs root");
+        return;
+    }
+    if !matches!(place, Place::Below(_)) && open_parent().is_none() {
+        figure("this test needs a folder that each level shows");
         return;
     }
     let users = User::all().into_iter();

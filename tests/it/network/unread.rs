@@ -1,6 +1,5 @@
 //! HTTP/2 clients that send requests and read nothing of the responses.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::support::gateway::KEY;
+use crate::support::places::project;
 use crate::support::{Gateway, Setup, eventually, figure, procfs};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -67,7 +67,7 @@ async fn head(
 
 /// The path of the page's largest file, and its size.
 fn largest_asset() -> (String, u64) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("web/dist/assets");
+    let folder = project().join("web/dist/assets");
     let files = std::fs::read_dir(folder)
         .expect("the page was built")
         .map(|file| file.expect("a file"));

@@ -324,6 +324,9 @@ async fn claude_works_for_an_unprivileged_gateway_with_each_mechanism() {
 /// The sandbox permits changes in the folder of the session only, and a command in it needs no permission.
 #[tokio::test]
 async fn claude_uses_its_own_sandbox_in_the_namespaces_of_an_ordinary_user() {
+    if !User::Unprivileged.can_run() {
+        return;
+    }
     let words = run_by(User::Unprivileged, Machine::Namespaces);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let sandbox = json!({ "sandbox": {

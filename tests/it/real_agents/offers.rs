@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::real::{CLAUDE, CODEX, GEMINI, KIMI, Real};
 use crate::support::log::one;
+use crate::support::places::project;
 
 const PAGE: &str = "docs/internals/agent-support.md";
 
@@ -71,10 +72,6 @@ const SOURCES: [(&str, &str); 4] = [
     ("kimi", include_str!("kimi.rs")),
 ];
 
-fn project(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
-
 #[expect(
     clippy::disallowed_methods,
     reason = "the developer asks for new recordings by a variable"
@@ -117,8 +114,8 @@ async fn assert_recorded(real: &'static Real) {
         .await;
     let events = running.gateway.all_events(&session).await;
     let set_up = &one(&events, "session.attached")["result"];
-    let packages =
-        std::fs::read_to_string(project("tests/agents/package.json")).expect("it can be read");
+    let packages = std::fs::read_to_string(project().join("tests/agents/package.json"))
+        .expect("it can be read");
     let packages: Value = serde_json::from_str(&packages).expect("JSON");
     let version = packages["dependencies"][real.package]
         .as_str()
@@ -137,7 +134,7 @@ async fn assert_recorded(real: &'static Real) {
     });
     let text = serde_json::to_string_pretty(&recorded).expect("JSON can be written") + "\n";
     compare(
-        &project(&format!(
+        &project().join(format!(
             "tests/agents/recorded/{}-{version}.json",
             real.name
         )),
@@ -269,7 +266,8 @@ fn table(page: &mut String, agents: &[Value], rows: &[(String, Vec<String>)]) {
 }
 
 fn recordings() -> Vec<Value> {
-    let folder = std::fs::read_dir(project("tests/agents/recorded")).expect("there are recordings");
+    let folder =
+        std::fs::read_dir(project().join("tests/agents/recorded")).expect("there are recordings");
     let mut files: Vec<_> = folder
         .map(|entry| entry.expect("the folder can be read").path())
         .collect();
@@ -315,7 +313,7 @@ fn agent_support_page_matches_recordings_and_tests() {
         );
     }
     table(&mut page, &agents, &verified);
-    compare(&project(PAGE), &page);
+    compare(&project().join(PAGE), &page);
 }
 
 #[test]

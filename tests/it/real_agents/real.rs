@@ -168,7 +168,10 @@ impl Real {
             .iter()
             .chain(variables)
             .map(|(name, value)| format!("{name} = {value:?}"));
-        let env = format!("env = {{ {} }}\n{more}", all.collect::<Vec<_>>().join(", "));
+        let env = all.collect::<Vec<_>>().join(", ");
+        // The project can be below a folder that the level hides.
+        let packages = file("");
+        let env = format!("env = {{ {env} }}\nfolders = [{packages:?}]\n{more}");
         setup.agent(self.name, &installed(&self.command), &args, &env)
     }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::model::Model;
 use super::real::{Real, Running, ends};
 use crate::isolation::ground::{self, Machine, User, outside_tmp, run_by};
+use crate::support::places::scratch;
 use crate::support::procfs::at_home;
 use crate::support::{Events, Setup, eventually, figure};
 
@@ -335,7 +336,7 @@ pub(super) async fn workspace_isolation(real: &'static Real) {
     let shown = running.gateway.get_session(&session).await;
     assert_eq!(shown["isolation"]["level"], "workspace", "{shown}");
     let inside = running.cwd(&session).await.join("made.txt");
-    let outside = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("outside-{session}.txt"));
+    let outside = scratch().join(format!("outside-{session}.txt"));
     let mut asked = running
         .asked(
             &session,
@@ -370,6 +371,9 @@ pub(super) async fn workspace_isolation(real: &'static Real) {
 
 /// The gateway has an ordinary user, with namespaces and with Landlock only: a turn, and a tool with its permission.
 pub(super) async fn unprivileged_gateway(real: &'static Real) {
+    if !User::Unprivileged.can_run() {
+        return;
+    }
     for (machine, level) in [
         (Machine::Namespaces, "private"),
         (Machine::Namespaces, "workspace"),

@@ -6,7 +6,8 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use super::{FAKE, PATIENCE, RELOADED, reload, start};
+use super::{PATIENCE, RELOADED, reload, start};
+use crate::support::places::fake_agent;
 use crate::support::{Gateway, Setup, eventually, is_alive};
 
 const AUTH: &str = "/v1/agents/fake/auth";
@@ -17,13 +18,14 @@ fn messages(file: &Path) -> String {
 
 #[tokio::test]
 async fn sign_in_that_ends_after_a_reload_does_not_apply_to_the_new_entry() {
+    let fake = fake_agent();
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("messages");
     let agent = |more: &str| {
         let args =
             format!("\"--auth-required\", \"--slow-auth\", \"1000\", \"--log\", {log:?}{more}");
         format!(
-            "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\n"
+            "[agents.fake]\ncommand = {fake:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\n"
         )
     };
     let gateway = start(Setup::default().table(&agent("")));
@@ -60,13 +62,14 @@ async fn sign_in_that_ends_after_a_reload_does_not_apply_to_the_new_entry() {
 
 #[tokio::test]
 async fn error_in_one_entry_does_not_stop_the_others() {
+    let fake = fake_agent();
     let good = |name: &str, args: &str| {
         format!(
-            "[agents.{name}]\ncommand = {FAKE:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\n"
+            "[agents.{name}]\ncommand = {fake:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\n"
         )
     };
     let bad =
-        |name: &str| format!("[agents.{name}]\ncommand = {FAKE:?}\nhome = \"canary-value\"\n");
+        |name: &str| format!("[agents.{name}]\ncommand = {fake:?}\nhome = \"canary-value\"\n");
     let servers = "[mcp.docs]\nurl = \"https://mcp.example\"\nheaders = { Authorization = { from_env = \"UNSET\" } }\n";
     let gateway =
         start(Setup::default().table(&[good("fake", ""), bad("other"), servers.into()].concat()));
@@ -106,12 +109,13 @@ async fn error_in_one_entry_does_not_stop_the_others() {
 
 #[tokio::test]
 async fn secret_is_never_sent_to_a_process_that_does_not_mask_it() {
+    let fake = fake_agent();
     let folder = tempfile::tempdir().expect("a folder");
     let (log, secret) = (folder.path().join("messages"), folder.path().join("secret"));
     let state = folder.path().join("state");
     let args = format!("\"--fork\", \"--mcp\", \"--state\", {state:?}, \"--log\", {log:?}");
     let config = format!(
-        "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\nrpc = [\"_vendor/*\"]\n\
+        "[agents.fake]\ncommand = {fake:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 0 }}\nrpc = [\"_vendor/*\"]\n\
          [mcp.docs]\nurl = \"https://mcp.example\"\nheaders = {{ Authorization = {{ from_file = {secret:?} }} }}\n"
     );
     std::fs::write(&secret, "former-secret").expect("the folder is ours");
@@ -168,9 +172,10 @@ async fn idle_process(gateway: &Gateway) -> u32 {
 
 #[tokio::test]
 async fn idle_processes_of_a_former_entry_end_and_others_start() {
+    let fake = fake_agent();
     let agent = |args: &str| {
         format!(
-            "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 1 }}\n"
+            "[agents.fake]\ncommand = {fake:?}\nargs = [{args}]\nisolation = \"off\"\npool = {{ max_size = 4, min_idle = 1 }}\n"
         )
     };
     let gateway = start(Setup::default().table(&agent("")));

@@ -4,8 +4,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{FAKE, RELOADED, reload, start};
+use super::{RELOADED, reload, start};
 use crate::support::log::{all, one};
+use crate::support::places::fake_agent;
 use crate::support::{Gateway, Setup};
 
 const MODES: &str = r#"{"currentModeId":"default","availableModes":[{"id":"default","name":"Default"},{"id":"acceptEdits","name":"Accept edits"}]}"#;
@@ -28,8 +29,9 @@ impl Agent {
     /// The configuration with these denied modes and this number of processes.
     fn denying(&self, modes: &[&str], processes: usize) -> String {
         let folder = self.0.path().display();
+        let fake = fake_agent();
         format!(
-            "[agents.fake]\ncommand = {FAKE:?}\nargs = [\"--log\", \"{folder}/received\", \"--answers\", \"{folder}/answers\"]\nisolation = \"off\"\n\
+            "[agents.fake]\ncommand = {fake:?}\nargs = [\"--log\", \"{folder}/received\", \"--answers\", \"{folder}/answers\"]\nisolation = \"off\"\n\
              pool = {{ max_size = {processes}, min_idle = 0 }}\nmodes = {{ deny = {modes:?} }}\n"
         )
     }

@@ -1,12 +1,12 @@
 //! The operations of `openapi/openapi.json`, as requests.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use acp_gateway::types::Scope;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
+use crate::support::places::project;
 use crate::support::{Answer, Gateway};
 
 /// An id that no session has.
@@ -42,7 +42,7 @@ pub(crate) fn operations() -> Vec<Operation> {
 
 /// The ids of a request and a prompt are those of the first of a session.
 pub(crate) fn operations_on(session: &str, agent: &str) -> Vec<Operation> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi/openapi.json");
+    let file = project().join("openapi/openapi.json");
     let text = std::fs::read_to_string(file).expect("the document is committed");
     let document: Value = serde_json::from_str(&text).expect("JSON");
     let mut operations = Vec::new();

@@ -3,7 +3,8 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, FAKE, Gateway, Setup};
+use crate::support::places::fake_agent;
+use crate::support::{Answer, Gateway, Setup};
 
 async fn made(gateway: &Gateway, body: &Value) -> String {
     let answer = gateway.posted("/v1/sessions", &[], body).await;
@@ -84,7 +85,7 @@ async fn the_list_has_pages_the_newest_activity_first() {
 
 #[tokio::test]
 async fn session_list_filters_by_agent_state_text_and_folder() {
-    let setup = Setup::fake(&[]).agent("other", FAKE, &[], "");
+    let setup = Setup::fake(&[]).agent("other", fake_agent(), &[], "");
     let gateway = setup.start();
     let root = gateway
         .path("data/workspaces")

@@ -4,7 +4,8 @@ use reqwest::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, FAKE, Gateway, Setup};
+use crate::support::places::fake_agent;
+use crate::support::{Answer, Gateway, Setup};
 
 async fn made(gateway: &Gateway, agent: &str, metadata: Value) -> String {
     let body = json!({ "agent": agent, "metadata": metadata });
@@ -41,7 +42,9 @@ fn index_rows(gateway: &Gateway) -> i64 {
 
 #[tokio::test]
 async fn sessions_are_found_by_metadata() {
-    let gateway = Setup::fake(&[]).agent("other", FAKE, &[], "").start();
+    let gateway = Setup::fake(&[])
+        .agent("other", fake_agent(), &[], "")
+        .start();
     let text = made(
         &gateway,
         "fake",

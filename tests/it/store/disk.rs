@@ -10,6 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::support::gateway::command;
+use crate::support::places::{project, scratch};
 
 /// `errno` of a full disk, and of one that fails.
 pub(crate) const ENOSPC: i32 = 28;
@@ -185,12 +186,12 @@ fn parse(mut rest: &[u8]) -> Vec<Call> {
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let folder = scratch();
         let (new, done) = (
             folder.join(format!("disk.{}.so", std::process::id())),
             folder.join("disk.so"),
         );
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/store_faults/disk.c");
+        let source = project().join("tests/store_faults/disk.c");
         let flags = [
             "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o",
         ];

@@ -10,9 +10,7 @@ use super::gateway::{Gateway, Setup};
 use super::log::{assert_lawful, logged};
 use super::sse::Events;
 use super::wait::eventually;
-
-/// The scripted agent's program.
-pub(crate) const FAKE: &str = env!("CARGO_BIN_EXE_fake-agent");
+use crate::support::places::fake_agent;
 
 /// An answer, whole.
 #[derive(Debug)]
@@ -68,7 +66,7 @@ impl Answer {
 impl Setup {
     /// The scripted agent, with further lines for its entry.
     pub(crate) fn fake_with(args: &[&str], more: &str) -> Self {
-        Self::default().agent("fake", FAKE, args, more)
+        Self::default().agent("fake", fake_agent(), args, more)
     }
 }
 

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use super::control_groups;
 use super::sse::Events;
 use super::wait::LONGEST;
+use crate::support::places::{fake_agent, gateway_program};
 
 /// The admin key of every gateway under test.
 pub(crate) const KEY: &str = "acpg_test_key_that_is_long_enough_for_an_admin";
@@ -34,7 +35,7 @@ pub(crate) struct Setup {
 impl Setup {
     /// The scripted agent under the name `fake`, with these arguments.
     pub(crate) fn fake(args: &[&str]) -> Self {
-        Self::default().agent("fake", env!("CARGO_BIN_EXE_fake-agent"), args, "")
+        Self::default().agent("fake", fake_agent(), args, "")
     }
 
     /// One more `[agents.<name>]`; `more` are further lines of its table.
@@ -45,7 +46,7 @@ impl Setup {
         } else {
             "pool = { max_size = 8, min_idle = 0 }\n"
         };
-        let scripted = Path::new(env!("CARGO_BIN_EXE_fake-agent"));
+        let scripted = Path::new(fake_agent());
         let isolation = if more.contains("isolation") {
             String::new()
         } else if std::fs::canonicalize(command).is_ok_and(|program| program == scripted) {
@@ -135,8 +136,7 @@ fn isolation_of_real_agents() -> String {
     reason = "a run of the tests selects the build"
 )]
 pub(crate) fn binary() -> PathBuf {
-    std::env::var_os(OTHER_BINARY)
-        .map_or_else(|| env!("CARGO_BIN_EXE_acp-gateway").into(), PathBuf::from)
+    std::env::var_os(OTHER_BINARY).map_or_else(|| gateway_program().into(), PathBuf::from)
 }
 
 /// Whether [`binary`] is that of another build.

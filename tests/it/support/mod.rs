@@ -9,6 +9,7 @@ pub(crate) mod history;
 pub(crate) mod lean;
 pub(crate) mod log;
 pub(crate) mod own_tests;
+pub(crate) mod places;
 pub(crate) mod prefix_proxy;
 pub(crate) mod procfs;
 pub(crate) mod proxy;
@@ -18,7 +19,7 @@ pub(crate) mod sse;
 pub(crate) mod stored;
 pub(crate) mod wait;
 
-pub(crate) use calls::{Answer, FAKE};
+pub(crate) use calls::Answer;
 pub(crate) use figures::figure;
 pub(crate) use follower::Follower;
 pub(crate) use gateway::{Gateway, Setup};

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::support::places::project;
+
 fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a folder of ours") {
         let path = entry.expect("a folder of ours").path();
@@ -33,7 +35,7 @@ fn module(file: &Path, folder: &Path) -> String {
 
 /// Functions that are tests, as `module::name`. A test in `mod tests` of a file has the name that cargo uses.
 pub(crate) fn own_tests() -> BTreeSet<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = project();
     let mut tests = BTreeSet::new();
     for folder in ["src", "tests/it"].map(|folder| root.join(folder)) {
         let mut files = Vec::new();

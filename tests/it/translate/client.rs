@@ -9,13 +9,14 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
 use crate::support::gateway::command;
+use crate::support::places::gateway_program;
 
 /// The maximum wait for the next line.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// `acp-gateway translate` with these arguments.
 pub(super) fn translate(args: &[impl AsRef<std::ffi::OsStr>]) -> Command {
-    let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
+    let mut command = command(gateway_program());
     command.arg("translate").args(args);
     command
 }

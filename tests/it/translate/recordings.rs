@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use super::client::{Client, translate};
 use super::{request, scripted};
+use crate::support::places::project;
 
 /// The number of recordings of Claude Code.
 const RECORDINGS: usize = 22;
 
 fn recordings() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/claude-code-2.1.197");
+    let folder = project().join("tests/agents/claude-code-2.1.197");
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .expect("the recordings")
         .map(|entry| entry.expect("a file").path())

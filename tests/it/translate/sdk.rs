@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::client::{Client, translate};
 use crate::real_agents::claude_code_before_a_mock;
+use crate::support::places::project;
 
 #[tokio::test]
 async fn sdk_client_drives_claude_code_with_a_permission_and_an_interrupt() {
@@ -11,7 +12,7 @@ async fn sdk_client_drives_claude_code_with_a_permission_and_an_interrupt() {
     let path = folder.path().canonicalize().expect("it exists");
     let home = path.join("home");
     std::fs::create_dir(&home).expect("the folder is ours");
-    let agents = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents");
+    let agents = project().join("tests/agents");
     let packages = path.join("node_modules/@agentclientprotocol");
     std::fs::create_dir_all(&packages).expect("the folder is ours");
     std::os::unix::fs::symlink(agents.join("node_modules/acp-sdk-2"), packages.join("sdk"))

@@ -1,6 +1,6 @@
 //! A receiver over TLS, in its own process.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use crate::attach::tls::certificate;
 use crate::support::Gateway;
+use crate::support::places::project;
 use crate::support::wait::LONGEST;
 
 pub(crate) struct Receiver {
@@ -40,8 +41,7 @@ impl Receiver {
     #[expect(clippy::disallowed_methods, reason = "the test starts the receiver")]
     pub(crate) async fn start(&mut self, gateway: &Gateway, port: u16) {
         let secret = gateway.get("/v1/webhooks/secret").await;
-        let script =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/clients/webhook_receiver.mjs");
+        let script = project().join("tests/agents/clients/webhook_receiver.mjs");
         let mut node = Command::new("node");
         node.arg(script)
             .args([&self.key, &self.certificate])

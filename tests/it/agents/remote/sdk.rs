@@ -1,13 +1,13 @@
 //! The server of the official TypeScript SDK as the host of a remote agent, over both forms of the transport.
 
 use std::io::{BufRead as _, BufReader, Lines};
-use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::json;
 
 use crate::support::gateway::command;
 use crate::support::log::{agent_text, all};
+use crate::support::places::project;
 use crate::support::{Gateway, Setup};
 
 const TOKEN: &str = "sdk-token-0123456789";
@@ -28,8 +28,7 @@ impl Drop for SdkServer {
 
 impl SdkServer {
     fn start() -> Self {
-        let script =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/clients/acp_server.mjs");
+        let script = project().join("tests/agents/clients/acp_server.mjs");
         let mut node = command("node");
         let mut child = node
             .arg(script)
