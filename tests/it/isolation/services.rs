@@ -53,7 +53,10 @@ async fn agent_of_root_has_no_supplementary_groups() {
         eprintln!("this test needs root");
         return;
     }
-    for user in [User::Root, User::run_as()] {
+    for user in User::all()
+        .into_iter()
+        .filter(|user| *user != User::Unprivileged)
+    {
         for machine in [Machine::Namespaces, Machine::LandlockOnly] {
             let mut words = ["setpriv", "--groups", "4242"].map(str::to_owned).to_vec();
             words.extend(run_by(user, machine));
