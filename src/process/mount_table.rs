@@ -74,7 +74,7 @@ impl MountTable {
         Ok(Self::parse(&text))
     }
 
-    fn parse(text: &[u8]) -> Self {
+    pub(super) fn parse(text: &[u8]) -> Self {
         let mounts: Vec<Mount> = text
             .split(|byte| *byte == b'\n')
             .filter_map(parse_mount)

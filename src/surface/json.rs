@@ -16,7 +16,7 @@ use crate::jsonrpc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum JsonError {
     Malformed(String),
-    /// `pointer` is the JSON pointer of the wrong member (RFC 6901).
+    /// `pointer` is the JSON pointer of the wrong or missing member (RFC 6901).
     Invalid {
         pointer: String,
         detail: String,
@@ -65,6 +65,14 @@ impl JsonError {
                 let position = format!(" at line {} column {}", error.line(), error.column());
                 let text = text.strip_suffix(&position).unwrap_or(&text);
                 let detail = without_types(&without_value(text));
+                // The path of serde ends at the object that lacks the member.
+                let missing = text
+                    .strip_prefix("missing field `")
+                    .and_then(|rest| rest.strip_suffix('`'));
+                let pointer = match missing {
+                    Some(member) => format!("{pointer}/{}", escaped(member)),
+                    None => pointer,
+                };
                 Self::Invalid { pointer, detail }
             }
             Category::Syntax | Category::Eof | Category::Io => Self::Malformed(text),
@@ -115,14 +123,17 @@ fn without_types(text: &str) -> String {
     )
 }
 
+/// A member of a JSON pointer (RFC 6901, section 3).
+fn escaped(member: &str) -> String {
+    member.replace('~', "~0").replace('/', "~1")
+}
+
 /// The JSON pointer (RFC 6901) of a path.
 fn pointer(path: &Path) -> String {
     path.iter()
         .fold(String::new(), |pointer, segment| match segment {
             Segment::Seq { index } => format!("{pointer}/{index}"),
-            Segment::Map { key } => {
-                format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
-            }
+            Segment::Map { key } => format!("{pointer}/{}", escaped(key)),
             Segment::Enum { .. } | Segment::Unknown => pointer,
         })
 }

@@ -562,6 +562,10 @@ fn commands_beside_a_gateway_need_no_secret_of_its_agents() {
         "{}",
         stderr(&created)
     );
+    let target = data.path().join("backup");
+    let target = target.to_str().unwrap();
+    let backup = run(data.path(), &["backup", target, "--config", config]);
+    assert!(backup.status.success(), "{}", stderr(&backup));
     let health = run(data.path(), &["healthcheck", "--config", config]);
     assert!(
         stderr(&health).starts_with("acp-gateway: no response from 127.0.0.1:9: "),

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::support::calls::Answer;
 use crate::support::gateway::command;
@@ -270,6 +272,60 @@ async fn challenge(request: RequestBuilder, status: u16) -> Option<String> {
     assert_eq!(answer.status(), status, "{}", answer.url());
     let value = answer.headers().get("www-authenticate")?;
     Some(value.to_str().expect("text").to_owned())
+}
+
+/// The routes that take a body of a prompt, for a key without the scope.
+fn prompt_routes(session: &str) -> [String; 5] {
+    [
+        format!("/v1/sessions/{session}/prompts"),
+        "/openai/v1/chat/completions".to_owned(),
+        "/openai/v1/responses".to_owned(),
+        "/ai-sdk/fake".to_owned(),
+        "/ag-ui/fake".to_owned(),
+    ]
+}
+
+#[tokio::test]
+async fn scope_is_checked_before_a_body_arrives() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let key = key(&gateway, "reader", "read").await;
+    let host = gateway.address();
+    for path in prompt_routes(&session) {
+        let mut socket = TcpStream::connect(host).await.expect("it listens");
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key}\r\n\
+             content-type: application/json\r\ncontent-length: 30000000\r\n\r\n"
+        );
+        socket.write_all(head.as_bytes()).await.expect("it is open");
+        let mut status = [0; 12];
+        let read = tokio::time::timeout(Duration::from_secs(5), socket.read_exact(&mut status));
+        read.await
+            .expect("at once")
+            .expect("the head of a response");
+        assert_eq!(&status, b"HTTP/1.1 403", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn body_beyond_the_memory_of_its_key_is_rejected_with_the_name_of_the_limit() {
+    let gateway = Setup::fake(&[])
+        .settings("server.max_body_memory_bytes = \"1MiB\"")
+        .start();
+    let session = gateway.session("fake").await;
+    let text = "x".repeat(600 << 10);
+    for path in prompt_routes(&session) {
+        let request = by(&gateway, crate::support::gateway::KEY, Method::POST, &path);
+        let answer = Answer::of(request.json(&json!({ "prompt": text }))).await;
+        assert_eq!(answer.status, 429, "{path}: {answer:?}");
+        assert!(
+            answer
+                .body
+                .to_string()
+                .contains("a quarter of `server.max_body_memory_bytes`"),
+            "{path}: {answer:?}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ async fn invalid_body_starts_nothing() {
         ("{\"agent\":\"fake\"}}", 400, "malformed", None),
         ("{\"agent\":\"\u{0}\"}", 400, "malformed", None),
         ("[]", 422, "invalid", Some("")),
-        ("{}", 422, "invalid", Some("")),
+        ("{}", 422, "invalid", Some("/agent")),
         (r#"{"agent":7}"#, 422, "invalid", Some("/agent")),
         (r#"{"agent":"../x"}"#, 422, "invalid", Some("/agent")),
         (r#"{"agent":"nobody"}"#, 422, "invalid", Some("/agent")),

@@ -150,3 +150,54 @@ fn wrong(path: &Path, what: &str) -> io::Error {
         path.display()
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: &[u8] = b"1 0 8:1 / / rw - ext4 a rw
+2 1 0:9 / /dev/shm rw - tmpfs s rw
+";
+
+    /// The mounts of a child that can change nothing and does not see `/usr`: its root, an empty folder at `/usr`, and a
+    /// `/dev/shm` of its own.
+    const CHILD: [&str; 3] = [
+        "1 0 8:1 / / ro - ext4 a rw",
+        "10 1 0:20 / /usr ro - tmpfs t rw",
+        "11 1 0:21 / /dev/shm rw - tmpfs x rw",
+    ];
+
+    #[test]
+    fn child_with_other_mounts_than_the_model_does_not_start() {
+        let confinement = Confinement {
+            hidden: vec!["/usr".into()],
+            read_only: true,
+            ..Confinement::default()
+        };
+        let expected = ExpectedMounts::new(&confinement, &MountTable::parse(BEFORE));
+        let check = |lines: &[&str]| {
+            let table = MountTable::parse(lines.join("\n").as_bytes());
+            expected.check(&table).map_err(|error| error.to_string())
+        };
+        let [root, hidden, shared] = CHILD;
+        assert_eq!(check(&CHILD), Ok(()));
+        for (lines, difference) in [
+            (vec![root, shared], "/usr shows a hidden folder"),
+            (
+                vec![root, hidden, shared, "12 1 8:1 /usr /srv ro - ext4 a rw"],
+                "/srv shows a hidden folder",
+            ),
+            (
+                vec!["1 0 8:1 / / rw - ext4 a rw", hidden, shared],
+                "/ can be written",
+            ),
+            (
+                vec![root, hidden, "2 1 0:9 / /dev/shm rw - tmpfs s rw"],
+                "/dev/shm shows a folder that is not the child's own",
+            ),
+        ] {
+            let error = check(&lines).expect_err(difference);
+            assert!(error.starts_with(difference), "{error}");
+        }
+    }
+}

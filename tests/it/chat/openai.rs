@@ -3,7 +3,10 @@
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use super::{COMPLETIONS, completion, frames, post, sessions, text, turns};
+use super::{
+    AG_UI, AI_SDK, COMPLETIONS, completion, frames, post, run_input, sessions, text, turns,
+    ui_messages,
+};
 use crate::key_life::{key, key_command};
 use crate::support::wait::{LONGEST, eventually};
 use crate::support::{Setup, gateway::KEY};
@@ -218,10 +221,12 @@ async fn drain_and_an_ended_key_are_errors_in_the_stream() {
     }
     gateway.stop();
     drained.push_str(&held.text().await.expect("a body"));
-    assert_eq!(
-        frames(&drained).pop().expect("a frame")["error"]["code"],
-        "draining",
-        "{drained}"
+    let error = &frames(&drained).pop().expect("a frame")["error"];
+    assert_eq!(error["code"], "draining", "{drained}");
+    let message = error["message"].as_str().expect("a text");
+    assert!(
+        message.contains("is cancelled after timeouts.drain_timeout"),
+        "{message}"
     );
 }
 
@@ -374,7 +379,7 @@ async fn browser_of_another_origin_may_use_the_sdk() {
 }
 
 #[tokio::test]
-async fn both_formats_say_why_the_gateway_cancelled_the_turn() {
+async fn each_protocol_and_the_log_say_why_the_gateway_cancelled_the_turn() {
     let more = "turn_idle_timeout = \"1s\"";
     let gateway = Setup::fake_with(&[], more).start();
     let (status, answer) = gateway
@@ -404,6 +409,17 @@ async fn both_formats_say_why_the_gateway_cancelled_the_turn() {
         ),
         "{answer}"
     );
+    let ended = frames(&post(&gateway, AI_SDK, &ui_messages("chat", &["hang"])).await);
+    let abort = ended.iter().find(|frame| frame["type"] == "abort");
+    assert_eq!(
+        abort.expect("an end")["reason"],
+        "the agent sent nothing for turn_idle_timeout"
+    );
+    let ended = frames(&post(&gateway, AG_UI, &run_input("thread", "run", &["hang"])).await);
+    let end = ended.iter().find(|frame| frame["type"] == "RUN_FINISHED");
+    assert_eq!(end.expect("an end")["result"]["cancelCause"], "silence");
+    let logged = gateway.log().matches("\"cause\":\"silence\"").count();
+    assert_eq!(logged, 4, "{}", gateway.log());
 }
 
 /// A client that only looks at a turn of others does not cancel it.

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::attacks::expected_mechanism;
 use super::ground::{Machine, User, open, order, setup, start, start_after};
 use crate::support::eventually;
+use crate::support::gateway::command;
 use crate::support::log::one;
+use crate::support::places::gateway_program;
 use crate::support::wait::LONGEST;
 
 #[tokio::test]
@@ -167,10 +169,28 @@ async fn gateway_of_root_refuses_agents_unless_it_is_allowed() {
         eprintln!("this test needs root");
         return;
     }
-    let gateway = setup(User::Root, Machine::Any, "private", "")
+    let line = "export ACP_GATEWAY__ISOLATION__RUN_AS=100000-165535";
+    let idle = "pool = { max_size = 4, min_idle = 1 }\n";
+    let gateway = setup(User::Root, Machine::Any, "private", idle)
+        .settings("testing.min_backoff = \"10ms\"")
         .start_with(|_| vec![("ACP_GATEWAY__ISOLATION__ALLOW_ROOT_AGENTS", "false".into())]);
     let problem = refused(&gateway).await.to_string();
-    assert!(problem.contains("allow_root_agents"), "{problem}");
+    assert!(
+        problem.contains("allow_root_agents") && problem.contains(line),
+        "{problem}"
+    );
+    // The summary, and one report of each agent: a start that cannot succeed is not repeated.
+    let log = gateway.log();
+    let reports = |text: &str| log.matches(text).count();
+    assert_eq!(reports("could not start the agent\""), 2, "{log}");
+    assert_eq!(reports("\"run_as\":\"not set"), 1, "{log}");
+    let mut check = command(gateway_program());
+    check.env("HOME", gateway.path(""));
+    let checked = check.args(["check", "--data"]).arg(gateway.path("checked"));
+    let checked = checked.output().expect("the binary was built");
+    let text = String::from_utf8_lossy(&checked.stdout).into_owned()
+        + &String::from_utf8_lossy(&checked.stderr);
+    assert!(text.contains(line), "{text}");
     if !User::Unprivileged.can_run() {
         return;
     }

@@ -134,7 +134,7 @@ mod tests {
             (r#"{"agent":"a","policy":{"x":1}}"#, "/policy/x"),
             (r#"{"agent":"a","command":"sh"}"#, "/command"),
             (r#"{"agent":"a","agent":"b"}"#, ""),
-            (r"{}", ""),
+            (r"{}", "/agent"),
             (r"[]", ""),
             (r"1", ""),
         ] {
