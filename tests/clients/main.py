@@ -1,6 +1,6 @@
 """The main path with the client of openapi-python-client.
 
-The generator has no reader of Server-Sent Events: its `_get_kwargs` builds the request, httpx reads the lines.
+The generator has no reader of Server-Sent Events: its `_get_kwargs` builds the request, httpx-sse reads the events.
 """
 
 import json
@@ -37,6 +37,7 @@ from generated.client.models import (
     TurnRequest,
     UnknownTurnItem,
 )
+from httpx_sse import EventSource
 
 Block = AudioBlock | ImageBlock | ResourceBlock | ResourceLinkBlock | TextBlock
 client = AuthenticatedClient(base_url=os.environ["GATEWAY_URL"], token=os.environ["GATEWAY_KEY"])
@@ -46,13 +47,10 @@ def events(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The `data` of each event of a stream until the stream ends."""
     with client.get_httpx_client().stream(**request, timeout=30) as answer:
         assert answer.status_code == HTTPStatus.OK, answer.read()
-        data: list[str] = []
-        for line in answer.iter_lines():
-            if line.startswith("data:"):
-                data.append(line[5:].removeprefix(" "))
-            elif not line and data:
-                yield json.loads("\n".join(data))
-                data = []
+        # `answer.iter_lines()` would also end lines at U+2028, U+2029 and U+0085, which a text can contain.
+        for event in EventSource(answer).iter_sse():
+            if event.data:
+                yield json.loads(event.data)
 
 
 created = create_session.sync(client=client, body=CreateSession(agent="demo", title="openapi-python-client"))
@@ -78,8 +76,11 @@ assert answered == 1 and completed
 
 text = ""
 completed = False
-for event in events(create_prompt_stream._get_kwargs(session, body=CreatePrompt(prompt="Hello"))):
+prompt = "Hello\u2028\u2029\x85"
+for event in events(create_prompt_stream._get_kwargs(session, body=CreatePrompt(prompt=prompt))):
     completed |= event["type"] == "prompt.completed"
+    if event["type"] == "prompt.started":
+        assert event["prompt"][0]["text"] == prompt, event
     if event["type"] == "session.update":
         update = SessionUpdateEvent.from_dict(event).update
         if update.session_update == "agent_message_chunk":
