@@ -8,24 +8,23 @@ import { isTabbing } from "./typing";
 const ARM_MS = 400;
 
 /**
- * Whether the buttons of a card may act. The time counts from the frame that shows them: a busy page can be late with it. While
- * they are hidden, they are not armed, so that they are not armed in the moment in which they appear again.
+ * Whether the buttons of a card may act. The time counts from the frame that shows them, with which a busy page can be late. It
+ * counts again when the card is shown or hidden, so that no button is armed in the moment in which it appears.
  */
 export function useArmed(shown = true): boolean {
-  const [armed, setArmed] = useState(false);
+  const [armedFor, setArmedFor] = useState<boolean | null>(null);
   useEffect(() => {
-    if (!shown) return;
     let timer: ReturnType<typeof setTimeout> | undefined;
     const frame = requestAnimationFrame(() => {
-      timer = setTimeout(() => setArmed(true), ARM_MS);
+      timer = setTimeout(() => setArmedFor(shown), ARM_MS);
     });
     return () => {
       cancelAnimationFrame(frame);
       clearTimeout(timer);
-      setArmed(false);
+      setArmedFor(null);
     };
   }, [shown]);
-  return armed;
+  return armedFor === shown;
 }
 
 /** If the card has the focus when it disappears, the focus moves to the message field. */
