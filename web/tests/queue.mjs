@@ -30,6 +30,8 @@ test("a queued message is edited where it is, and moved", async () => {
   await field.fill("a better idea");
   await checkAccessibility(page);
   await page.getByRole("button", { name: "Save" }).click();
+  // React writes the value of the field into its text, so the row has the words before they are saved.
+  await field.waitFor({ state: "detached" });
   await waiting("a better idea").waitFor();
   assert.deepEqual(await order(), ["a better idea", "the second idea"]);
   await queued("a better idea", "Send later").click();
