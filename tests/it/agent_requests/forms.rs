@@ -157,7 +157,7 @@ async fn invalid_form_answer_is_reported_by_field() {
             r#"{"action":"cancel","more":1}"#,
             "/more",
         ),
-        ("elicitations/r1", r"{}", ""),
+        ("elicitations/r1", r"{}", "/action"),
         (
             "requests/r1",
             r#"{"result":{"action":"cancel","content":{}}}"#,
