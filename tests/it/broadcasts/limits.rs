@@ -142,9 +142,9 @@ async fn invalid_bodies_are_rejected() {
     let long = "x".repeat((64 << 10) + 1);
     let sessions = vec![UNKNOWN; 1001];
     for (body, pointer) in [
-        (json!({}), ""),
+        (json!({}), "/type"),
         (json!([]), ""),
-        (json!({ "type": "custom", "content": "x" }), ""),
+        (json!({ "type": "custom", "content": "x" }), "/to"),
         (change("type", json!("other")), "/type"),
         (change("content", json!("")), "/content"),
         (change("content", json!(long)), "/content"),
