@@ -16,6 +16,8 @@ use crate::store::Table;
 const SWEEP_INTERVAL: Duration = Duration::from_hours(6);
 /// The records that one step of a removal reads.
 const SWEEP_PAGE: usize = 256;
+/// The conversations with the same history that one key has. Beyond them, the oldest is forgotten.
+const MAX_CONVERSATIONS: usize = 8;
 
 /// A handle that is cheap to clone.
 #[derive(Debug, Clone)]
@@ -24,7 +26,7 @@ pub struct Conversations {
     locks: Arc<Mutex<HashMap<ConversationKey, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
-/// A conversation that no other request can read or change.
+/// The right to change the conversations of a key. No other request has it.
 #[derive(Debug)]
 pub struct Locked {
     conversations: Conversations,
@@ -54,12 +56,14 @@ impl Conversations {
         }
     }
 
-    pub async fn get(&self, key: &ConversationKey) -> Result<Option<Conversation>, ReadError> {
+    /// The conversations under a key, the newest one last: one under an id, and several under a history that they have in common.
+    pub async fn get(&self, key: &ConversationKey) -> Result<Vec<Conversation>, ReadError> {
         Ok(self
             .log
             .get(Table::Conversation, key.bytes())
             .await?
-            .and_then(|value| from_json(&value)))
+            .and_then(|value| from_json(&value))
+            .unwrap_or_default())
     }
 
     /// Removes records whose session no longer exists.
@@ -76,11 +80,11 @@ impl Conversations {
             after = Some(last.clone());
             let mut records = Records::default();
             for (key, value) in &page {
-                let session =
-                    from_json::<Conversation>(value).map(|conversation| conversation.session);
-                if let Some(session) = session
-                    && !sessions.exists(session).await?
-                {
+                let mut exists = false;
+                for conversation in from_json::<Vec<Conversation>>(value).unwrap_or_default() {
+                    exists |= sessions.exists(conversation.session).await?;
+                }
+                if !exists {
                     records = records.delete(Table::Conversation, key.clone());
                 }
             }
@@ -91,19 +95,29 @@ impl Conversations {
     }
 }
 
+/// Why a conversation was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum PutError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
 impl Locked {
-    pub fn key(&self) -> &ConversationKey {
-        &self.key
-    }
-
-    pub async fn get(&self) -> Result<Option<Conversation>, ReadError> {
-        self.conversations.get(&self.key).await
-    }
-
-    pub async fn put(&self, conversation: &Conversation) -> Result<(), Closed> {
-        let record = to_json(conversation);
-        let records = Records::default().put(Table::Conversation, self.key.bytes(), record);
-        self.conversations.log.write(records).await
+    /// Stores a conversation under a key that only holders of this lock write. It replaces the one of the same session.
+    pub async fn put(
+        &self,
+        key: &ConversationKey,
+        conversation: Conversation,
+    ) -> Result<(), PutError> {
+        let mut all = self.conversations.get(key).await?;
+        all.retain(|other| other.session != conversation.session);
+        all.push(conversation);
+        let excess = all.len().saturating_sub(MAX_CONVERSATIONS);
+        all.drain(..excess);
+        let records = Records::default().put(Table::Conversation, key.bytes(), to_json(&all));
+        Ok(self.conversations.log.write(records).await?)
     }
 }
 

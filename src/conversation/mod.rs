@@ -1,20 +1,20 @@
 //! Conversations of chat clients, which send their whole history with each message.
 //!
 //! A chat client knows its own id of a conversation, or only the history. This module stores which session belongs to a
-//! conversation, and which messages of the client became which turns. It decides whether the last message is the next turn, a
-//! repetition, or a change of the history. It stores hashes of the messages, never the messages.
+//! conversation, and which messages of the client became which turns. It decides for all chat protocols whether a request is
+//! the next turn, a repetition, or a change of the history. It stores hashes of the messages, never the messages.
 //!
 //! The module must not know protocols or HTTP.
 //!
 //! Read in this order:
-//! 1. `history`: the comparison of a client's messages with the turns of a session.
+//! 1. `identity`: the rules that decide what a request means.
 //! 2. `record`: a conversation in the store.
 //! 3. `handle`: reads and changes under a lock for each conversation, and the removal of old records.
 
 mod handle;
-mod history;
+mod identity;
 mod record;
 
 pub use handle::{Conversations, Locked, start};
-pub use history::{Digest, Finding, compare};
+pub use identity::{Decision, Digest, Said, TurnState, UserMessage, decide};
 pub use record::{Conversation, ConversationKey, Notice, Turn};

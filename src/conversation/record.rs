@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::history::Digest;
+use super::identity::{Digest, UserMessage};
 use crate::eventlog::tenant_prefix;
 use crate::types::{AgentName, Principal, PromptId, SessionId, Tenant};
 
@@ -47,7 +47,8 @@ impl ConversationKey {
     }
 }
 
-/// A message that the client should show, because the session differs from what the client displays.
+/// A message that the client should show, because the session differs from what the client displays, or because the request
+/// had two meanings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Notice {
@@ -59,6 +60,14 @@ pub enum Notice {
     Appended,
     /// The prompt contains several messages, because the client did not send each of them on its own.
     Joined,
+    /// The request had no earlier messages. The turn continues the same session.
+    Continued,
+    /// The turn repeats a message whose turn was cancelled when the client disconnected.
+    Again,
+    /// The request is a repetition, and more than one turn fits. The response is the newest one.
+    Repeated,
+    /// An earlier message has a file that the agent does not support. The agent received its name.
+    Omitted,
     /// The system message had no effect. It counts with the first prompt of a session only.
     Instructions,
 }
@@ -70,6 +79,10 @@ impl Notice {
             Self::Branched => "branched",
             Self::Appended => "appended",
             Self::Joined => "joined",
+            Self::Continued => "continued",
+            Self::Again => "again",
+            Self::Repeated => "repeated",
+            Self::Omitted => "omitted",
             Self::Instructions => "instructions",
         }
     }
@@ -86,6 +99,18 @@ impl Notice {
                 "The history was changed. The agent still remembers the earlier messages, and files that it changed stay changed."
             }
             Self::Joined => "The agent received several messages in one prompt.",
+            Self::Continued => {
+                "The request had no earlier messages. It continues the conversation, and the agent remembers them."
+            }
+            Self::Again => {
+                "The first answer was cancelled when the connection was lost. The agent received the message again."
+            }
+            Self::Repeated => {
+                "The request is a repetition, and several turns have its history. This is the newest one."
+            }
+            Self::Omitted => {
+                "The agent does not support a file of an earlier message. It received the name of the file."
+            }
             Self::Instructions => {
                 "The system message had no effect. An agent receives it with the first message of a session only."
             }
@@ -94,21 +119,39 @@ impl Notice {
 }
 
 /// A turn that a message of the client became.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
     pub message: Digest,
     pub prompt: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub notice: Option<Notice>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<Notice>,
     /// The hash of the client's id of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Digest>,
-    /// The hash of the client's id of the run.
+    /// The id that clients get for the message if they ask for the history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_id: Option<Digest>,
+    /// The hash of the client's id of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Digest>,
 }
 
 impl Turn {
+    pub const fn new(message: UserMessage, prompt: u32) -> Self {
+        Self {
+            message: message.content,
+            prompt,
+            notices: Vec::new(),
+            id: message.id,
+            own_id: None,
+            run: None,
+        }
+    }
+
+    pub(super) fn has_id(&self, id: Digest) -> bool {
+        self.id == Some(id) || self.own_id == Some(id)
+    }
+
     pub const fn prompt_id(&self) -> PromptId {
         PromptId::new(self.prompt)
     }
@@ -122,6 +165,9 @@ pub struct Conversation {
     /// The hash of the newest system message of the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<Digest>,
+    /// The last request had no messages before its last one, although the conversation has turns.
+    #[serde(default)]
+    pub sends_newest_only: bool,
 }
 
 impl Conversation {
@@ -130,6 +176,7 @@ impl Conversation {
             session,
             turns: Vec::new(),
             system: None,
+            sends_newest_only: false,
         }
     }
 
@@ -138,9 +185,5 @@ impl Conversation {
             self.turns.remove(0);
         }
         self.turns.push(turn);
-    }
-
-    pub fn messages(&self) -> Vec<Digest> {
-        self.turns.iter().map(|turn| turn.message).collect()
     }
 }

@@ -108,6 +108,20 @@ impl ToolCall {
         changes
     }
 
+    /// Merges the `toolCall` of a permission request. A person approves what the request says: under another title, an
+    /// input that it does not repeat is that of something else.
+    pub(super) fn ask(&mut self, object: &RawObject<'_>) -> Changes {
+        let title = object.get("title").filter(|raw| raw.get() != "null");
+        let is_other = title.is_some_and(|title| {
+            let old = self.title.as_deref();
+            old.is_some_and(|old| old.get() != title.get())
+        });
+        if is_other {
+            self.input = None;
+        }
+        self.update(object)
+    }
+
     /// Sets the input of a call that only a permission request describes.
     pub(super) fn update_input(&mut self, input: Option<&RawValue>) {
         set(&mut self.input, input);

@@ -9,17 +9,19 @@
 //!
 //! Read in this order:
 //! 1. `step`: the steps.
-//! 2. `call`: a tool call while its updates arrive.
+//! 2. `call`: a tool call while its updates arrive. `halves`: characters that an agent splits into two texts.
 //! 3. `projector`: events to steps.
 //! 4. `output`: the input and the result of a tool call as text, and the reason why it has none. `terminal`: the output of terminals.
 
 mod call;
+mod halves;
 mod output;
 mod projector;
 mod step;
 mod terminal;
 
 pub use call::{CallStatus, ToolCall};
+pub use halves::replace_halves;
 pub use output::{failure_text, input_text, output_text};
 pub use projector::TurnProjector;
 pub use step::{Asked, Block, End, Request, Role, Step};

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::call::{CallStatus, ToolCall};
+use super::halves::without_halves;
 use crate::acp::RawObject;
 use crate::transcript::{decode, diff_lines, text_of};
 
@@ -23,7 +24,8 @@ pub fn input_text(call: &ToolCall) -> Cow<'_, str> {
         locations: Option<&'a RawValue>,
     }
     if let Some(input) = &call.input {
-        return input.get().into();
+        // Some protocols have the input as a string, so that its escapes are not those of the frame.
+        return without_halves(input.get());
     }
     let described = Description {
         title: call.title.as_deref(),

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::call::{CallStatus, Changes, ToolCall};
+use super::halves;
 use super::step::{Asked, Block, End, Request, Role, Step};
 use crate::acp::{RawObject, method, parse_permission, stop_reason, update};
 use crate::event::{EventRef, Payload};
@@ -34,8 +35,24 @@ pub struct TurnProjector {
     calls: Vec<ToolCall>,
     /// The bytes of the values of all calls.
     call_bytes: usize,
+    /// The newest call with each id of the agent. An agent may use an id again after its call has ended.
     places: HashMap<String, usize>,
+    /// The ids of all calls, which are unique.
+    names: HashSet<String>,
     requests: Vec<OpenRequest>,
+}
+
+/// Which event describes a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Described {
+    /// A `tool_call`: the call begins.
+    Begun,
+    /// A `tool_call_update`.
+    Updated,
+    /// A `tool_call_content_chunk` of ACP v2.
+    Appended,
+    /// A permission request, whose call is not permitted yet.
+    Requested,
 }
 
 #[derive(Debug, Clone)]
@@ -43,6 +60,8 @@ struct OpenBlock {
     role: Role,
     number: usize,
     message: Option<String>,
+    /// The first half of a character, whose other half may follow in the next text.
+    half: Option<String>,
 }
 
 #[derive(Debug)]
@@ -177,14 +196,14 @@ impl TurnProjector {
         match kind {
             update::AGENT_MESSAGE => self.whole_message(Role::Message, &chunk, subagent, emit),
             update::AGENT_THOUGHT => self.whole_message(Role::Thought, &chunk, subagent, emit),
-            update::TOOL_CALL | update::TOOL_CALL_UPDATE => {
+            update::TOOL_CALL | update::TOOL_CALL_UPDATE | update::TOOL_CALL_CONTENT_CHUNK => {
+                let described = match kind {
+                    update::TOOL_CALL => Described::Begun,
+                    update::TOOL_CALL_UPDATE => Described::Updated,
+                    _ => Described::Appended,
+                };
                 if let Some(object) = RawObject::parse(raw) {
-                    self.call(&object, subagent, false, emit);
-                }
-            }
-            update::TOOL_CALL_CONTENT_CHUNK => {
-                if let Some(object) = RawObject::parse(raw) {
-                    self.call(&object, subagent, true, emit);
+                    self.call(&object, subagent, described, emit);
                 }
             }
             update::SUBAGENT => emit(Step::Subagent(raw)),
@@ -232,17 +251,22 @@ impl TurnProjector {
         subagent: Option<&str>,
         emit: &mut dyn FnMut(Step<'_>),
     ) {
-        if text.get() != "\"\""
-            && let Some(number) = self.block(role, message, subagent, emit)
-        {
-            emit(Step::Text(
-                Block {
-                    role,
-                    number,
-                    subagent,
-                },
-                text,
-            ));
+        if text.get() == "\"\"" {
+            return;
+        }
+        let Some(number) = self.block(role, message, subagent, emit) else {
+            return;
+        };
+        let key = subagent.unwrap_or_default();
+        let open = self.open.get_mut(key).expect("the block is open");
+        let whole = halves::join(&mut open.half, text);
+        if whole.get() != "\"\"" {
+            let block = Block {
+                role,
+                number,
+                subagent,
+            };
+            emit(Step::Text(block, &whole));
         }
     }
 
@@ -307,6 +331,7 @@ impl TurnProjector {
                 role,
                 number,
                 message: message.map(Into::into),
+                half: None,
             },
         );
         emit(Step::BlockBegun(Block {
@@ -318,55 +343,54 @@ impl TurnProjector {
     }
 
     fn end_block(&mut self, subagent: Option<&str>, emit: &mut dyn FnMut(Step<'_>)) {
-        if let Some(OpenBlock { role, number, .. }) = self.open.remove(subagent.unwrap_or_default())
-        {
-            emit(Step::BlockEnded(Block {
-                role,
-                number,
-                subagent,
-            }));
+        if let Some(open) = self.open.remove(subagent.unwrap_or_default()) {
+            open.end(subagent, emit);
         }
     }
 
     fn end_blocks(&mut self, emit: &mut dyn FnMut(Step<'_>)) {
         let mut open: Vec<(String, OpenBlock)> = self.open.drain().collect();
         open.sort_by_key(|(_, block)| block.number);
-        for (subagent, OpenBlock { role, number, .. }) in open {
+        for (subagent, open) in open {
             let subagent = Some(subagent.as_str()).filter(|name| !name.is_empty());
-            emit(Step::BlockEnded(Block {
-                role,
-                number,
-                subagent,
-            }));
+            open.end(subagent, emit);
         }
     }
 
-    /// The place of the call with this id, which may be new.
-    fn place(&mut self, id: &str, subagent: Option<&str>) -> Option<(usize, bool)> {
+    /// The place of the call with this id, and whether the call is new. `begins`: an ended call with this id is another one.
+    fn place(&mut self, id: &str, subagent: Option<&str>, begins: bool) -> Option<(usize, bool)> {
         let id = match subagent {
             Some(child) => format!("{child}:{id}"),
             None => id.to_owned(),
         };
-        if let Some(at) = self.places.get(&id) {
+        if let Some(at) = self.places.get(&id)
+            && !(begins && self.calls[*at].has_ended())
+        {
             return Some((*at, false));
         }
-        if self.calls.len() >= MAX_CALLS {
+        let at = self.calls.len();
+        if at >= MAX_CALLS {
             return None;
         }
-        self.places.insert(id.clone(), self.calls.len());
-        self.calls.push(ToolCall::new(id));
-        Some((self.calls.len() - 1, true))
+        let mut name = id.clone();
+        while !self.names.insert(name.clone()) {
+            name = format!("{name}~{at}");
+        }
+        self.places.insert(id, at);
+        self.calls.push(ToolCall::new(name));
+        Some((at, true))
     }
 
-    /// Merges an update of a call. Updates after the end of a call are not shown.
+    /// Merges the description of a call. An update after the end of its call is not shown.
     fn call(
         &mut self,
         object: &RawObject<'_>,
         subagent: Option<&str>,
-        is_chunk: bool,
+        described: Described,
         emit: &mut dyn FnMut(Step<'_>),
     ) -> Option<usize> {
-        let (at, is_new) = self.place(&object.text("toolCallId")?, subagent)?;
+        let begins = matches!(described, Described::Begun | Described::Requested);
+        let (at, is_new) = self.place(&object.text("toolCallId")?, subagent, begins)?;
         if is_new {
             self.end_block(subagent, emit);
         }
@@ -375,16 +399,18 @@ impl TurnProjector {
             return Some(at);
         }
         self.call_bytes -= call.size();
-        let mut changes = if is_chunk {
-            if let Some(item) = object.get("content") {
-                call.add(item);
+        let mut changes = match described {
+            Described::Begun | Described::Updated => call.update(object),
+            Described::Requested => call.ask(object),
+            Described::Appended => {
+                if let Some(item) = object.get("content") {
+                    call.add(item);
+                }
+                Changes {
+                    result: true,
+                    ..Changes::default()
+                }
             }
-            Changes {
-                result: true,
-                ..Changes::default()
-            }
-        } else {
-            call.update(object)
         };
         if self.call_bytes + call.size() > MAX_CALL_BYTES {
             call.release();
@@ -435,7 +461,12 @@ impl TurnProjector {
             if let Ok(view) = parse_permission(params) {
                 let described = view.tool_call.and_then(RawObject::parse);
                 call = described.and_then(|object| {
-                    self.call(&object, payload.subagent.as_deref(), false, emit)
+                    self.call(
+                        &object,
+                        payload.subagent.as_deref(),
+                        Described::Requested,
+                        emit,
+                    )
                 });
                 let permits = |kind: &str| kind.starts_with("allow");
                 options = view
@@ -445,7 +476,7 @@ impl TurnProjector {
                     .collect();
             }
             if call.is_none()
-                && let Some((at, _)) = self.place(&format!("request-{id}"), None)
+                && let Some((at, _)) = self.place(&format!("request-{id}"), None, true)
             {
                 let unnamed = &mut self.calls[at];
                 let params = RawObject::parse(params);
@@ -535,6 +566,21 @@ impl TurnProjector {
                 self.end_call(at, emit);
             }
         }
+    }
+}
+
+impl OpenBlock {
+    /// Ends the block. The other half of a character did not follow.
+    fn end(self, subagent: Option<&str>, emit: &mut dyn FnMut(Step<'_>)) {
+        let block = Block {
+            role: self.role,
+            number: self.number,
+            subagent,
+        };
+        if let Some(half) = self.half {
+            emit(Step::Text(block, &halves::string(&half)));
+        }
+        emit(Step::BlockEnded(block));
     }
 }
 

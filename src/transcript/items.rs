@@ -138,7 +138,11 @@ impl Items {
             update::USER_MESSAGE_CHUNK => self.chunk(Role::User, &object, source),
             update::AGENT_MESSAGE_CHUNK => self.chunk(Role::Agent, &object, source),
             update::AGENT_THOUGHT_CHUNK => self.chunk(Role::Thought, &object, source),
-            update::TOOL_CALL | update::TOOL_CALL_UPDATE => self.tool_call(&object, source),
+            update::TOOL_CALL => {
+                self.end_reused_call(&object, source);
+                self.tool_call(&object, source);
+            }
+            update::TOOL_CALL_UPDATE => self.tool_call(&object, source),
             update::COMPACTION | update::COMPACTION_SUMMARY_CHUNK => {
                 self.compaction(&object, source);
             }
@@ -194,6 +198,31 @@ impl Items {
         };
         let at = last.filter(same).or_else(|| self.push(new, None, source))?;
         Some((&mut self.list[at].body, &mut self.bytes))
+    }
+
+    /// Folds the `toolCall` of a permission request, which may be the only description of its call. A person decides on what
+    /// the request says: under another title, an input that it does not repeat is that of something else.
+    pub(super) fn requested_call(&mut self, object: &RawObject<'_>, source: Source<'_>) {
+        self.end_reused_call(object, source);
+        let item = self.item(Kind::ToolCall, object.text("toolCallId"), source);
+        if let Some((Body::ToolCall(call), bytes)) = item {
+            call.ask(object, &mut bytes.rest);
+        }
+        self.tool_call(object, source);
+    }
+
+    /// An agent may use the id of a call again after its end. The next update with this id is another item.
+    fn end_reused_call(&mut self, object: &RawObject<'_>, source: Source<'_>) {
+        let Some(id) = object.text("toolCallId") else {
+            return;
+        };
+        let key = Key(source.child(), Kind::ToolCall, id.into());
+        let ended = self.places.get(&key).is_some_and(
+            |at| matches!(&self.list[*at].body, Body::ToolCall(call) if !call.is_open()),
+        );
+        if ended {
+            self.places.remove(&key);
+        }
     }
 
     /// Folds a `tool_call`, a `tool_call_update`, or the `toolCall` of a permission request. Any of them may

@@ -57,7 +57,7 @@ impl Members {
         }
     }
 
-    fn clear(&mut self, key: &str, budget: &mut Budget) {
+    pub(super) fn clear(&mut self, key: &str, budget: &mut Budget) {
         if let Some(at) = self.0.iter().position(|(name, _)| name == key) {
             let (name, old) = self.0.remove(at);
             budget.release(name.len() + old.get().len());

@@ -38,6 +38,17 @@ impl ToolCall {
         }
     }
 
+    /// Removes the input if a permission request with another title does not repeat it.
+    pub(super) fn ask(&mut self, object: &RawObject<'_>, budget: &mut Budget) {
+        let asked = object.get("title").filter(|raw| raw.get() != "null");
+        let known = self.members.get("title");
+        if let (Some(asked), Some(known)) = (asked, known)
+            && asked.get() != known.get()
+        {
+            self.members.clear("rawInput", budget);
+        }
+    }
+
     /// Folds a `tool_call_content_chunk` of ACP v2: one more item of the content.
     pub(super) fn content_chunk(&mut self, object: &RawObject<'_>, budget: &mut Budget) {
         // The `_meta` of a chunk describes the chunk, not the call.
@@ -75,7 +86,7 @@ impl ToolCall {
 
     /// Whether the call is still open. By ACP, a call without a status is pending. An unknown status counts
     /// as an end.
-    fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         let status = self.members.get("status").map_or("null", RawValue::get);
         matches!(status, "null" | "\"pending\"" | "\"in_progress\"")
     }

@@ -146,7 +146,7 @@ impl TurnFold {
                     subagent: event.subagent.as_deref(),
                     late: false,
                 };
-                self.items.tool_call(&call, source);
+                self.items.requested_call(&call, source);
                 request.tool_call_id = call.text("toolCallId").map(Into::into);
             }
             request.options = params.get("options").map(ToOwned::to_owned);

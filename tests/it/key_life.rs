@@ -292,9 +292,11 @@ fn prompt_routes(session: &str) -> [String; 5] {
 async fn scope_is_checked_before_a_body_arrives() {
     let gateway = Setup::fake(&[]).start();
     let session = gateway.session("fake").await;
-    let key = key(&gateway, "reader", "read").await;
+    let reader = key(&gateway, "reader", "read").await;
+    let member = key(&gateway, "member", "fleet").await;
     let host = gateway.address();
-    for path in prompt_routes(&session) {
+    let prompts = prompt_routes(&session).map(|path| (&reader, path));
+    for (key, path) in prompts.into_iter().chain([(&member, "/acp".to_owned())]) {
         let mut socket = TcpStream::connect(host).await.expect("it listens");
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key}\r\n\

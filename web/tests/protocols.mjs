@@ -42,7 +42,7 @@ const CLIENTS = {
     answer: (session, prompt, id) => {
       const approval = { id, approved: true };
       const part = { type: "dynamic-tool", toolCallId: "x", state: "approval-responded", approval };
-      return request("ai-sdk/demo", { id: session, messages: [{ id: `${session}_${prompt}`, role: "assistant", parts: [part] }] });
+      return request("ai-sdk/demo", { id: session, messages: [{ id: "of the client", role: "assistant", parts: [part] }] });
     },
     ended: (frames) => frames.at(-1).finishReason === "stop",
   },
@@ -74,7 +74,7 @@ async function asked() {
   const session = new URL(watch.page.url()).hash.split("/").at(-1);
   await chat.send("/diff");
   await chat.permission.waitFor();
-  return { watch, chat, session, prompt: "p1", id: await api.request(session) };
+  return { watch, chat, session, prompt: "p1", id: `${session}_p1_${await api.request(session)}` };
 }
 
 /** The answers that the agent got. */

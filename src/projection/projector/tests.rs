@@ -4,7 +4,7 @@ use bytes::BytesMut;
 
 use super::*;
 use crate::event::write_block;
-use crate::projection::failure_text;
+use crate::projection::{failure_text, input_text};
 
 /// Projects events of one turn, each as its type and its members after the head.
 fn steps(events: &[(&str, &str)]) -> Vec<String> {
@@ -14,6 +14,15 @@ fn steps(events: &[(&str, &str)]) -> Vec<String> {
 
 fn project(projector: &mut TurnProjector, events: &[(&str, &str)]) -> Vec<String> {
     let mut steps = Vec::new();
+    each_of(projector, events, &mut |step| steps.push(shown(&step)));
+    steps
+}
+
+fn each_step(events: &[(&str, &str)], each: &mut dyn FnMut(Step<'_>)) {
+    each_of(&mut TurnProjector::default(), events, each);
+}
+
+fn each_of(projector: &mut TurnProjector, events: &[(&str, &str)], each: &mut dyn FnMut(Step<'_>)) {
     for (kind, members) in events {
         let mut frame = BytesMut::new();
         let head = r#""id":"k3-1","seq":1,"sessionId":"s","time":"2026-11-28T00:00:00.000Z","promptId":"p1""#;
@@ -24,9 +33,8 @@ fn project(projector: &mut TurnProjector, events: &[(&str, &str)]) -> Vec<String
             format!("{{{head},{members}}}").as_bytes(),
         );
         let event = EventRef::parse(1, &frame).expect("a frame");
-        projector.event(&event, &mut |step| steps.push(shown(&step)));
+        projector.event(&event, each);
     }
-    steps
 }
 
 fn shown(step: &Step<'_>) -> String {
@@ -253,4 +261,93 @@ fn retained_tool_calls_are_bounded() {
     );
     project(&mut projector, &[("prompt.failed", r#""problem":{}"#)]);
     assert_eq!(projector.call_bytes, 0);
+}
+
+#[test]
+fn id_of_an_ended_call_names_another_call() {
+    let called = |kind: &str, title: &str, status: &str| {
+        update(&format!(
+            r#"{{"sessionUpdate":"{kind}","toolCallId":"c","title":"{title}","status":"{status}"}}"#
+        ))
+    };
+    let first = called("tool_call", "first", "pending");
+    let ended = called("tool_call_update", "first", "completed");
+    let late = called("tool_call_update", "late", "in_progress");
+    let again = called("tool_call", "second", "completed");
+    let request = r#""requestId":"r1","method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"c","title":"third"},"options":[]}"#;
+    let events = [
+        ("session.update", &*first),
+        ("session.update", &*ended),
+        ("session.update", &*late),
+        ("session.update", &*again),
+        ("request.created", request),
+        ("session.update", &*ended),
+    ];
+    let expected = [
+        "begun",
+        "call c other",
+        "end of call c completed: the call failed",
+        "call c~1 other",
+        "end of call c~1 completed: the call failed",
+        "call c~2 other",
+        r#"asks r1 Some("c~2")"#,
+        "described c~2",
+        "end of call c~2 completed: the call failed",
+    ];
+    assert_eq!(steps(&events), expected);
+}
+
+#[test]
+fn request_shows_its_own_call() {
+    let call = update(
+        r#"{"sessionUpdate":"tool_call","toolCallId":"c","title":"ls","rawInput":{"command":"ls"}}"#,
+    );
+    for (asked, shown) in [
+        (r#""title":"rm -rf build""#, r#"{"title":"rm -rf build"}"#),
+        (r#""rawInput":{"command":"rm"}"#, r#"{"command":"rm"}"#),
+        (r#""title":"ls""#, r#"{"command":"ls"}"#),
+        (r#""status":"pending""#, r#"{"command":"ls"}"#),
+    ] {
+        let request = format!(
+            r#""requestId":"r1","method":"session/request_permission","params":{{"sessionId":"s","toolCall":{{"toolCallId":"c",{asked}}},"options":[]}}"#
+        );
+        let mut inputs = Vec::new();
+        each_step(
+            &[("session.update", &call), ("request.created", &request)],
+            &mut |step| {
+                if let Step::Requested(request) = step {
+                    inputs.extend(request.call.map(|call| input_text(call).into_owned()));
+                }
+            },
+        );
+        assert_eq!(inputs, [shown], "{asked}");
+    }
+}
+
+#[test]
+fn halves_of_a_character_are_joined_in_their_block() {
+    let chunks = [
+        chunk("agent_message_chunk", "a", r"1\ud83d"),
+        chunk("agent_message_chunk", "a", r"\ude00"),
+        chunk("agent_message_chunk", "a", r"2\ud83d"),
+        chunk("agent_thought_chunk", "a", r"\ude00"),
+    ];
+    let events: Vec<(&str, &str)> = chunks
+        .iter()
+        .map(|chunk| ("session.update", &**chunk))
+        .collect();
+    let texts: Vec<String> = steps(&events)
+        .into_iter()
+        .filter(|step| step.starts_with("text"))
+        .collect();
+    assert_eq!(
+        texts,
+        [
+            r#"text "1""#,
+            r#"text "\ud83d\ude00""#,
+            r#"text "2""#,
+            r#"text "\ud83d""#,
+            r#"text "\ude00""#,
+        ]
+    );
 }

@@ -15,9 +15,9 @@ use crate::conversation::Notice;
 use crate::event::write_json;
 use crate::projection::{
     Asked, Block, CallStatus, End, Request, Role, Step, TerminalTails, ToolCall, TurnProjector,
-    failure_text, output_text,
+    failure_text, input_text, output_text,
 };
-use crate::surface::chat::{Interrupted, TurnWriter};
+use crate::surface::chat::{Interrupted, QuestionId, TurnWriter};
 use crate::types::{PromptId, RequestId, SessionId};
 
 /// The run, as the client names it, and the turn.
@@ -28,7 +28,7 @@ pub(super) struct Run {
     pub(super) knows_cancelled: bool,
     pub(super) session: SessionId,
     pub(super) prompt: PromptId,
-    pub(super) notice: Option<Notice>,
+    pub(super) notices: Vec<Notice>,
     /// The earlier messages, for a client that has none.
     pub(super) history: Vec<Value>,
 }
@@ -154,7 +154,7 @@ impl RunWriter {
             id,
             session,
             prompt,
-            notice,
+            notices,
             history,
             ..
         } = &self.run;
@@ -170,10 +170,11 @@ impl RunWriter {
                 &json!({ "type": "MESSAGES_SNAPSHOT", "messages": history }),
             );
         }
-        if let Some(notice) = notice {
+        for notice in notices {
             let value = json!({ "code": notice.as_str(), "text": notice.text() });
             custom(out, "acp.notice", &to_raw(&value));
-            let (message, text) = (format!("{prompt}-notice"), to_raw(&notice.text()));
+            let message = format!("{prompt}-{}", notice.as_str());
+            let text = to_raw(&notice.text());
             reasoning_start(out, &message);
             write_json(
                 out,
@@ -261,10 +262,8 @@ impl RunWriter {
     /// The arguments of a call, once. Clients join several of them.
     fn arguments(&mut self, out: &mut BytesMut, call: &ToolCall) {
         let id = call_id(self.run.prompt, call);
-        if let Some(input) = &call.input
-            && self.open_arguments.remove(&id)
-        {
-            let delta = to_raw(&input.get());
+        if call.input.is_some() && self.open_arguments.remove(&id) {
+            let delta = to_raw(&input_text(call));
             write_json(
                 out,
                 &Frame {
@@ -361,12 +360,18 @@ impl RunWriter {
     fn interrupt_of(&self, request: &Request<'_>) -> Option<Box<RawValue>> {
         let params = RawObject::parse(request.params);
         let member = |key: &str| params.as_ref().and_then(|params| params.get(key));
-        let id = request.id.to_string();
+        let id = QuestionId {
+            session: self.run.session,
+            prompt: self.run.prompt,
+            request: request.id,
+        };
+        let id = id.to_string();
         let mut interrupt = match (request.asked, request.call) {
             (Asked::Permission, Some(call)) => {
                 let options: Vec<Value> = member("options")
                     .and_then(|raw| serde_json::from_str(raw.get()).ok())
                     .unwrap_or_default();
+                let input: Value = serde_json::from_str(&input_text(call)).unwrap_or_default();
                 let ids: Vec<&Value> = options.iter().map(|option| &option["optionId"]).collect();
                 json!({
                     "id": id,
@@ -382,7 +387,7 @@ impl RunWriter {
                             "optionId": { "type": "string", "enum": ids },
                         },
                     },
-                    "metadata": { "options": options },
+                    "metadata": { "options": options, "input": input },
                 })
             }
             (Asked::Elicitation, _) => {

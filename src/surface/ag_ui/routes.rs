@@ -14,8 +14,8 @@ use crate::acp::method;
 use crate::session::{Answer, AnswerError, SessionHandle};
 use crate::surface::authorized::{AccessError, Authorized, CanPrompt};
 use crate::surface::chat::{
-    Approval, ChatRequest, ChatTurn, ErrorFormat, LatestTurn, Message, TurnEncoder, answer,
-    read_json, respond, with_layers,
+    Approval, ChatRequest, ChatTurn, Continued, ErrorFormat, LatestTurn, Message, QuestionId,
+    TurnEncoder, answer, read_json, respond, with_layers,
 };
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
@@ -45,11 +45,12 @@ async fn run(
     let (headers, input) =
         read_json::<RunInput>(&gateway, Request::from_parts(parts, body)).await?;
     if let Some(resume) = input.resume.as_deref().filter(|resume| !resume.is_empty()) {
-        return continue_turn(&gateway, &by, &agent, &input, resume).await;
+        return continue_turn(&gateway, &by, &input, resume).await;
     }
     let messages = input.messages();
-    // A run without a message shows the newest turn of the thread.
-    if !messages.iter().any(Message::is_user)
+    // A run without a new message shows the newest turn of the thread.
+    let newest = messages.iter().rfind(|message| message.is_spoken());
+    if !newest.is_some_and(Message::is_user)
         && let Some(turn) =
             LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &input.thread_id)).await?
     {
@@ -73,7 +74,10 @@ async fn run(
     }
     let chat = ChatRequest {
         conversation: Some(input.thread_id.clone()),
-        run: Some(input.run_id.clone()),
+        id: Some(input.run_id.clone()),
+        // The same message in another run.
+        asks_again: true,
+        answers_first: true,
         ..ChatRequest::new(agent, PROTOCOL, messages, &headers)?
     };
     let turn = chat.begin(&gateway, &by).await?;
@@ -84,23 +88,28 @@ async fn run(
 async fn continue_turn(
     gateway: &Gateway,
     by: &Authorized<CanPrompt>,
-    agent: &AgentName,
     input: &RunInput,
     resume: &[Resume],
 ) -> Result<Response, ApiError> {
-    let turn = LatestTurn::find(gateway, by, (agent, PROTOCOL, &input.thread_id)).await?;
-    let turn = turn
-        .ok_or_else(ApiError::not_found)?
-        .attach(gateway, by)
-        .await?;
-    let ids: Result<Vec<RequestId>, _> = resume
+    let questions: Result<Vec<QuestionId>, ApiError> = resume
         .iter()
-        .map(|answer| answer.interrupt_id.parse())
+        .enumerate()
+        .map(|(at, answer)| {
+            let detail = "expected the id of an interrupt of this gateway, as it is in the outcome of its run";
+            let id = answer.interrupt_id.parse();
+            id.map_err(|_| ApiError::invalid(format!("/resume/{at}/interruptId"), detail))
+        })
         .collect();
-    let ids =
-        ids.map_err(|_| ApiError::invalid("/resume", "an interruptId is not one of this thread"))?;
-    for (id, resume) in ids.iter().zip(resume) {
-        answer_interrupt(by, &turn.session, *id, resume).await?;
+    let questions = questions?;
+    let Continued { turn, question, .. } =
+        Continued::after(gateway, by, questions.iter().copied()).await?;
+    let turn = if turn.session.id().to_string() == input.thread_id {
+        turn.of_others()
+    } else {
+        turn
+    };
+    for (question, resume) in questions.iter().zip(resume) {
+        answer_interrupt(by, &turn.session, *question, resume).await?;
     }
     Ok(respond_to(
         gateway,
@@ -108,7 +117,7 @@ async fn continue_turn(
         turn,
         input,
         Begin {
-            received_until: ids.into_iter().max(),
+            received_until: Some(question),
             ..Begin::default()
         },
     ))
@@ -117,9 +126,10 @@ async fn continue_turn(
 async fn answer_interrupt(
     by: &Authorized<CanPrompt>,
     session: &SessionHandle,
-    request: RequestId,
+    question: QuestionId,
     resume: &Resume,
 ) -> Result<(), ApiError> {
+    let request = question.request;
     let pending = match session.pending(request).await {
         Ok(pending) => pending,
         Err(AnswerError::NotFound(_) | AnswerError::Resolved(_)) => return Ok(()),
@@ -145,7 +155,7 @@ async fn answer_interrupt(
             by,
             session,
             &Approval {
-                request,
+                question,
                 approved,
                 reason,
             },
@@ -196,7 +206,7 @@ fn respond_to(
         knows_cancelled: input.knows_cancelled(),
         session: turn.session.id(),
         prompt: turn.prompt,
-        notice: turn.notice,
+        notices: turn.notices.clone(),
         history,
     };
     let connected = turn.cancel_on_disconnect(gateway);

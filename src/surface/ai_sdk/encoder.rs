@@ -15,7 +15,7 @@ use crate::projection::{
     Asked, Block, CallStatus, End, Request, Role, Step, TerminalTails, ToolCall, TurnProjector,
     failure_text, input_text,
 };
-use crate::surface::chat::{Interrupted, TurnWriter, done};
+use crate::surface::chat::{Interrupted, QuestionId, TurnWriter, done};
 use crate::types::{CancelCause, PromptId, SessionId};
 
 /// How a client learns about permission requests.
@@ -29,11 +29,11 @@ pub(super) enum Approvals {
 }
 
 /// The place of the message.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Message {
     pub(super) session: SessionId,
     pub(super) prompt: PromptId,
-    pub(super) notice: Option<Notice>,
+    pub(super) notices: Vec<Notice>,
 }
 
 /// Writes the message of a turn.
@@ -184,9 +184,9 @@ impl UiMessageWriter {
         let Message {
             session,
             prompt,
-            notice,
-        } = self.message;
-        let id = super::request::message_id(session, prompt);
+            notices,
+        } = &self.message;
+        let id = super::request::message_id(*session, *prompt);
         let meta = to_raw(&json!({ "sessionId": session, "promptId": prompt }));
         write_json(
             out,
@@ -197,11 +197,11 @@ impl UiMessageWriter {
                 ..Chunk::default()
             },
         );
-        if let Some(notice) = notice {
+        for notice in notices {
             own_part(
                 out,
                 "data-notice",
-                "notice",
+                notice.as_str(),
                 &json!({ "code": notice.as_str(), "text": notice.text() }),
             );
         }
@@ -332,6 +332,18 @@ impl UiMessageWriter {
                 let options =
                     RawObject::parse(request.params).and_then(|params| params.get("options"));
                 let deadline = request.deadline.map(|at| at.to_string());
+                if !self.in_step {
+                    self.enter_step(out);
+                }
+                let question = QuestionId {
+                    session: self.message.session,
+                    prompt: self.message.prompt,
+                    request: request.id,
+                };
+                let id = question.to_string();
+                // The person approves this input, also if the call was described otherwise before. In a later step, the part
+                // is another one.
+                input(out, call);
                 let chunk = Chunk {
                     kind: "tool-approval-request",
                     approval_id: Some(&id),

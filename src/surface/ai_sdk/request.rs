@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::surface::chat::{Approval, Message, content_blocks, file_block, text_block};
-use crate::types::{PromptId, RequestId, SessionId};
+use crate::surface::chat::{Approval, Message, QuestionId, content_blocks, file_block, text_block};
+use crate::surface::rest::ApiError;
+use crate::types::{PromptId, SessionId};
 
 /// The body of a `POST`. Unknown members are those of the application.
 #[derive(Debug, Deserialize)]
@@ -25,22 +26,9 @@ pub(super) struct UiMessage {
     content: Option<Value>,
 }
 
-/// The answers in the last message, and the turn that waits for them.
-#[derive(Debug)]
-pub(super) struct Answers {
-    pub(super) session: SessionId,
-    pub(super) prompt: PromptId,
-    pub(super) approvals: Vec<Approval>,
-}
-
 /// The id of the assistant's message: its session and its turn.
 pub(super) fn message_id(session: SessionId, prompt: PromptId) -> String {
     format!("{session}_{prompt}")
-}
-
-fn parse_message_id(id: &str) -> Option<(SessionId, PromptId)> {
-    let (session, prompt) = id.split_once('_')?;
-    Some((session.parse().ok()?, prompt.parse().ok()?))
 }
 
 impl UiMessage {
@@ -67,40 +55,40 @@ fn block(part: &Value) -> Option<Value> {
 }
 
 impl ChatBody {
-    /// The answers, if the last message is that of the assistant.
-    pub(super) fn answers(&self) -> Option<Answers> {
-        let last = self
-            .messages
-            .last()
-            .filter(|message| message.role == "assistant")?;
-        let (session, prompt) = parse_message_id(last.id.as_deref()?)?;
-        let responded = last
-            .parts
-            .iter()
-            .filter(|part| part["state"] == "approval-responded");
-        let approvals = responded
-            .filter_map(|part| {
+    /// The answers in the last message, if it is that of the assistant.
+    pub(super) fn answers(&self) -> Result<Vec<Approval>, ApiError> {
+        let last = self.messages.last();
+        let Some(last) = last.filter(|message| message.role == "assistant") else {
+            return Ok(Vec::new());
+        };
+        let parts = last.parts.iter().enumerate();
+        parts
+            .filter(|(_, part)| part["state"] == "approval-responded")
+            .map(|(at, part)| {
                 let approval = &part["approval"];
-                let request: RequestId = approval["id"].as_str()?.parse().ok()?;
-                let reason = approval["reason"].as_str().map(ToOwned::to_owned);
-                Some(Approval {
-                    request,
-                    approved: approval["approved"].as_bool()?,
-                    reason,
+                let question: Option<QuestionId> =
+                    approval["id"].as_str().and_then(|id| id.parse().ok());
+                let approved = approval["approved"].as_bool();
+                let (Some(question), Some(approved)) = (question, approved) else {
+                    let pointer =
+                        format!("/messages/{}/parts/{at}/approval", self.messages.len() - 1);
+                    let detail = "expected the `id` of an approval of this gateway, as it is in the stream, and `approved`";
+                    return Err(ApiError::invalid(pointer, detail));
+                };
+                Ok(Approval {
+                    question,
+                    approved,
+                    reason: approval["reason"].as_str().map(ToOwned::to_owned),
                 })
             })
-            .collect();
-        Some(Answers {
-            session,
-            prompt,
-            approvals,
-        })
+            .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::RequestId;
 
     #[test]
     fn answers_are_in_the_last_message() {
@@ -110,24 +98,32 @@ mod tests {
                 r#"{{"type":"dynamic-tool","state":"{state}","approval":{{"id":"{id}","approved":true,"reason":"x"}}}}"#
             )
         };
-        let body = format!(
-            r#"{{"id":"c","messages":[{{"id":"u","role":"user","parts":[{{"type":"text","text":"a"}}]}},
-            {{"id":"{session}_p3","role":"assistant","parts":[{},{}]}}],"extra":1}}"#,
-            part("r1", "output-available"),
-            part("r2", "approval-responded"),
-        );
-        let body: ChatBody = serde_json::from_str(&body).expect("a body");
-        let answers = body.answers().expect("answers");
-        assert_eq!(
-            (answers.session.to_string().as_str(), answers.prompt),
-            (session, PromptId::new(3))
-        );
-        let [approval] = &answers.approvals[..] else {
+        let body = |parts: &[String]| {
+            let parts = parts.join(",");
+            let body = format!(
+                r#"{{"id":"c","messages":[{{"id":"u","role":"user","parts":[{{"type":"text","text":"a"}}]}},
+                {{"id":"of the client","role":"assistant","parts":[{parts}]}}],"extra":1}}"#
+            );
+            serde_json::from_str::<ChatBody>(&body).expect("a body")
+        };
+        let answered = body(&[
+            part(&format!("{session}_p3_r1"), "output-available"),
+            part(&format!("{session}_p3_r2"), "approval-responded"),
+        ]);
+        let answers = answered.answers().expect("answers");
+        let [approval] = &answers[..] else {
             panic!("{answers:?}")
         };
+        let QuestionId {
+            session: of,
+            prompt,
+            request,
+        } = approval.question;
         assert_eq!(
-            (approval.request, approval.approved),
-            (RequestId::new(2), true)
+            (of.to_string().as_str(), prompt, request, approval.approved),
+            (session, PromptId::new(3), RequestId::new(2), true)
         );
+        assert!(body(&[part("r2", "approval-responded")]).answers().is_err());
+        assert!(body(&[]).answers().expect("none").is_empty());
     }
 }

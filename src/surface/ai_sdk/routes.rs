@@ -8,11 +8,11 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::encoder::{Approvals, Message, UiMessageWriter};
-use super::request::{Answers, ChatBody};
+use super::request::ChatBody;
 use crate::surface::authorized::{Authorized, CanPrompt, CanRead, RequiredScope};
 use crate::surface::chat::{
-    ChatRequest, ChatTurn, ErrorFormat, LatestTurn, TurnEncoder, answer, read_json, respond,
-    with_layers,
+    Approval, ChatRequest, ChatTurn, Continued, ErrorFormat, LatestTurn, TurnEncoder, answer,
+    read_json, respond, with_layers,
 };
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
@@ -67,8 +67,9 @@ async fn send(
     let (parts, body) = request.into_parts();
     let (by, approvals) = (authorized::<CanPrompt>(&parts)?, approvals(&parts)?);
     let (headers, body) = read_json::<ChatBody>(&gateway, Request::from_parts(parts, body)).await?;
-    if let Some(answers) = body.answers() {
-        return continue_turn(&gateway, &by, answers, approvals).await;
+    let answers = body.answers()?;
+    if !answers.is_empty() {
+        return continue_turn(&gateway, &by, &answers, approvals).await;
     }
     let messages = body
         .messages
@@ -77,7 +78,7 @@ async fn send(
         .collect();
     let chat = ChatRequest {
         conversation: body.id.clone(),
-        regenerates: body.trigger.as_deref() == Some("regenerate-message"),
+        asks_again: body.trigger.as_deref() == Some("regenerate-message"),
         ..ChatRequest::new(agent, PROTOCOL, messages, &headers)?
     };
     let turn = chat.begin(&gateway, &by).await?;
@@ -88,26 +89,15 @@ async fn send(
 async fn continue_turn(
     gateway: &Gateway,
     by: &Authorized<CanPrompt>,
-    answers: Answers,
+    answers: &[Approval],
     approvals: Approvals,
 ) -> Result<Response, ApiError> {
-    let session = gateway.sessions.open(by, answers.session).await?;
-    let newest = answers
-        .approvals
-        .iter()
-        .map(|approval| approval.request)
-        .max();
-    let Some(newest) = newest else {
-        return Err(ApiError::invalid(
-            "/messages",
-            "the last message is neither a user's nor has it an answer",
-        ));
-    };
-    let turn = ChatTurn::existing(gateway, by, session, answers.prompt, None).await?;
-    for approval in &answers.approvals {
+    let questions = answers.iter().map(|answer| answer.question);
+    let Continued { turn, question, .. } = Continued::after(gateway, by, questions).await?;
+    for approval in answers {
         answer(by, &turn.session, approval).await?;
     }
-    Ok(respond_with(gateway, by, turn, approvals, Some(newest)))
+    Ok(respond_with(gateway, by, turn, approvals, Some(question)))
 }
 
 /// The whole message of the newest turn: while it runs, and for some minutes afterwards.
@@ -160,7 +150,7 @@ fn respond_with<S>(
     let message = Message {
         session: turn.session.id(),
         prompt: turn.prompt,
-        notice: turn.notice,
+        notices: turn.notices.clone(),
     };
     let encoder = TurnEncoder::new(UiMessageWriter::new(message, approvals)).after(received_until);
     let mut response = respond(gateway, by, turn, encoder, true);

@@ -1,14 +1,105 @@
-//! Answers to permission requests from chat clients, which know only yes and no.
+//! Answers to the questions of an agent, from chat clients that know only yes and no.
+//!
+//! A client sends the id of a question back with its answer. The id names everything that the gateway needs, so an answer
+//! never depends on what else the client sends: an id of a conversation, a history, or an id of a message.
 
+use std::fmt;
+use std::str::FromStr;
+
+use super::chat_turn::ChatTurn;
+use super::past_turn::steps_of;
+use crate::projection::{Asked, Step};
 use crate::session::{Answer, AnswerError, SessionHandle};
 use crate::surface::authorized::{AccessError, Authorized, CanPrompt};
 use crate::surface::rest::ApiError;
-use crate::types::{RequestId, Scope};
+use crate::surface::state::Gateway;
+use crate::types::ids::IdError;
+use crate::types::{PromptId, RequestId, Scope, SessionId};
+
+/// The id of a question: `<session>_<turn>_<request>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct QuestionId {
+    pub(crate) session: SessionId,
+    pub(crate) prompt: PromptId,
+    pub(crate) request: RequestId,
+}
+
+impl fmt::Display for QuestionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}_{}", self.session, self.prompt, self.request)
+    }
+}
+
+impl FromStr for QuestionId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let mut parts = text.splitn(3, '_');
+        let mut next = || parts.next().ok_or(IdError);
+        Ok(Self {
+            session: next()?.parse()?,
+            prompt: next()?.parse()?,
+            request: next()?.parse()?,
+        })
+    }
+}
+
+/// The turn that goes on after answers.
+#[derive(Debug)]
+pub(crate) struct Continued {
+    pub(crate) turn: ChatTurn,
+    /// The newest question that was answered. The client has the events up to it.
+    pub(crate) question: RequestId,
+    /// The number of permission requests of the turn up to this question.
+    pub(crate) permissions: u32,
+}
+
+impl Continued {
+    /// Finds the turn of these questions, which a client answers together.
+    pub(crate) async fn after(
+        gateway: &Gateway,
+        by: &Authorized<CanPrompt>,
+        questions: impl Iterator<Item = QuestionId> + Clone,
+    ) -> Result<Self, ApiError> {
+        let newest = questions.clone().max_by_key(|question| question.request);
+        let newest = newest.ok_or_else(|| ApiError::invalid("", "expected an answer"))?;
+        if questions
+            .into_iter()
+            .any(|question| question.session != newest.session)
+        {
+            let detail =
+                "the answers are to questions of several sessions; send one request for each";
+            return Err(ApiError::invalid("", detail));
+        }
+        let session = gateway.sessions.open(by, newest.session).await?;
+        let range = session.query().prompt_range(newest.prompt).await?;
+        let range = range.ok_or_else(ApiError::not_found)?;
+        let mut permissions = 0;
+        let mut found = false;
+        steps_of(&session, (newest.prompt, range), |step| {
+            if let Step::Requested(request) = step
+                && !found
+            {
+                permissions += u32::from(request.asked == Asked::Permission);
+                found = request.id == newest.request;
+            }
+        })
+        .await?;
+        if !found {
+            return Err(ApiError::not_found());
+        }
+        Ok(Self {
+            turn: ChatTurn::existing(gateway, by, session, newest.prompt, Vec::new()).await?,
+            question: newest.request,
+            permissions,
+        })
+    }
+}
 
 /// The answer of a person.
 #[derive(Debug)]
 pub(crate) struct Approval {
-    pub(crate) request: RequestId,
+    pub(crate) question: QuestionId,
     pub(crate) approved: bool,
     /// The id of an option of the agent, or any text.
     pub(crate) reason: Option<String>,
@@ -26,7 +117,8 @@ pub(crate) async fn answer(
     if !by.scopes.contains(Scope::Approve) {
         return Err(AccessError::MissingScope(Scope::Approve).into());
     }
-    let pending = match session.pending(approval.request).await {
+    let request = approval.question.request;
+    let pending = match session.pending(request).await {
         Ok(pending) => pending,
         Err(AnswerError::NotFound(_) | AnswerError::Resolved(_)) => return Ok(()),
         Err(error) => return Err(error.into()),
@@ -62,11 +154,27 @@ pub(crate) async fn answer(
             return Err(ApiError::invalid("", detail));
         }
     };
-    match session
-        .answer(&by.author(), None, approval.request, answer)
-        .await
-    {
+    match session.answer(&by.author(), None, request, answer).await {
         Ok(()) | Err(AnswerError::Resolved(_) | AnswerError::NotFound(_)) => Ok(()),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_has_one_text() {
+        let session = "01990000-0000-7000-8000-000000000000";
+        let text = format!("{session}_p2_r3");
+        let id: QuestionId = text.parse().expect("an id");
+        assert_eq!((id.to_string(), id.request), (text, RequestId::new(3)));
+        for wrong in ["r3", "p2_r3", "x_p2_r3", ""] {
+            assert!(wrong.parse::<QuestionId>().is_err(), "{wrong}");
+        }
+        for wrong in ["_p2", "_p2_r3_4", "_r3_p2"] {
+            assert!(format!("{session}{wrong}").parse::<QuestionId>().is_err());
+        }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct ChatTurn {
     pub(crate) prompt: PromptId,
     pub(super) first_seq: u64,
     pub(super) last_seq: Option<u64>,
-    pub(crate) notice: Option<Notice>,
+    pub(crate) notices: Vec<Notice>,
     /// Whether the client of this conversation began the turn, so that its disconnect may cancel the turn.
     pub(super) is_own: bool,
     /// Counts the response as a stream.
@@ -49,13 +49,22 @@ impl ChatTurn {
         CancelOnDisconnect::new((self.session.clone(), self.prompt), self.is_own, watched)
     }
 
+    /// The same turn for a client that may not have begun it. Its disconnect cancels nothing.
+    #[must_use]
+    pub(crate) fn of_others(self) -> Self {
+        Self {
+            is_own: false,
+            ..self
+        }
+    }
+
     /// A turn that exists already.
     pub(crate) async fn existing(
         gateway: &Gateway,
         by: &Principal,
         session: SessionHandle,
         prompt: PromptId,
-        notice: Option<Notice>,
+        notices: Vec<Notice>,
     ) -> Result<Self, ApiError> {
         let range = session
             .query()
@@ -69,7 +78,7 @@ impl ChatTurn {
             prompt,
             first_seq,
             last_seq,
-            notice,
+            notices,
             is_own: true,
             guard,
         })
@@ -107,7 +116,7 @@ pub(super) async fn named_session(
 pub(crate) struct LatestTurn {
     pub(crate) session: SessionHandle,
     pub(crate) prompt: PromptId,
-    notice: Option<Notice>,
+    notices: Vec<Notice>,
     is_own: bool,
     /// The turns of the conversation. Empty if the client named a session.
     turns: Vec<Turn>,
@@ -132,7 +141,7 @@ impl LatestTurn {
             return Ok(newest.map(|prompt| Self {
                 session,
                 prompt,
-                notice: None,
+                notices: Vec::new(),
                 is_own: false,
                 turns: Vec::new(),
             }));
@@ -143,18 +152,19 @@ impl LatestTurn {
             .get(&key)
             .await
             .map_err(ApiError::internal)?;
-        let Some(Conversation { session, turns, .. }) = conversation else {
+        let Some(Conversation { session, turns, .. }) = conversation.into_iter().next_back() else {
             return Ok(None);
         };
-        let Some((prompt, notice)) = turns.last().map(|turn| (turn.prompt_id(), turn.notice))
-        else {
+        let Some(newest) = turns.last() else {
             return Ok(None);
         };
+        let prompt = newest.prompt_id();
+        let notices = newest.notices.clone();
         match gateway.sessions.open(by, session).await {
             Ok(session) => Ok(Some(Self {
                 session,
                 prompt,
-                notice,
+                notices,
                 is_own: true,
                 turns,
             })),
@@ -177,7 +187,7 @@ impl LatestTurn {
         gateway: &Gateway,
         by: &Principal,
     ) -> Result<ChatTurn, ApiError> {
-        let turn = ChatTurn::existing(gateway, by, self.session, self.prompt, self.notice).await?;
+        let turn = ChatTurn::existing(gateway, by, self.session, self.prompt, self.notices).await?;
         Ok(ChatTurn {
             is_own: self.is_own,
             ..turn

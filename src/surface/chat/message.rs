@@ -5,7 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use crate::conversation::Digest;
+use crate::acp::PromptCapabilities;
+use crate::conversation::{Digest, UserMessage};
 
 /// The transcript that a new session receives. A longer one is cut at its beginning.
 const MAX_TRANSCRIPT_BYTES: usize = 256 << 10;
@@ -37,9 +38,18 @@ impl Message {
         self.role == "user"
     }
 
-    pub(crate) fn digest(&self) -> Digest {
+    /// Whether it is a message of the conversation, and not an instruction.
+    pub(crate) fn is_spoken(&self) -> bool {
+        matches!(&*self.role, "user" | "assistant" | "tool")
+    }
+
+    pub(crate) fn digest(&self) -> UserMessage {
         let attachments = self.blocks.iter().filter(|block| block["type"] != "text");
-        Digest::of(&self.text, attachments.map(|block| block.to_string().len()))
+        let attachments: Vec<String> = attachments.map(Value::to_string).collect();
+        UserMessage {
+            content: Digest::of(&self.text, attachments.iter().map(String::as_str)),
+            id: self.id.as_deref().map(|id| Digest::of(id, [])),
+        }
     }
 }
 
@@ -111,19 +121,48 @@ pub(crate) fn media_block(
     })
 }
 
-/// The content blocks of a prompt: a system message, the earlier conversation as text, and the new messages.
+/// The blocks of an earlier message for an agent that accepts this content, and whether all of them are as the client sent them.
+/// Of others, the agent gets a link or the type: one message that the agent cannot read must not end a conversation.
+pub(super) fn carried(blocks: &[Value], takes: PromptCapabilities) -> (Vec<Value>, bool) {
+    let mut is_whole = true;
+    let carried = blocks.iter().map(|block| {
+        let accepted = match block["type"].as_str() {
+            Some("image") => takes.image,
+            Some("audio") => takes.audio,
+            Some("resource") => takes.embedded_context,
+            _ => true,
+        };
+        is_whole &= accepted;
+        if accepted {
+            block.clone()
+        } else {
+            text_block(&named(block))
+        }
+    });
+    (carried.collect(), is_whole)
+}
+
+/// A content block that is not text, as text.
+fn named(block: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    match block["type"].as_str() {
+        Some("resource_link") => format!("[{}]({})", text(&block["name"]), text(&block["uri"])),
+        Some("resource") => format!("[file: {}]", text(&block["resource"]["uri"])),
+        Some(kind) => format!("[{kind}: {}]", text(&block["mimeType"])),
+        None => String::new(),
+    }
+}
+
+/// The content blocks of a prompt: a system message, the earlier conversation as text, and the new blocks.
 pub(super) fn prompt_blocks(
     system: Option<&str>,
     earlier: &[Message],
-    new: &[&Message],
+    new: Vec<Value>,
 ) -> Result<Box<RawValue>, serde_json::Error> {
     let system = system
         .filter(|text| !text.trim().is_empty())
         .map(text_block);
     let earlier = transcript(earlier).map(|text| text_block(&text));
-    let new = new
-        .iter()
-        .flat_map(|message| message.blocks.iter().cloned());
     to_raw_value(
         &system
             .into_iter()
@@ -139,17 +178,19 @@ fn transcript(messages: &[Message]) -> Option<String> {
         .iter()
         .filter(|message| matches!(&*message.role, "user" | "assistant"));
     let parts: Vec<String> = spoken
-        .filter(|message| !message.text.trim().is_empty())
+        .filter(|message| !message.blocks.is_empty())
         .map(|message| {
-            format!(
-                "{}: {}",
-                if message.is_user() {
-                    "User"
-                } else {
-                    "Assistant"
-                },
-                message.text.trim()
-            )
+            let name = if message.is_user() {
+                "User"
+            } else {
+                "Assistant"
+            };
+            let blocks = message.blocks.iter().map(|block| match &block["text"] {
+                Value::String(text) => text.clone(),
+                _ => named(block),
+            });
+            let text = blocks.collect::<Vec<_>>().join("\n");
+            format!("{name}: {}", text.trim())
         })
         .collect();
     if parts.is_empty() {
@@ -207,7 +248,7 @@ mod tests {
             message("tool", "c"),
         ];
         let new = message("user", "d");
-        let blocks = prompt_blocks(Some("be brief"), &earlier, &[&new]).expect("JSON");
+        let blocks = prompt_blocks(Some("be brief"), &earlier, new.blocks.clone()).expect("JSON");
         let expected = json!([
             text_block("be brief"),
             text_block("The conversation so far:\n\nUser: a\n\nAssistant: b\n\nThe next message:"),
@@ -218,7 +259,9 @@ mod tests {
             expected
         );
         assert_eq!(
-            prompt_blocks(Some(" "), &[], &[&new]).expect("JSON").get(),
+            prompt_blocks(Some(" "), &[], new.blocks)
+                .expect("JSON")
+                .get(),
             json!([text_block("d")]).to_string()
         );
     }

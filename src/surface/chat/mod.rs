@@ -25,7 +25,7 @@ mod turn;
 mod turn_encoder;
 
 pub(super) use abandon::{CancelOnDisconnect, Watchers};
-pub(super) use approval::{Approval, answer};
+pub(super) use approval::{Approval, Continued, QuestionId, answer};
 pub(super) use body::read_json;
 pub(super) use chat_turn::{ChatTurn, LatestTurn, create_session};
 pub(super) use frames::{Interrupted, done};

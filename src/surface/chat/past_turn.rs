@@ -3,12 +3,15 @@
 use serde_json::Value;
 
 use super::message::Message;
-use crate::conversation::{Notice, Turn};
+use crate::conversation::Turn;
 use crate::eventlog::{Item, Start};
 use crate::projection::{Step, TurnProjector};
 use crate::session::{PromptRange, SessionHandle};
 use crate::surface::rest::ApiError;
-use crate::types::PromptId;
+use crate::types::{PromptId, SessionId};
+
+/// The blocks of a prompt before the message: the instructions, and the history of the client as text.
+const MAX_LEADING: usize = 2;
 
 /// Calls `each` for the steps of a turn: to its end, or to the last event that exists.
 pub(crate) async fn steps_of(
@@ -47,8 +50,13 @@ pub(crate) struct PastTurn<'a> {
 
 impl PastTurn<'_> {
     pub(crate) fn message_id(&self) -> String {
-        format!("{}_{}-0", self.session.id(), self.prompt)
+        message_id(self.session.id(), self.prompt)
     }
+}
+
+/// The id of the message of the user in a turn, for a client that asks for the history.
+pub(super) fn message_id(session: SessionId, prompt: PromptId) -> String {
+    format!("{session}_{prompt}-0")
 }
 
 /// The turns of a conversation. Empty if a client could not send their messages again as they were: with files, or joined
@@ -67,15 +75,14 @@ pub(super) async fn turns_of<'a>(
         ) else {
             return Ok(Vec::new());
         };
-        let mut blocks: Vec<Value> = serde_json::from_str(blocks.get()).unwrap_or_default();
-        if matches!(turn.notice, Some(Notice::Seeded | Notice::Branched)) && !blocks.is_empty() {
-            // The history of the client as text.
-            blocks.remove(0);
-        }
-        let message = Message::new("user", blocks);
-        if message.digest() != turn.message
-            || message.blocks.iter().any(|block| block["type"] != "text")
-        {
+        let blocks: Vec<Value> = serde_json::from_str(blocks.get()).unwrap_or_default();
+        let messages = (0..=MAX_LEADING.min(blocks.len()))
+            .map(|leading| Message::new("user", blocks[leading..].to_vec()));
+        let same = |message: &Message| message.digest().content == turn.message;
+        let Some(message) = messages.into_iter().find(same) else {
+            return Ok(Vec::new());
+        };
+        if message.blocks.is_empty() || message.blocks.iter().any(|block| block["type"] != "text") {
             return Ok(Vec::new());
         }
         past.push(PastTurn {

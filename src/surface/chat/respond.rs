@@ -24,7 +24,7 @@ pub(crate) fn respond<S, W: TurnWriter + 'static>(
     let feed = turn.feed(gateway);
     let ChatTurn {
         session,
-        notice,
+        notices,
         guard,
         ..
     } = turn;
@@ -33,8 +33,8 @@ pub(crate) fn respond<S, W: TurnWriter + 'static>(
     let headers = response.headers_mut();
     let id = HeaderValue::try_from(session.id().to_string()).expect("an id is plain ASCII");
     headers.insert(SESSION_ID, id);
-    if let Some(notice) = notice {
-        headers.insert(HISTORY, HeaderValue::from_static(notice.as_str()));
+    for notice in notices {
+        headers.append(HISTORY, HeaderValue::from_static(notice.as_str()));
     }
     response
 }

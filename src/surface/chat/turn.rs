@@ -1,19 +1,23 @@
-//! The start of a turn from the whole history of a client.
+//! The start of a turn from the messages of a client.
+//!
+//! [`decide`] says what a request means. This module finds the conversation for it, and does what it says.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use serde_json::value::to_raw_value;
 use sha2::{Digest as _, Sha256};
 
 use super::chat_turn::{ChatTurn, conversation_key, create_session, named_session};
-use super::message::{Message, prompt_blocks};
+use super::message::{Message, carried, prompt_blocks};
 use super::model_option::ModelOption;
+use super::past_turn::message_id;
 use super::respond::HISTORY;
-use crate::acp::TraceContext;
+use crate::acp::{PromptCapabilities, TraceContext};
 use crate::api::{Problem, ProblemCode};
 use crate::conversation::{
-    Conversation, ConversationKey, Digest, Finding, Locked, Notice, Turn, compare,
+    Conversation, ConversationKey, Decision, Digest, Locked, Notice, Said, Turn, TurnState,
+    UserMessage, decide,
 };
 use crate::session::{ClientCall, IdempotencyKey, PromptRequest, SessionError, SessionHandle};
 use crate::surface::authorized::{Authorized, CanPrompt};
@@ -22,8 +26,8 @@ use crate::surface::state::Gateway;
 use crate::surface::turn::NewTurn;
 use crate::types::{AgentName, CancelCause, SessionId};
 
-/// How long a repeated request gets the result of a turn that has ended, instead of a new turn.
-const REPEAT_WITHIN_MS: i64 = 60_000;
+/// A client sends the same key with each repetition of a request.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The policy for a changed history. An agent cannot return to an earlier state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,7 +55,7 @@ impl HistoryPolicy {
     }
 }
 
-/// A message of a client with its history.
+/// Messages of a client.
 #[derive(Debug)]
 pub(crate) struct ChatRequest {
     pub(crate) agent: AgentName,
@@ -60,40 +64,50 @@ pub(crate) struct ChatRequest {
     pub(crate) protocol: &'static str,
     /// The client's id of the conversation.
     pub(crate) conversation: Option<String>,
+    /// Conversations that are found by their history belong to this person or program of the client.
+    pub(crate) user: Option<String>,
     /// The session that the client names. Its turns may come from other clients, so the history is not compared.
     pub(crate) session: Option<SessionId>,
     pub(crate) messages: Vec<Message>,
     pub(crate) system: Option<String>,
     pub(crate) policy: HistoryPolicy,
-    /// The client asks for another answer to the same message.
-    pub(crate) regenerates: bool,
-    /// The client repeats a request that failed.
+    /// The client asks for another answer if it sends the message of a turn again.
+    pub(crate) asks_again: bool,
+    /// The client says that it repeats a request that failed.
     pub(crate) is_retry: bool,
-    /// The client's id of the run. A repeated run gets the turn that it has.
-    pub(crate) run: Option<String>,
+    /// The client's id of the request. A repeated request gets the turn that it has.
+    pub(crate) id: Option<String>,
+    /// The client must answer open questions before it sends a message.
+    pub(crate) answers_first: bool,
     pub(crate) trace: Option<TraceContext>,
 }
 
 impl ChatRequest {
-    /// A request with these messages. The headers have the policy and the trace context.
+    /// A request with these messages. The headers have the policy, the id of the request and the trace context.
     pub(crate) fn new(
         agent: AgentName,
         protocol: &'static str,
         messages: Vec<Message>,
         headers: &HeaderMap,
     ) -> Result<Self, ApiError> {
+        let id = headers
+            .get(IDEMPOTENCY_KEY)
+            .and_then(|id| id.to_str().ok())
+            .map(ToOwned::to_owned);
         Ok(Self {
             agent,
             model: None,
             protocol,
             conversation: None,
+            user: None,
             session: None,
             messages,
             system: None,
             policy: HistoryPolicy::from_headers(headers)?,
-            regenerates: false,
+            asks_again: false,
             is_retry: false,
-            run: None,
+            id,
+            answers_first: false,
             trace: trace_context(headers),
         })
     }
@@ -107,22 +121,38 @@ impl ChatRequest {
         if let (None, Some(id)) = (self.session, &self.conversation) {
             self.session = named_session(gateway, by, id).await?;
         }
+        let last = self.messages.iter().rposition(Message::is_spoken);
+        let Some(last) = last.filter(|at| self.messages[*at].is_user()) else {
+            let detail =
+                "the last message must be one of the user: an agent cannot continue another one";
+            return Err(ApiError::invalid("/messages", detail));
+        };
+        if self.messages[last].blocks.is_empty() {
+            let detail = "the last message must have a text or a file";
+            return Err(ApiError::invalid(format!("/messages/{last}"), detail));
+        }
         let users: Vec<&Message> = self
             .messages
             .iter()
             .filter(|message| message.is_user())
             .collect();
-        if users.is_empty() || users.iter().any(|message| message.blocks.is_empty()) {
-            let detail = "expected at least one message of the user, each with text or a file";
-            return Err(ApiError::invalid("/messages", detail));
-        }
-        let digests: Vec<Digest> = users.iter().map(|message| message.digest()).collect();
+        let digests: Vec<UserMessage> = users.iter().map(|message| message.digest()).collect();
+        let before = &self.messages[..last];
+        let said = Said {
+            messages: &digests,
+            has_history: before.iter().any(Message::is_spoken),
+            request: self.id.as_deref().map(|id| Digest::of(id, [])),
+            is_retry: self.is_retry,
+            asks_again: self.asks_again,
+            names_session: self.session.is_some(),
+        };
         let turn = Begin {
             gateway,
             by,
             request: &self,
             users: &users,
-            digests: &digests,
+            before,
+            said,
         };
         turn.run().await
     }
@@ -139,12 +169,32 @@ enum Named {
     },
 }
 
+impl Named {
+    /// The key under which the conversation is stored with the new turn.
+    fn stored(&self) -> &ConversationKey {
+        match self {
+            Self::ById(key) | Self::ByHistory { whole: key, .. } => key,
+        }
+    }
+
+    /// The key under which requests wait for each other. Histories that continue the same one write their own keys.
+    fn locked(&self) -> &ConversationKey {
+        match self {
+            Self::ById(key) => key,
+            Self::ByHistory { whole, before } => before.as_ref().unwrap_or(whole),
+        }
+    }
+}
+
 struct Begin<'a> {
     gateway: &'a Gateway,
     by: &'a Authorized<CanPrompt>,
     request: &'a ChatRequest,
+    /// The messages of the user.
     users: &'a [&'a Message],
-    digests: &'a [Digest],
+    /// The messages before the last one of the user.
+    before: &'a [Message],
+    said: Said<'a>,
 }
 
 /// A conversation whose session exists.
@@ -159,64 +209,80 @@ struct NewPrompt<'a> {
     /// The earlier messages that the session does not know.
     earlier: &'a [Message],
     first_new: usize,
-    notice: Option<Notice>,
+    notices: Vec<Notice>,
 }
 
 impl<'a> Begin<'a> {
     async fn run(self) -> Result<ChatTurn, ApiError> {
         let named = self.named();
-        let key = match &named {
-            Named::ById(key) | Named::ByHistory { whole: key, .. } => key.clone(),
-        };
-        let locked = self.gateway.conversations().lock(key).await;
-        let known = self.known(&locked, &named).await?;
-        let Some(known) = known else {
-            return self.prompt(&locked, self.first()).await;
-        };
-        let (last, finding) = (
-            self.users.len() - 1,
-            compare(&known.conversation.messages(), self.digests),
-        );
-        let mut finding = finding;
-        if finding == Finding::Repeated {
-            let turn = *known
-                .conversation
-                .turns
-                .last()
-                .expect("a repeated message has a turn");
-            if self.is_another_message(&known, &turn).await? {
-                finding = Finding::Next { first_new: last };
-            } else if self.attaches(&known.session, &turn).await? {
-                let Known { session, .. } = known;
-                return ChatTurn::existing(
-                    self.gateway,
-                    self.by,
-                    session,
-                    turn.prompt_id(),
-                    turn.notice,
-                )
-                .await;
-            }
+        let conversations = self.gateway.conversations();
+        let locked = conversations.lock(named.locked().clone()).await;
+        if let Some((known, notices)) = self.repeated(&named).await? {
+            return self.carry_out(&locked, &named, known, notices).await;
         }
-        let prompt = match finding {
-            Finding::Next { first_new } if self.is_newest(&known, &named).await? => {
-                let notice = (first_new < last).then_some(Notice::Joined);
+        let Some(known) = self.known(&named).await? else {
+            return self.prompt(&locked, &named, self.first()).await;
+        };
+        // Only a history without an id can be a copy that was continued.
+        if matches!(named, Named::ByHistory { .. }) && !is_newest(&known).await? {
+            let changed = self.changed(known, self.users.len() - 1)?;
+            return self.prompt(&locked, &named, changed).await;
+        }
+        self.carry_out(&locked, &named, known, Vec::new()).await
+    }
+
+    /// Does what the request means for the conversation.
+    async fn carry_out(
+        &self,
+        locked: &Locked,
+        named: &Named,
+        known: Known,
+        mut notices: Vec<Notice>,
+    ) -> Result<ChatTurn, ApiError> {
+        let last = self.users.len() - 1;
+        let mut states = Vec::new();
+        for at in self.said.repeated_turns(&known.conversation) {
+            let turn = &known.conversation.turns[at];
+            states.push((at, self.state(&known.session, turn).await?));
+        }
+        let decision = decide(&known.conversation, &self.said, |at| {
+            let state = states.iter().find(|(of, _)| *of == at);
+            state.map_or(TurnState::Ended, |(_, state)| *state)
+        });
+        let prompt = match decision {
+            Decision::Existing(at) => {
+                let turn = &known.conversation.turns[at];
+                notices.extend(&turn.notices);
+                let prompt = turn.prompt_id();
+                return ChatTurn::existing(self.gateway, self.by, known.session, prompt, notices)
+                    .await;
+            }
+            Decision::Next { first_new, certain } => {
+                if first_new < last {
+                    notices.push(Notice::Joined);
+                }
+                if !certain {
+                    notices.push(Notice::Continued);
+                }
                 NewPrompt {
                     known: Some(known),
                     earlier: &[],
                     first_new,
-                    notice,
+                    notices,
                 }
             }
-            _ if self.request.session.is_some() => NewPrompt {
-                known: Some(known),
-                earlier: &[],
-                first_new: last,
-                notice: None,
-            },
-            _ => self.changed(known)?,
+            Decision::Again => {
+                notices.push(Notice::Again);
+                NewPrompt {
+                    known: Some(known),
+                    earlier: &[],
+                    first_new: last,
+                    notices,
+                }
+            }
+            Decision::Changed { kept } => self.changed(known, kept)?,
         };
-        self.prompt(&locked, prompt).await
+        self.prompt(locked, named, prompt).await
     }
 
     fn named(&self) -> Named {
@@ -224,6 +290,7 @@ impl<'a> Begin<'a> {
             agent,
             protocol,
             conversation,
+            user,
             session,
             ..
         } = self.request;
@@ -236,160 +303,190 @@ impl<'a> Begin<'a> {
         if let Some(id) = given.filter(|id| !id.is_empty() && *id != "new" && !id.contains("{{")) {
             return Named::ById(conversation_key(self.by, agent, protocol, id));
         }
-        let chain = |digests: &[Digest]| {
+        let chain = |messages: &[UserMessage]| {
             let mut hash = Sha256::new();
-            for digest in digests {
-                hash.update(digest.bytes());
+            hash.update(user.as_deref().unwrap_or_default());
+            for message in messages {
+                hash.update([0]);
+                hash.update(message.content.bytes());
             }
-            key(&format!(
-                "history:{}",
-                URL_SAFE_NO_PAD.encode(hash.finalize())
-            ))
+            let hash = URL_SAFE_NO_PAD.encode(hash.finalize());
+            key(&format!("history:{hash}"))
         };
-        let before =
-            (self.digests.len() > 1).then(|| chain(&self.digests[..self.digests.len() - 1]));
+        let messages = self.said.messages;
+        let before = (messages.len() > 1).then(|| chain(&messages[..messages.len() - 1]));
         Named::ByHistory {
-            whole: chain(self.digests),
+            whole: chain(messages),
             before,
         }
     }
 
-    /// The conversation with its session, if both exist.
-    async fn known(&self, locked: &Locked, named: &Named) -> Result<Option<Known>, ApiError> {
-        let conversations = self.gateway.conversations();
-        let stored = match named {
-            Named::ById(_) => locked.get().await,
-            Named::ByHistory { before, .. } => match before {
-                _ if self.request.is_retry => locked.get().await,
-                Some(before) => conversations.get(before).await,
-                None => Ok(None),
-            },
-        };
-        let mut conversation = stored.map_err(ApiError::internal)?;
-        if let Some(session) = self.request.session {
-            conversation = Some(conversation.unwrap_or(Conversation::new(session)));
+    /// The conversations under a key whose sessions exist.
+    async fn stored(&self, key: &ConversationKey) -> Result<Vec<Known>, ApiError> {
+        let stored = self.gateway.conversations().get(key).await;
+        let mut all = Vec::new();
+        for conversation in stored.map_err(ApiError::internal)? {
+            let session = self.gateway.sessions.open(self.by, conversation.session);
+            match session.await {
+                Ok(session) => all.push(Known {
+                    conversation,
+                    session,
+                }),
+                Err(SessionError::NoSuchSession) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        let Some(conversation) = conversation else {
+        Ok(all)
+    }
+
+    /// The conversation without an id whose last turn has the whole history of this request, if the client says that it
+    /// repeats the request.
+    async fn repeated(&self, named: &Named) -> Result<Option<(Known, Vec<Notice>)>, ApiError> {
+        let Named::ByHistory { whole, .. } = named else {
             return Ok(None);
         };
-        match self
-            .gateway
-            .sessions
-            .open(self.by, conversation.session)
-            .await
-        {
-            Ok(session) => Ok(Some(Known {
-                conversation,
-                session,
-            })),
-            Err(SessionError::NoSuchSession) if self.request.session.is_none() => Ok(None),
-            Err(error) => Err(error.into()),
+        if self.said.request.is_none() && !self.said.is_retry {
+            return Ok(None);
         }
-    }
-
-    /// Whether the session has no turn after the known ones. Only a history without an id can be a copy that was continued.
-    async fn is_newest(&self, known: &Known, named: &Named) -> Result<bool, ApiError> {
-        let (Named::ByHistory { .. }, Some(turn)) = (named, known.conversation.turns.last()) else {
-            return Ok(true);
+        let mut all = self.stored(whole).await?;
+        let same = |known: &Known| {
+            let newest = known.conversation.turns.last();
+            newest.is_some_and(|turn| turn.run.is_some() && turn.run == self.said.request)
         };
-        Ok(known
-            .session
-            .query()
-            .prompt_range(turn.prompt_id().next())
-            .await?
-            .is_none())
+        if let Some(at) = all.iter().position(same) {
+            return Ok(Some((all.swap_remove(at), Vec::new())));
+        }
+        if !self.said.is_retry {
+            return Ok(None);
+        }
+        for (at, known) in all.iter().enumerate() {
+            if let Some(turn) = known.conversation.turns.last()
+                && self.state(&known.session, turn).await? != TurnState::Ended
+            {
+                return Ok(Some((all.swap_remove(at), Vec::new())));
+            }
+        }
+        let notices = if all.len() > 1 {
+            vec![Notice::Repeated]
+        } else {
+            Vec::new()
+        };
+        Ok(all.pop().map(|newest| (newest, notices)))
     }
 
-    /// Whether a repeated message gets the turn that it has: while the turn runs, and shortly afterwards.
-    async fn attaches(&self, session: &SessionHandle, turn: &Turn) -> Result<bool, ApiError> {
-        let prompt = turn.prompt_id();
-        if self.is_same_run(turn) {
-            return Ok(true);
+    /// The conversation that the request continues, if it exists.
+    async fn known(&self, named: &Named) -> Result<Option<Known>, ApiError> {
+        match named {
+            Named::ById(key) => {
+                let known = self.stored(key).await?.pop();
+                let Some(id) = self.request.session else {
+                    return Ok(known);
+                };
+                if known.is_some() {
+                    return Ok(known);
+                }
+                Ok(Some(Known {
+                    session: self.gateway.sessions.open(self.by, id).await?,
+                    conversation: Conversation::new(id),
+                }))
+            }
+            Named::ByHistory { before: None, .. } => Ok(None),
+            Named::ByHistory {
+                before: Some(before),
+                ..
+            } => self.of_answer(self.stored(before).await?).await,
         }
+    }
+
+    /// Of several conversations with the same messages of the user, the one whose last answer is that of the request. Without
+    /// such an answer, none of them is certain.
+    async fn of_answer(&self, mut all: Vec<Known>) -> Result<Option<Known>, ApiError> {
+        if all.len() < 2 {
+            return Ok(all.pop());
+        }
+        let answer = self
+            .before
+            .iter()
+            .rfind(|message| message.role == "assistant");
+        let answer = answer.map(|message| without_space(&message.text));
+        let Some(answer) = answer.filter(|answer| !answer.is_empty()) else {
+            return Ok(None);
+        };
+        let mut best = None;
+        for (at, known) in all.iter().enumerate() {
+            let Some(turn) = known.conversation.turns.last() else {
+                continue;
+            };
+            let state = known.session.query().prompt_state(turn.prompt_id()).await?;
+            let own = state
+                .map(|turn| without_space(&turn.text))
+                .unwrap_or_default();
+            let similarity = if own == answer {
+                2
+            } else if !own.is_empty() && (own.contains(&answer) || answer.contains(&own)) {
+                1
+            } else {
+                continue;
+            };
+            let rank = (similarity, is_newest(known).await?);
+            if best.is_none_or(|(other, _)| rank > other) {
+                best = Some((rank, at));
+            }
+        }
+        Ok(best.map(|(_, at)| all.swap_remove(at)))
+    }
+
+    /// The state of a turn whose message may have been sent again.
+    async fn state(&self, session: &SessionHandle, turn: &Turn) -> Result<TurnState, ApiError> {
+        let prompt = turn.prompt_id();
         let Some(range) = session.query().prompt_range(prompt).await? else {
-            return Ok(false);
+            return Ok(TurnState::Ended);
         };
         if range.last_seq.is_none() {
-            return Ok(true);
+            let readers = self.gateway.chat_watchers().count(&(session.id(), prompt));
+            return Ok(TurnState::Running {
+                is_read: readers > 0,
+            });
         }
-        if self.request.regenerates {
-            return Ok(false);
-        }
-        let ended = session
-            .query()
-            .prompt_state(prompt)
-            .await?
-            .and_then(|turn| turn.ended_at);
-        let age = ended.map(|at| self.gateway.ids.now().as_millis() - at.as_millis());
-        Ok(self.request.is_retry || age.is_some_and(|age| age < REPEAT_WITHIN_MS))
-    }
-
-    /// Whether a person sent the same text once more.
-    async fn is_another_message(&self, known: &Known, turn: &Turn) -> Result<bool, ApiError> {
-        if self.request.regenerates || self.request.is_retry || self.is_same_run(turn) {
-            return Ok(false);
-        }
-        let id = self.users.last().and_then(|message| message.id.as_deref());
-        if let (Some(id), Some(known)) = (id.map(|id| Digest::of(id, [])), turn.id) {
-            return Ok(id != known);
-        }
-        // A client that names the session, or sends its newest message only, has no history that shows a repetition.
-        let is_alone = self.digests.len() == 1 && known.conversation.turns.len() > 1;
-        if self.request.session.is_some() || is_alone {
-            let range = known.session.query().prompt_range(turn.prompt_id()).await?;
-            return Ok(self.request.session.is_some()
-                || range.is_none_or(|range| range.last_seq.is_some()));
-        }
-        Ok(false)
-    }
-
-    fn is_same_run(&self, turn: &Turn) -> bool {
-        turn.run.is_some() && turn.run == self.run_digest()
-    }
-
-    /// The hash of the client's id of the run.
-    fn run_digest(&self) -> Option<Digest> {
-        self.request.run.as_deref().map(|run| Digest::of(run, []))
-    }
-
-    /// The messages before the last one of the user.
-    fn before_last(&self) -> &'a [Message] {
-        let at = self
-            .request
-            .messages
-            .iter()
-            .rposition(Message::is_user)
-            .unwrap_or_default();
-        &self.request.messages[..at]
+        let turn = session.query().prompt_state(prompt).await?;
+        let cause = turn.and_then(|turn| turn.cancel_cause);
+        Ok(if cause == Some(CancelCause::Disconnect) {
+            TurnState::Abandoned
+        } else {
+            TurnState::Ended
+        })
     }
 
     /// The first prompt of a conversation.
     fn first(&self) -> NewPrompt<'a> {
         let last = self.users.len() - 1;
-        let earlier = if last > 0 { self.before_last() } else { &[] };
+        let (earlier, notices) = if last > 0 {
+            (self.before, vec![Notice::Seeded])
+        } else {
+            (&[][..], Vec::new())
+        };
         NewPrompt {
             known: None,
             earlier,
             first_new: last,
-            notice: (last > 0).then_some(Notice::Seeded),
+            notices,
         }
     }
 
-    fn changed(&self, mut known: Known) -> Result<NewPrompt<'a>, ApiError> {
-        let last = self.users.len() - 1;
+    fn changed(&self, mut known: Known, kept: usize) -> Result<NewPrompt<'a>, ApiError> {
         match self.request.policy {
             HistoryPolicy::New => Ok(NewPrompt {
-                notice: Some(Notice::Branched),
+                notices: vec![Notice::Branched],
                 ..self.first()
             }),
             HistoryPolicy::Append => {
                 // From now on, the turns are those of the client's history.
-                known.conversation.turns.truncate(last);
+                known.conversation.turns.truncate(kept);
                 Ok(NewPrompt {
                     known: Some(known),
                     earlier: &[],
-                    first_new: last,
-                    notice: Some(Notice::Appended),
+                    first_new: self.users.len() - 1,
+                    notices: vec![Notice::Appended],
                 })
             }
             HistoryPolicy::Reject => {
@@ -404,27 +501,23 @@ impl<'a> Begin<'a> {
     }
 
     /// Sends the prompt and stores the turn.
-    async fn prompt(&self, locked: &Locked, new: NewPrompt<'_>) -> Result<ChatTurn, ApiError> {
+    async fn prompt(
+        &self,
+        locked: &Locked,
+        named: &Named,
+        new: NewPrompt<'_>,
+    ) -> Result<ChatTurn, ApiError> {
         let NewPrompt {
             known,
             earlier,
             first_new,
-            mut notice,
+            mut notices,
         } = new;
         let has_turns = known
             .as_ref()
             .is_some_and(|known| !known.conversation.turns.is_empty());
         let is_first = !has_turns && self.request.session.is_none();
-        let system = self.request.system.as_deref().filter(|_| is_first);
-        let blocks =
-            prompt_blocks(system, earlier, &self.users[first_new..]).map_err(ApiError::internal)?;
-        if blocks.get().len() > self.gateway.limits.max_prompt_bytes {
-            let detail = format!(
-                "the new message exceeds {} bytes",
-                self.gateway.limits.max_prompt_bytes
-            );
-            return Err(ApiError::new(ProblemCode::TooLarge, detail));
-        }
+        let is_branch = notices.contains(&Notice::Branched);
         let (session, mut conversation) = if let Some(Known {
             conversation,
             session,
@@ -444,23 +537,47 @@ impl<'a> Begin<'a> {
             }
             (session.clone(), Conversation::new(session.id()))
         };
+        let mut new = Vec::new();
+        if first_new + 1 < self.users.len() {
+            let takes = session.snapshot().await?.prompt_capabilities;
+            let takes = takes.as_deref().map(PromptCapabilities::parse_any_version);
+            for message in &self.users[first_new..self.users.len() - 1] {
+                let (blocks, is_whole) = carried(&message.blocks, takes.unwrap_or_default());
+                if !is_whole && !notices.contains(&Notice::Omitted) {
+                    notices.push(Notice::Omitted);
+                }
+                new.extend(blocks);
+            }
+        }
+        new.extend_from_slice(&self.users[self.users.len() - 1].blocks);
+        let system = self.request.system.as_deref().filter(|_| is_first);
+        let blocks = prompt_blocks(system, earlier, new).map_err(ApiError::internal)?;
+        if blocks.get().len() > self.gateway.limits.max_prompt_bytes {
+            let detail = format!(
+                "the new message exceeds {} bytes",
+                self.gateway.limits.max_prompt_bytes
+            );
+            return Err(ApiError::new(ProblemCode::TooLarge, detail));
+        }
         let system = self
             .request
             .system
             .as_deref()
             .map(|text| Digest::of(text, []));
         if !is_first && system.is_some() && system != conversation.system {
-            notice = notice.or(Some(Notice::Instructions));
+            notices.push(Notice::Instructions);
         }
         conversation.system = system.or(conversation.system);
+        conversation.sends_newest_only = has_turns && !self.said.has_history;
         let before = conversation.turns.last().map_or(0, |turn| turn.prompt);
-        let last = self.digests[self.digests.len() - 1];
-        let key = self.key(locked.key(), (session.id(), before), last, notice);
+        let is_appended = notices.contains(&Notice::Appended);
         let prompt = PromptRequest {
             blocks,
             attachments: Vec::new(),
             queue: true,
-            key,
+            key: (!is_appended)
+                .then(|| self.key(named.stored(), session.id(), before))
+                .flatten(),
             trace: self.request.trace.clone(),
             acp_request: None,
             broadcast: None,
@@ -470,30 +587,36 @@ impl<'a> Begin<'a> {
             NewTurn::begin::<ApiError>(self.gateway, self.by, &session, prompt, true).await?;
         let (admitted, guard) = (turn.admitted, turn.guard.expect("a held turn has a guard"));
         let prompt = admitted.prompt.prompt_id;
-        let id = |message: &Message| message.id.as_deref().map(|id| Digest::of(id, []));
-        let number = prompt.number();
-        for (at, (digest, message)) in self.digests.iter().zip(self.users).enumerate() {
+        for notice in &notices {
+            tracing::info!(
+                session = %session.id(), prompt = %prompt, history = notice.as_str(),
+                "the messages of a chat client are not simply the next turn"
+            );
+        }
+        // The session received the earlier messages as text.
+        let first = if has_turns || is_branch && earlier.is_empty() {
+            first_new
+        } else {
+            0
+        };
+        for (at, message) in self.said.messages.iter().enumerate().skip(first) {
             let turn = Turn {
-                message: *digest,
-                prompt: number,
-                notice: None,
-                id: id(message),
-                run: None,
+                own_id: Some(Digest::of(&message_id(session.id(), prompt), [])),
+                ..Turn::new(*message, prompt.number())
             };
-            if at >= first_new {
-                conversation.push(Turn {
-                    notice,
-                    run: self.run_digest(),
+            conversation.push(if at >= first_new {
+                Turn {
+                    notices: notices.clone(),
+                    run: self.said.request,
                     ..turn
-                });
-            } else if !has_turns {
-                // The session received this message as text.
-                conversation.push(turn);
-            }
+                }
+            } else {
+                turn
+            });
         }
         // The client can find the turn again, also if it receives a single byte and the gateway is killed.
         locked
-            .put(&conversation)
+            .put(named.stored(), conversation)
             .await
             .map_err(|_| ApiError::draining())?;
         let (first_seq, last_seq) = (admitted.first_seq, admitted.last_seq);
@@ -502,24 +625,25 @@ impl<'a> Begin<'a> {
             prompt,
             first_seq,
             last_seq,
-            notice,
+            notices,
             is_own: true,
             guard,
         })
     }
 
     /// The key by which a repeated request finds the turn if the gateway was killed before it stored the conversation.
+    /// `before`: the last turn that the conversation has.
     fn key(
         &self,
         conversation: &ConversationKey,
-        (session, before): (SessionId, u32),
-        message: Digest,
-        notice: Option<Notice>,
+        session: SessionId,
+        before: u32,
     ) -> Option<IdempotencyKey> {
-        // A client that names no conversation, or repeats a message deliberately, means a new turn.
-        if self.request.session.is_some() || notice == Some(Notice::Appended) {
+        // A client that names a session means a new turn.
+        if self.said.names_session {
             return None;
         }
+        let message = self.said.messages[self.said.messages.len() - 1].content;
         let mut body_hash = [0; 32];
         body_hash[..16].copy_from_slice(message.bytes());
         let text = URL_SAFE_NO_PAD.encode(message.bytes());
@@ -547,7 +671,7 @@ impl<'a> Begin<'a> {
             .requests
             .iter()
             .any(|open| open.prompt_id == Some(turn.prompt_id()));
-        if waits && self.request.run.is_some() {
+        if waits && self.request.answers_first {
             let detail = "the agent waits for an answer to its interrupts; send them in `resume`";
             return Err(ApiError::new(ProblemCode::TurnRunning, detail));
         }
@@ -593,4 +717,19 @@ impl<'a> Begin<'a> {
             .await?;
         Ok(())
     }
+}
+
+/// Whether the session has no turn after the known ones.
+async fn is_newest(known: &Known) -> Result<bool, ApiError> {
+    let Some(turn) = known.conversation.turns.last() else {
+        return Ok(true);
+    };
+    let next = turn.prompt_id().next();
+    Ok(known.session.query().prompt_range(next).await?.is_none())
+}
+
+fn without_space(text: &str) -> String {
+    text.chars()
+        .filter(|letter| !letter.is_whitespace())
+        .collect()
 }

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use super::abandon::CancelOnDisconnect;
 use super::frames::{Interrupted, Interruption};
 use crate::event::{ControlFrame, EventRef};
-use crate::projection::{Step, TurnProjector};
+use crate::projection::{Step, TurnProjector, replace_halves};
 use crate::stream::Encoder;
 use crate::types::RequestId;
 
@@ -116,6 +116,7 @@ impl<W: TurnWriter> Encoder for TurnEncoder<W> {
             writer,
             ..
         } = self;
+        let before = out.len();
         projector.event(event, &mut |step| {
             let Some(until) = *received_until else {
                 if !writer.is_complete() {
@@ -129,6 +130,7 @@ impl<W: TurnWriter> Encoder for TurnEncoder<W> {
                 writer.resume(out);
             }
         });
+        replace_halves(&mut out[before..]);
         self.pause(out);
         self.acknowledge();
     }

@@ -30,6 +30,7 @@ pub(super) async fn create(
     let chat = ChatRequest {
         model,
         conversation: body.conversation(&headers),
+        user: body.user(),
         session: body.session(&headers)?,
         system: body.system(),
         is_retry: is_retry(&headers),
@@ -43,7 +44,7 @@ pub(super) async fn create(
         streamed: body.stream == Some(true),
         includes_usage: body.includes_usage(),
         link: session_link(&gateway, &headers, session),
-        notice: turn.notice,
+        notices: turn.notices.clone(),
     };
     let connected = turn.cancel_on_disconnect(&gateway);
     let encoder =

@@ -25,7 +25,7 @@ pub(super) struct Options {
     pub(super) includes_usage: bool,
     /// The page where a person answers requests of the agent.
     pub(super) link: String,
-    pub(super) notice: Option<Notice>,
+    pub(super) notices: Vec<Notice>,
 }
 
 /// Writes a completion.
@@ -68,7 +68,7 @@ impl TurnWriter for CompletionWriter {
                         None,
                     );
                 }
-                if let Some(notice) = self.options.notice {
+                for notice in std::mem::take(&mut self.options.notices) {
                     self.line(out, notice.text());
                 }
             }

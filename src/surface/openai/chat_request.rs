@@ -107,8 +107,12 @@ impl CompletionBody {
                 .and_then(|value| value.to_str().ok())
                 .map(ToOwned::to_owned)
         };
-        let given = CONVERSATION_HEADERS.iter().find_map(header);
-        given.or_else(|| self.user.as_ref().map(|user| format!("user:{user}")))
+        CONVERSATION_HEADERS.iter().find_map(header)
+    }
+
+    /// The person for whom a program asks. It has several conversations, so it is no id of one.
+    pub(super) fn user(&self) -> Option<String> {
+        self.user.clone()
     }
 
     /// Whether a chat program asks for a title, for tags or the like, and not a person for an answer.
@@ -185,7 +189,7 @@ mod tests {
     fn conversation_has_the_first_id_that_the_client_sends() {
         let mut headers = HeaderMap::new();
         let user = body(r#"{"model":"a","messages":[],"user":"u"}"#);
-        assert_eq!(user.conversation(&headers).as_deref(), Some("user:u"));
+        assert_eq!(user.conversation(&headers), None);
         headers.insert("x-openwebui-chat-id", "c1".parse().expect("a value"));
         assert_eq!(user.conversation(&headers).as_deref(), Some("c1"));
     }

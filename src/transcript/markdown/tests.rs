@@ -47,7 +47,7 @@ fn full_turn() -> Turn {
             ),
             (
                 "session.update",
-                r#""update":{"sessionUpdate":"tool_call","toolCallId":"c","kind":"edit","title":"Edit *a*\nb","status":"completed","content":[{"type":"diff","path":"/w/a.md","oldText":"```\nold\n","newText":"```\nnew\n"},{"type":"content","content":{"type":"text","text":"ok"}}]}"#,
+                r#""update":{"sessionUpdate":"tool_call","toolCallId":"c","kind":"edit","title":"Edit *a*\nb","content":[{"type":"diff","path":"/w/a.md","oldText":"```\nold\n","newText":"```\nnew\n"},{"type":"content","content":{"type":"text","text":"ok"}}]}"#,
             ),
             (
                 "request.created",
@@ -56,6 +56,10 @@ fn full_turn() -> Turn {
             (
                 "request.resolved",
                 r#""requestId":"r1","resolution":"answered","by":"bob","result":{"outcome":{"outcome":"selected","optionId":"y"}}"#,
+            ),
+            (
+                "session.update",
+                r#""update":{"sessionUpdate":"tool_call_update","toolCallId":"c","status":"completed"}"#,
             ),
             (
                 "session.update",

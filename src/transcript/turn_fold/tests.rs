@@ -203,6 +203,36 @@ fn call_may_start_in_permission_request_or_update() {
 }
 
 #[test]
+fn id_of_an_ended_call_names_another_call() {
+    let called = |kind: &str, title: &str, status: &str| {
+        update(&format!(
+            r#""sessionUpdate":"{kind}","toolCallId":"c","title":"{title}","status":"{status}""#
+        ))
+    };
+    let permission = r#""requestId":"r1","method":"session/request_permission","params":{"toolCall":{"toolCallId":"c","title":"rm"},"options":[]}"#;
+    let items = items(&[
+        started(),
+        called("tool_call", "ls", "completed"),
+        called("tool_call_update", "ls .", "completed"),
+        called("tool_call", "cat", "in_progress"),
+        update(
+            r#""sessionUpdate":"tool_call_update","toolCallId":"c","rawInput":{"command":"cat"}"#,
+        ),
+        ("request.created", permission.to_owned()),
+        called("tool_call_update", "rm", "failed"),
+    ]);
+    assert_eq!(
+        items[..2],
+        [
+            r#"{"type":"tool_call","toolCall":{"toolCallId":"c","title":"ls .","status":"completed"}}"#,
+            // The request does not repeat the input, which is that of another title.
+            r#"{"type":"tool_call","toolCall":{"toolCallId":"c","title":"rm","status":"failed"}}"#,
+        ]
+    );
+    assert_eq!(items.len(), 3);
+}
+
+#[test]
 fn compactions_grow_and_other_requests_keep_params() {
     let items = items(&[
         started(),

@@ -232,3 +232,31 @@ async fn agent_is_named_in_the_url_if_there_are_several() {
         );
     }
 }
+
+#[tokio::test]
+async fn internal_error_is_in_the_log_with_the_id_of_its_request() {
+    let gateway = Setup::fake(&[]).start();
+    let folders = gateway.path("data/workspaces");
+    std::fs::remove_dir(&folders).expect("it is empty");
+    std::fs::write(&folders, "no folder can be made in it").expect("the place is free");
+    let acp = Acp::open(&gateway).await;
+    let mut messages = acp.stream(None, None).await;
+    let new = json!({ "jsonrpc": "2.0", "id": 7, "method": "session/new",
+        "params": { "cwd": "", "mcpServers": [] } });
+    let sent = acp
+        .head(Method::POST)
+        .header("x-request-id", "find-me.2")
+        .json(&new)
+        .send()
+        .await
+        .expect("an answer");
+    assert_eq!(sent.status(), 202);
+    let response = messages.response(7).await;
+    assert_eq!(response["error"]["code"], -32603, "{response}");
+    assert_eq!(response["error"]["data"]["code"], "internal", "{response}");
+    let log = gateway.log();
+    let own = log
+        .lines()
+        .filter(|line| line.contains("the response to a message") && line.contains("find-me.2"));
+    assert_eq!(own.count(), 1, "{log}");
+}

@@ -39,18 +39,18 @@ fn last<'a>(frames: &'a [Value], kind: &str) -> &'a Value {
 /// The message with the answer, as `useChat` sends it.
 fn ui_answer(session: &str, approved: bool) -> Value {
     let part = json!({ "type": "dynamic-tool", "toolCallId": "x", "state": "approval-responded",
-        "approval": { "id": "r1", "approved": approved } });
-    json!({ "id": session, "messages": [{ "id": format!("{session}_p1"), "role": "assistant", "parts": [part] }] })
+        "approval": { "id": format!("{session}_p1_r1"), "approved": approved } });
+    json!({ "id": session, "messages": [{ "id": "of the client", "role": "assistant", "parts": [part] }] })
 }
 
 fn run_answer(session: &str, payload: &Value) -> Value {
     let mut input = run_input(session, "answer", &[]);
-    input["resume"] = json!([{ "interruptId": "r1", "status": "resolved", "payload": payload }]);
+    input["resume"] = json!([{ "interruptId": format!("{session}_p1_r1"), "status": "resolved", "payload": payload }]);
     input
 }
 
 fn response_answer(session: &str, approve: bool) -> Value {
-    let answer = json!({ "type": "mcp_approval_response", "approval_request_id": "mcpr_r1", "approve": approve });
+    let answer = json!({ "type": "mcp_approval_response", "approval_request_id": format!("mcpr_{session}_p1_r1"), "approve": approve });
     json!({ "model": "fake", "previous_response_id": format!("resp_{session}_p1"), "input": [answer], "stream": true })
 }
 
@@ -69,13 +69,15 @@ async fn open_request_is_visible_through_each_protocol_and_answered_through_any(
     for answered_by in ["rest", "ai-sdk", "responses", "ag-ui"] {
         let session = waiting(&gateway).await;
         let shown = resume(&gateway, &session).await;
-        assert_eq!(last(&shown, "tool-approval-request")["approvalId"], "r1");
+        let question = format!("{session}_p1_r1");
+        let shown_question = &last(&shown, "tool-approval-request")["approvalId"];
+        assert_eq!(*shown_question, question);
         assert_eq!(last(&shown, "finish")["finishReason"], "tool-calls");
         let run = frames(&post(&gateway, AG_UI, &run_input(&session, "look", &[])).await);
         let outcome = &last(&run, "RUN_FINISHED")["outcome"];
         assert_eq!(
             (&outcome["type"], &outcome["interrupts"][0]["id"]),
-            (&json!("interrupt"), &json!("r1"))
+            (&json!("interrupt"), &json!(question))
         );
         let path = format!("{RESPONSES}/resp_{session}_p1");
         let first = gateway.get(&path).await;

@@ -402,11 +402,7 @@ async fn conversation_goes_on_after_an_edit_of_its_queued_prompt() {
     let request = |protocol: &str, texts: &[&str]| match protocol {
         AG_UI => run_input("t", texts[texts.len() - 1], texts),
         AI_SDK => ui_messages("c", texts),
-        COMPLETIONS => {
-            let mut request = completion(texts, true);
-            request["user"] = json!("chat");
-            request
-        }
+        COMPLETIONS => completion(texts, true),
         _ => {
             let input: Vec<Value> = texts
                 .iter()
@@ -415,11 +411,15 @@ async fn conversation_goes_on_after_an_edit_of_its_queued_prompt() {
             json!({ "model": "fake", "input": input, "stream": true })
         }
     };
+    let send = |protocol: &str, content: &Value| {
+        let request = gateway.request(Method::POST, protocol);
+        super::body(request.header("x-conversation-id", "chat").json(content))
+    };
     for (before, protocol) in [AG_UI, AI_SDK, COMPLETIONS, RESPONSES]
         .into_iter()
         .enumerate()
     {
-        post(&gateway, protocol, &request(protocol, &["echo one"])).await;
+        send(protocol, &request(protocol, &["echo one"])).await;
         let session = sessions(&gateway)
             .await
             .first()
@@ -455,7 +455,7 @@ async fn conversation_goes_on_after_an_edit_of_its_queued_prompt() {
                 )
                 .await;
         };
-        let (answer, ()) = tokio::join!(post(&gateway, protocol, &second), edit);
+        let (answer, ()) = tokio::join!(send(protocol, &second), edit);
         assert_eq!(text(&frames(&answer)), "edited", "{protocol}");
         let mut third = request(protocol, &["echo one", "echo two", "echo three"]);
         if protocol == RESPONSES {
@@ -482,7 +482,7 @@ async fn conversation_goes_on_after_an_edit_of_its_queued_prompt() {
             );
         }
         assert_eq!(
-            text(&frames(&post(&gateway, protocol, &third).await)),
+            text(&frames(&send(protocol, &third).await)),
             "three",
             "{protocol}"
         );

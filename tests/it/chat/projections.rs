@@ -167,11 +167,7 @@ const CLIENTS: [Client; 4] = [
     },
     Client {
         path: COMPLETIONS,
-        send: |user, texts| {
-            let mut request = completion(texts, true);
-            request["user"] = json!(user);
-            request
-        },
+        send: |_, texts| completion(texts, true),
         resume: None,
     },
     Client {
@@ -207,9 +203,15 @@ async fn killed_gateway_shows_the_end_of_the_turn_to_each_client() {
         for client in &CLIENTS {
             let name = format!("chat{number}");
             let first = (client.send)(&name, &[prompt]);
-            let mut live = gateway
-                .request(Method::POST, client.path)
-                .json(&first)
+            // The gateway starts again in between.
+            let request = |gateway: &Gateway, retries: &str, content: &Value| {
+                let request = gateway.request(Method::POST, client.path);
+                request
+                    .header("x-conversation-id", &name)
+                    .header("x-stainless-retry-count", retries)
+                    .json(content)
+            };
+            let mut live = request(&gateway, "0", &first)
                 .send()
                 .await
                 .expect("an answer");
@@ -231,7 +233,7 @@ async fn killed_gateway_shows_the_end_of_the_turn_to_each_client() {
             gateway.start();
             let resumed = match client.resume {
                 Some(path) => body(gateway.request(Method::GET, &path(&name, &session))).await,
-                None => post(&gateway, client.path, &first).await,
+                None => body(request(&gateway, "1", &first)).await,
             };
             let shown = super::frames(&resumed);
             let asked = shown.last().is_some_and(|last| {
@@ -260,7 +262,7 @@ async fn killed_gateway_shows_the_end_of_the_turn_to_each_client() {
             // A client that was not connected during the turn sees the same.
             let again = match client.resume {
                 Some(path) => body(gateway.request(Method::GET, &path(&name, &session))).await,
-                None => post(&gateway, client.path, &first).await,
+                None => body(request(&gateway, "1", &first)).await,
             };
             assert_eq!(
                 without_comments(&again),
@@ -275,7 +277,7 @@ async fn killed_gateway_shows_the_end_of_the_turn_to_each_client() {
                 client.path
             );
             let next = (client.send)(&name, &[prompt, "echo on"]);
-            let next = super::frames(&post(&gateway, client.path, &next).await);
+            let next = super::frames(&body(request(&gateway, "0", &next)).await);
             assert_eq!(super::text(&next), "on", "{}", client.path);
             assert_eq!(
                 super::turns(&gateway, &session).await,
@@ -297,21 +299,21 @@ async fn requests_have_the_expected_frames() {
             ui_messages("c", &["permission"]),
             json!({ "id": "c", "messages": [{ "id": "SESSION_p1", "role": "assistant", "parts": [{
                 "type": "dynamic-tool", "toolCallId": "x", "state": "approval-responded",
-                "approval": { "id": "r1", "approved": false } }] }] }),
+                "approval": { "id": "SESSION_p1_r1", "approved": false } }] }] }),
         ),
         (
             "ag_ui_requests.txt",
             AG_UI,
             run_input("t", "r", &["permission"]),
             json!({ "threadId": "t", "runId": "r2", "protocolVersion": "1.0", "messages": [], "tools": [], "context": [],
-                "resume": [{ "interruptId": "r1", "status": "resolved", "payload": { "approved": false } }] }),
+                "resume": [{ "interruptId": "SESSION_p1_r1", "status": "resolved", "payload": { "approved": false } }] }),
         ),
         (
             "openai_responses_requests.txt",
             RESPONSES,
             json!({ "model": "fake", "input": "permission", "stream": true }),
             json!({ "model": "fake", "previous_response_id": "resp_SESSION_p1", "stream": true, "input": [{
-                "type": "mcp_approval_response", "approval_request_id": "mcpr_r1", "approve": false }] }),
+                "type": "mcp_approval_response", "approval_request_id": "mcpr_SESSION_p1_r1", "approve": false }] }),
         ),
     ] {
         let gateway = Setup::fake(&[]).start();

@@ -226,7 +226,8 @@ async fn conversation_is_a_session_with_items() {
     let response = asking.last().expect("a frame")["response"]["id"]
         .as_str()
         .expect("an id");
-    let answer = json!({ "type": "mcp_approval_response", "approval_request_id": "mcpr_r1", "approve": true });
+    let question = response.replace("resp_", "mcpr_") + "_r1";
+    let answer = json!({ "type": "mcp_approval_response", "approval_request_id": question, "approve": true });
     let answer = json!({ "model": "fake", "previous_response_id": response, "input": [answer] });
     let (_, answered) = gateway.post(RESPONSES, &answer).await;
     assert_eq!(answered["id"], format!("{response}_2"));

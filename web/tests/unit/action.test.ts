@@ -30,6 +30,21 @@ describe("the action of a tool call", () => {
     expect(actionOf(request!.toolCall, toolOf(log, request!)).command).toBe("make all");
   });
 
+  test("is that of the request although an earlier call has its id", () => {
+    const request = (toolCall: object) => ({ requestId: "r1", method: "session/request_permission", params: { toolCall: { toolCallId: "c", ...toolCall }, options: [] } });
+    const first = { toolCallId: "c", title: "ls", rawInput: { command: "ls" } };
+    for (const status of ["in_progress", "completed"]) {
+      const log = played(startedScript().update("p1", "tool_call", { ...first, status }).add("request.created", request({ title: "rm -rf build" }), "p1"));
+      const [open] = openRequests(log);
+      const card = toolOf(log, open!);
+      expect(card).toMatchObject({ title: "rm -rf build" });
+      expect(actionOf(open!.toolCall, card).command, status).toBeNull();
+    }
+    const log = played(startedScript().update("p1", "tool_call", { ...first, status: "completed" }).update("p1", "tool_call", { toolCallId: "c", title: "cat", status: "failed" }));
+    const titles = log.turns.at(-1)!.items.map((part) => (part.kind === "tool" ? part.title : part.kind));
+    expect(titles).toEqual(["ls", "cat"]);
+  });
+
   test.each([
     [{ command: "rm", args: ["-rf", "/home/x y"] }, 'rm -rf "/home/x y"'],
     [{ command: "rm", args: "-rf /home/x" }, "rm -rf /home/x"],

@@ -360,8 +360,9 @@ impl ResponseWriter {
         let (Asked::Permission, Some(call)) = (request.asked, request.call) else {
             return;
         };
+        let question = self.head.id.question(request.id);
         let item = json!({
-            "id": format!("mcpr_{}", request.id), "type": "mcp_approval_request", "server_label": self.head.agent,
+            "id": format!("mcpr_{question}"), "type": "mcp_approval_request", "server_label": self.head.agent,
             "name": call.kind, "arguments": input_text(call),
         });
         let index = self.add(out, item.clone());

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::surface::chat::QuestionId;
 use crate::types::ids::IdError;
-use crate::types::{PromptId, SessionId};
+use crate::types::{PromptId, RequestId, SessionId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ResponseId {
@@ -12,6 +13,17 @@ pub(super) struct ResponseId {
     pub(super) prompt: PromptId,
     /// From 1.
     pub(super) number: u32,
+}
+
+impl ResponseId {
+    /// The id of a request of the agent in the turn.
+    pub(super) const fn question(&self, request: RequestId) -> QuestionId {
+        QuestionId {
+            session: self.session,
+            prompt: self.prompt,
+            request,
+        }
+    }
 }
 
 impl fmt::Display for ResponseId {

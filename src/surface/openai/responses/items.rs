@@ -67,9 +67,10 @@ impl TurnItems {
                     allowed,
                     ..
                 } => {
+                    let question = head(number).id.question(id);
                     let answer = json!({
-                        "id": format!("mcpa_{id}"), "type": "mcp_approval_response",
-                        "approval_request_id": format!("mcpr_{id}"), "approve": allowed,
+                        "id": format!("mcpa_{question}"), "type": "mcp_approval_response",
+                        "approval_request_id": format!("mcpr_{question}"), "approve": allowed,
                     });
                     all.push(answer, Some(number));
                 }

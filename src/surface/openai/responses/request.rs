@@ -4,11 +4,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::surface::chat::{
-    Approval, Message, content_blocks, file_block, media_block, resource_link, text_block,
+    Approval, Message, QuestionId, content_blocks, file_block, media_block, resource_link,
+    text_block,
 };
 use crate::surface::openai::client_request::reject_forced_tool;
 use crate::surface::rest::ApiError;
-use crate::types::{RequestId, SessionId};
+use crate::types::SessionId;
 
 /// The body. Parameters of a model have no meaning for an agent and are ignored.
 #[derive(Debug, Deserialize)]
@@ -64,32 +65,35 @@ impl ResponseBody {
             .or_else(|| spoken().map(|message| message.text))
     }
 
-    /// The answers to permission requests.
-    pub(super) fn approvals(&self) -> Result<Vec<Approval>, ApiError> {
+    /// The answers to permission requests that follow the last message of the user. They continue a turn.
+    pub(super) fn answers(&self) -> Result<Vec<Approval>, ApiError> {
+        self.approvals(|at, last_message| last_message.is_none_or(|last| at > last))
+    }
+
+    /// The answers before the last message of the user. In a whole history, they are those of earlier turns. In a request
+    /// that continues a response or a conversation, all items are new.
+    pub(super) fn earlier_answers(&self) -> Result<Vec<Approval>, ApiError> {
+        if self.previous_response_id.is_none() && self.conversation.is_none() {
+            return Ok(Vec::new());
+        }
+        self.approvals(|at, last_message| last_message.is_some_and(|last| at < last))
+    }
+
+    /// The answers at the places that `counts` selects, by their index and that of the last message of the user.
+    fn approvals(
+        &self,
+        counts: impl Fn(usize, Option<usize>) -> bool,
+    ) -> Result<Vec<Approval>, ApiError> {
         let Input::Items(items) = &self.input else {
             return Ok(Vec::new());
         };
-        let answers = items
+        let last_message = items
             .iter()
-            .filter(|item| item["type"] == "mcp_approval_response");
-        answers
-            .map(|item| {
-                let request: Option<RequestId> = item["approval_request_id"]
-                    .as_str()
-                    .and_then(|id| id.strip_prefix("mcpr_")?.parse().ok());
-                let (Some(request), Some(approved)) = (request, item["approve"].as_bool()) else {
-                    let detail =
-                        "expected approval_request_id of an mcp_approval_request, and approve";
-                    return Err(ApiError::invalid("/input", detail));
-                };
-                let reason = item["reason"].as_str().map(ToOwned::to_owned);
-                Ok(Approval {
-                    request,
-                    approved,
-                    reason,
-                })
-            })
-            .collect()
+            .rposition(|item| message(item).is_some_and(|message| message.is_user()));
+        let answers = items.iter().enumerate().filter(|(at, item)| {
+            item["type"] == "mcp_approval_response" && counts(*at, last_message)
+        });
+        answers.map(|(at, item)| approval(at, item)).collect()
     }
 
     /// The session of `conversation`: `conv_<session>`, as a text or as an object.
@@ -103,6 +107,31 @@ impl ResponseBody {
         let session = id.and_then(|id| id.strip_prefix("conv_")?.parse().ok());
         session.map(Some).ok_or_else(ApiError::not_found)
     }
+}
+
+fn approval(at: usize, item: &Value) -> Result<Approval, ApiError> {
+    let question: Option<QuestionId> = item["approval_request_id"]
+        .as_str()
+        .and_then(|id| id.strip_prefix("mcpr_")?.parse().ok());
+    let Some(question) = question else {
+        let detail =
+            "expected the id of an mcp_approval_request of this gateway, as it is in its response";
+        return Err(ApiError::invalid(
+            format!("/input/{at}/approval_request_id"),
+            detail,
+        ));
+    };
+    let Some(approved) = item["approve"].as_bool() else {
+        return Err(ApiError::invalid(
+            format!("/input/{at}/approve"),
+            "expected true or false",
+        ));
+    };
+    Ok(Approval {
+        question,
+        approved,
+        reason: item["reason"].as_str().map(ToOwned::to_owned),
+    })
 }
 
 fn message(item: &Value) -> Option<Message> {
@@ -146,20 +175,77 @@ mod tests {
         let items = body(
             r#"{"model":"a","input":[{"role":"developer","content":"be brief"},{"role":"user","content":[
             {"type":"input_text","text":"look"},{"type":"input_image","image_url":"data:image/png;base64,AAAA"}]},
-            {"type":"function_call_output","output":"x"},{"type":"mcp_approval_response","approval_request_id":"mcpr_r2","approve":false}]}"#,
+            {"type":"function_call_output","output":"x"}]}"#,
         );
         assert_eq!(items.system().as_deref(), Some("be brief"));
         assert_eq!(items.messages().len(), 2);
         assert_eq!(items.messages()[1].blocks.len(), 2);
-        let approvals = items.approvals().expect("answers");
-        assert_eq!(
-            (approvals[0].request, approvals[0].approved),
-            (RequestId::new(2), false)
-        );
-        let wrong = body(
-            r#"{"model":"a","input":[{"type":"mcp_approval_response","approval_request_id":"r2"}]}"#,
-        );
-        assert!(wrong.approvals().is_err());
+    }
+
+    #[test]
+    fn answers_follow_the_last_message_or_are_new_items() {
+        let answer = |request: u32| {
+            let question = format!("01990000-0000-7000-8000-000000000000_p1_r{request}");
+            format!(
+                r#"{{"type":"mcp_approval_response","approval_request_id":"mcpr_{question}","approve":false}}"#
+            )
+        };
+        let message = r#"{"role":"user","content":"x"}"#.to_owned();
+        let wrong =
+            r#"{"type":"mcp_approval_response","approval_request_id":"mcpr_r2","approve":true}"#
+                .to_owned();
+        let numbers = |approvals: Vec<Approval>| {
+            let requests = approvals.iter().map(|approval| approval.question.request);
+            requests
+                .map(|request| request.to_string())
+                .collect::<Vec<_>>()
+        };
+        for (items, continues, answers, earlier) in [
+            (vec![answer(2)], false, vec!["r2"], vec![]),
+            (
+                vec![message.clone(), answer(1), answer(2)],
+                false,
+                vec!["r1", "r2"],
+                vec![],
+            ),
+            // Answers of earlier turns, and a new message.
+            (
+                vec![message.clone(), answer(1), message.clone()],
+                false,
+                vec![],
+                vec![],
+            ),
+            (
+                vec![message.clone(), wrong.clone(), message.clone()],
+                false,
+                vec![],
+                vec![],
+            ),
+            // All items are new.
+            (vec![answer(1), message.clone()], true, vec![], vec!["r1"]),
+        ] {
+            let previous = if continues {
+                r#""previous_response_id":"x","#
+            } else {
+                ""
+            };
+            let body = body(&format!(
+                r#"{{"model":"a",{previous}"input":[{}]}}"#,
+                items.join(",")
+            ));
+            assert_eq!(
+                numbers(body.answers().expect("answers")),
+                answers,
+                "{items:?}"
+            );
+            assert_eq!(
+                numbers(body.earlier_answers().expect("answers")),
+                earlier,
+                "{items:?}"
+            );
+        }
+        let body = body(&format!(r#"{{"model":"a","input":[{message},{wrong}]}}"#));
+        assert!(body.answers().is_err());
     }
 
     #[test]

@@ -16,7 +16,8 @@ use super::request::ResponseBody;
 use crate::api::ProblemCode;
 use crate::surface::authorized::{Authorized, CanPrompt, CanRead};
 use crate::surface::chat::{
-    CancelOnDisconnect, ChatRequest, ChatTurn, TurnEncoder, answer, read_json, respond,
+    Approval, CancelOnDisconnect, ChatRequest, ChatTurn, Continued, TurnEncoder, answer, read_json,
+    respond,
 };
 use crate::surface::openai::client_request::is_retry;
 use crate::surface::openai::models;
@@ -43,21 +44,25 @@ pub(in crate::surface::openai) async fn create(
         .map(str::parse::<ResponseId>)
         .transpose();
     let previous = previous.map_err(|_| unknown_response())?;
-    let approvals = body.approvals()?;
-    if let Some(previous) = previous.filter(|_| !approvals.is_empty()) {
-        let turn = open(&gateway, &by, previous).await?;
-        for approval in &approvals {
-            answer(&by, &turn.session, approval).await?;
-        }
-        let id = ResponseId {
-            number: previous.number + 1,
-            ..previous
-        };
-        return respond_to(&gateway, &by, turn, id, &body).await;
-    }
     if let Some(previous) = previous {
         // The session must exist, and the turn must be one of it.
         open(&gateway, &by, previous).await?;
+    }
+    let answers = body.answers()?;
+    if !answers.is_empty() {
+        let Continued {
+            turn, permissions, ..
+        } = continue_turn(&gateway, &by, &answers).await?;
+        let id = ResponseId {
+            session: turn.session.id(),
+            prompt: turn.prompt,
+            number: permissions + 1,
+        };
+        return respond_to(&gateway, &by, turn, id, &body).await;
+    }
+    let earlier = body.earlier_answers()?;
+    if !earlier.is_empty() {
+        drop(continue_turn(&gateway, &by, &earlier).await?);
     }
     let chat = ChatRequest {
         model,
@@ -75,6 +80,20 @@ pub(in crate::surface::openai) async fn create(
         number: 1,
     };
     respond_to(&gateway, &by, turn, id, &body).await
+}
+
+/// Answers the requests that a turn waits for.
+async fn continue_turn(
+    gateway: &Gateway,
+    by: &Authorized<CanPrompt>,
+    answers: &[Approval],
+) -> Result<Continued, ApiError> {
+    let questions = answers.iter().map(|answer| answer.question);
+    let continued = Continued::after(gateway, by, questions).await?;
+    for approval in answers {
+        answer(by, &continued.turn.session, approval).await?;
+    }
+    Ok(continued)
 }
 
 /// Reads a response, also as a stream: `?stream=true`, with `starting_after` for the frames after a number.
@@ -161,7 +180,7 @@ async fn open<S>(
     id: ResponseId,
 ) -> Result<ChatTurn, ApiError> {
     let session = gateway.sessions.open(by, id.session).await?;
-    ChatTurn::existing(gateway, by, session, id.prompt, None).await
+    ChatTurn::existing(gateway, by, session, id.prompt, Vec::new()).await
 }
 
 async fn respond_to(

@@ -111,12 +111,21 @@ export function joined(all: ContentBlock[], block: ContentBlock): ContentBlock[]
   return all.with(-1, { ...before, text: (before.text ?? "") + (block.text ?? "") });
 }
 
-/** An update without its call creates the card. Omitted and null members keep the old value. */
+/**
+ * An update without its call creates the card. Omitted and null members keep the old value. An agent may use the id of a call
+ * again after its end: for another call, or to ask for permission.
+ */
 export function tool(turn: Turn, update: Raw, event: LogEvent): Turn {
   const toolCallId = text(update["toolCallId"]);
   if (toolCallId === null) return turn;
-  const items = updateItem(turn.items, "tool", toolCallId, (item) => patchTool(item, update));
-  if (items) return { ...turn, items };
+  const asks = event.type === "request.created";
+  const place = placeOf(turn.items, "tool", toolCallId);
+  const known = place < 0 ? null : (turn.items[place] as ToolItem);
+  const begins = asks || update["sessionUpdate"] === "tool_call";
+  if (known && !(begins && ENDED.has(known.status))) {
+    const item = patchTool(asks ? asked(known, update) : known, update);
+    return { ...turn, items: replaceItem(turn.items, place, item) };
+  }
   // The card of the call is among the earlier parts.
   if (turn.cut && !("title" in update)) return turn;
   const fresh: ToolItem = {
@@ -130,6 +139,16 @@ export function tool(turn: Turn, update: Raw, event: LogEvent): Turn {
     locations: [],
   };
   return addItem(turn, patchTool(fresh, update));
+}
+
+const ENDED: ReadonlySet<string> = new Set(["completed", "failed", "cancelled"]);
+
+/** The call as a permission request begins from it: under another title, an input that is not repeated is that of something else. */
+function asked(item: ToolItem, request: Raw): ToolItem {
+  const title = line(request["title"]);
+  if (title === null || title === item.title) return item;
+  const { rawInput: _, ...rest } = item;
+  return rest;
 }
 
 function patchTool(item: ToolItem, update: Raw): ToolItem {

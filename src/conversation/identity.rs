@@ -1,0 +1,432 @@
+//! Which turn a request of a chat client means.
+//!
+//! Chat clients have no ids of turns. They send messages again: all of them with each new one, the newest one after a lost
+//! connection, or an old one after an edit. [`decide`] tells these cases apart by what the request says about itself. It has no
+//! clock and does not compare texts alone where anything else is known. Only the messages of the user are compared, because
+//! clients change those of the assistant: they cut reasoning and add sources.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::record::{Conversation, Turn};
+
+/// The hash of a message of the user, of an id, or of another text of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Digest([u8; 16]);
+
+impl Digest {
+    /// The hash of a text and of the content blocks that are not text. White space at both ends of the text is ignored.
+    pub fn of<'a>(text: &str, attachments: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(text.trim().as_bytes());
+        for content in attachments {
+            hash.update([0]);
+            hash.update((content.len() as u64).to_be_bytes());
+            hash.update(content);
+        }
+        Self(
+            hash.finalize()[..16]
+                .try_into()
+                .expect("a hash has 32 bytes"),
+        )
+    }
+
+    pub const fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+/// A message of the user in a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserMessage {
+    pub content: Digest,
+    /// The client's id of the message.
+    pub id: Option<Digest>,
+}
+
+/// What a request says about itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// The messages of the user, at least one.
+    pub messages: &'a [UserMessage],
+    /// The request has messages before the last one of the user.
+    pub has_history: bool,
+    /// The client's id of the request: a header `Idempotency-Key`, or the id of a run.
+    pub request: Option<Digest>,
+    /// The client says that it repeats a request that failed.
+    pub is_retry: bool,
+    /// The client asks for another answer to a message that it sends again.
+    pub asks_again: bool,
+    /// The client names a session, whose turns may come from others.
+    pub names_session: bool,
+}
+
+/// The state of a turn whose message a client may have sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnState {
+    Running {
+        /// A client reads the response with the turn, so no connection was lost.
+        is_read: bool,
+    },
+    /// The gateway cancelled the turn because its client had disconnected.
+    Abandoned,
+    Ended,
+}
+
+/// The meaning of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// The request is a repetition. Its turn is the one at this index.
+    Existing(usize),
+    /// The messages from this one on are new. Usually it is the last one.
+    Next {
+        first_new: usize,
+        /// `false`: the request may also be an edit of the first message.
+        certain: bool,
+    },
+    /// The last message is sent again: its turn was cancelled when the client lost its connection.
+    Again,
+    /// The messages differ from the turns after the first `kept` turns.
+    Changed { kept: usize },
+}
+
+impl Said<'_> {
+    /// The turns whose state the decision needs: those whose message the request may repeat.
+    pub fn repeated_turns(&self, conversation: &Conversation) -> Vec<usize> {
+        let turns = &conversation.turns;
+        let message = &self.messages[self.messages.len() - 1];
+        let newest = turns.len().checked_sub(1);
+        let same = newest.filter(|at| turns[*at].message == message.content);
+        let named = message
+            .id
+            .and_then(|id| turns.iter().rposition(|turn| turn.has_id(id)));
+        same.into_iter().chain(named).collect()
+    }
+}
+
+/// Decides what the request means. The rules are those of `docs/reference/chat-protocols.md`, in the same order.
+/// `state`: of the turn with this index.
+pub fn decide(
+    conversation: &Conversation,
+    said: &Said<'_>,
+    state: impl Fn(usize) -> TurnState,
+) -> Decision {
+    let turns = &conversation.turns[..];
+    let last = said.messages.len() - 1;
+    let message = &said.messages[last];
+    let Some(newest) = turns.len().checked_sub(1) else {
+        return Decision::Next {
+            first_new: if said.names_session { last } else { 0 },
+            certain: true,
+        };
+    };
+    let next = Decision::Next {
+        first_new: last,
+        certain: true,
+    };
+    // 1. The id of the request.
+    if let Some(request) = said.request
+        && let Some(at) = turns.iter().rposition(|turn| turn.run == Some(request))
+    {
+        return Decision::Existing(at);
+    }
+    // 2. A count of repetitions.
+    if said.is_retry && turns[newest].message == message.content {
+        return match state(newest) {
+            TurnState::Abandoned => Decision::Again,
+            TurnState::Running { .. } | TurnState::Ended => Decision::Existing(newest),
+        };
+    }
+    // 3. The id of the message.
+    if let Some(id) = message.id
+        && let Some(at) = turns.iter().rposition(|turn| turn.has_id(id))
+    {
+        if turns[at].message != message.content {
+            return Decision::Changed { kept: at };
+        }
+        return match state(at) {
+            TurnState::Abandoned if at == newest => Decision::Again,
+            TurnState::Ended | TurnState::Abandoned if said.asks_again => {
+                Decision::Changed { kept: at }
+            }
+            _ => Decision::Existing(at),
+        };
+    }
+    // 4. The session.
+    if said.names_session {
+        return next;
+    }
+    // 5. A message without the ones before it.
+    if !said.has_history {
+        if message.id.is_none() && turns[newest].message == message.content {
+            match state(newest) {
+                TurnState::Running { is_read: false } => return Decision::Existing(newest),
+                TurnState::Abandoned => return Decision::Again,
+                TurnState::Running { is_read: true } | TurnState::Ended => {}
+            }
+        }
+        return Decision::Next {
+            first_new: last,
+            certain: conversation.sends_newest_only,
+        };
+    }
+    // 6. The history. A message with an id that is not known is new, also if its text is that of a turn.
+    let is_new = message.id.is_some();
+    let sent = &said.messages[..last + usize::from(!is_new)];
+    match compare(turns, sent) {
+        Compared::Continued { first_new } if is_new || first_new <= last => Decision::Next {
+            first_new,
+            certain: true,
+        },
+        Compared::Continued { .. } => match state(newest) {
+            TurnState::Running { .. } => Decision::Existing(newest),
+            TurnState::Abandoned => Decision::Again,
+            TurnState::Ended => Decision::Changed { kept: newest },
+        },
+        Compared::Changed { kept } => Decision::Changed { kept },
+    }
+}
+
+enum Compared {
+    /// The messages have all turns from one of them to the newest. Those from `first_new` on are new.
+    Continued {
+        first_new: usize,
+    },
+    Changed {
+        kept: usize,
+    },
+}
+
+/// Compares messages with turns. Clients with a limited context leave out the oldest messages, so the messages may begin at any
+/// turn. If several beginnings fit, it is the one whose message has the id of its turn.
+fn compare(turns: &[Turn], messages: &[UserMessage]) -> Compared {
+    let fits = |from: &usize| {
+        let rest = &turns[*from..];
+        messages.len() >= rest.len()
+            && rest
+                .iter()
+                .zip(messages)
+                .all(|(turn, message)| turn.message == message.content)
+    };
+    let first_id = messages.first().and_then(|message| message.id);
+    let named = first_id.and_then(|id| turns.iter().rposition(|turn| turn.has_id(id)));
+    let from = match named {
+        Some(at) => Some(at).filter(fits),
+        None => (0..turns.len()).find(fits),
+    };
+    match from {
+        Some(from) => Compared::Continued {
+            first_new: turns.len() - from,
+        },
+        None => {
+            let from = named.unwrap_or_default();
+            let equal = turns[from..]
+                .iter()
+                .zip(messages)
+                .take_while(|(turn, message)| turn.message == message.content);
+            Compared::Changed {
+                kept: from + equal.count(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::SessionId;
+
+    const ENDED: TurnState = TurnState::Ended;
+    const READ: TurnState = TurnState::Running { is_read: true };
+    const CUT: TurnState = TurnState::Running { is_read: false };
+    const LOST: TurnState = TurnState::Abandoned;
+
+    fn digest(text: &str) -> Digest {
+        Digest::of(text, [])
+    }
+
+    /// The messages of a text: a letter each, and a digit after it as its id.
+    fn messages(text: &str) -> Vec<UserMessage> {
+        let mut all: Vec<UserMessage> = Vec::new();
+        for letter in text.chars() {
+            let value = digest(&letter.to_string());
+            match all.last_mut() {
+                Some(message) if letter.is_ascii_digit() => message.id = Some(value),
+                _ => all.push(UserMessage {
+                    content: value,
+                    id: None,
+                }),
+            }
+        }
+        all
+    }
+
+    fn conversation(text: &str) -> Conversation {
+        let mut known = Conversation::new(SessionId::AUDIT);
+        for (at, message) in messages(text).into_iter().enumerate() {
+            let number = u32::try_from(at + 1).expect("few turns");
+            known.push(Turn::new(message, number));
+        }
+        known
+    }
+
+    fn next(first_new: usize) -> Decision {
+        Decision::Next {
+            first_new,
+            certain: true,
+        }
+    }
+
+    #[test]
+    fn history_without_ids_is_compared_with_the_turns() {
+        for (known, sent, state, expected) in [
+            ("", "a", ENDED, next(0)),
+            ("a", "ab", ENDED, next(1)),
+            ("ab", "abc", READ, next(2)),
+            ("ab", "abcd", ENDED, next(2)),
+            ("abc", "bcd", ENDED, next(2)),
+            ("aa", "aaa", ENDED, next(2)),
+            ("ab", "ab", CUT, Decision::Existing(1)),
+            ("ab", "ab", READ, Decision::Existing(1)),
+            ("ab", "ab", LOST, Decision::Again),
+            ("ab", "ab", ENDED, Decision::Changed { kept: 1 }),
+            ("ab", "ax", ENDED, Decision::Changed { kept: 1 }),
+            ("ab", "xb", ENDED, Decision::Changed { kept: 0 }),
+            ("abc", "axc", ENDED, Decision::Changed { kept: 1 }),
+        ] {
+            let sent = messages(sent);
+            let said = said(&sent);
+            let decision = decide(&conversation(known), &said, |_| state);
+            assert_eq!(decision, expected, "{known} {sent:?}");
+        }
+    }
+
+    fn said(messages: &[UserMessage]) -> Said<'_> {
+        Said {
+            messages,
+            has_history: messages.len() > 1,
+            request: None,
+            is_retry: false,
+            asks_again: false,
+            names_session: false,
+        }
+    }
+
+    #[test]
+    fn ids_of_messages_decide_before_texts() {
+        for (known, sent, asks_again, state, expected) in [
+            // The same words again, and the same message again.
+            ("a1", "a1a2", false, ENDED, next(1)),
+            ("a1b2", "a1b2", false, ENDED, Decision::Existing(1)),
+            ("a1b2", "a1b2", true, ENDED, Decision::Changed { kept: 1 }),
+            ("a1b2", "a1b2", true, CUT, Decision::Existing(1)),
+            ("a1b2", "a1b2", true, LOST, Decision::Again),
+            // An edit keeps the id or has another one.
+            ("a1b2", "a1x2", false, ENDED, Decision::Changed { kept: 1 }),
+            ("a1b2", "a1x3", false, ENDED, Decision::Changed { kept: 1 }),
+            ("a1b2c3", "x1", false, ENDED, Decision::Changed { kept: 0 }),
+            // Two equal messages, and a change of the second one.
+            ("a1a2", "a1b3", false, ENDED, Decision::Changed { kept: 1 }),
+            ("a1a2", "a2b3", false, ENDED, next(1)),
+            // An old message that arrives again.
+            ("a1b2", "a1", false, ENDED, Decision::Existing(0)),
+            ("a1b2", "a1", true, ENDED, Decision::Changed { kept: 0 }),
+            // The client has new ids for old messages.
+            ("a1b2", "a7b8c9", false, ENDED, next(2)),
+        ] {
+            let messages = messages(sent);
+            let said = Said {
+                asks_again,
+                ..said(&messages)
+            };
+            let decision = decide(&conversation(known), &said, |_| state);
+            assert_eq!(decision, expected, "{known} {sent}");
+        }
+    }
+
+    #[test]
+    fn message_without_history_continues() {
+        for (known, sent, state, expected) in [
+            ("a", "b", ENDED, false),
+            ("ab", "c", READ, false),
+            // The same words again.
+            ("a", "a", ENDED, false),
+            ("a", "a", READ, false),
+            ("a1", "a2", CUT, false),
+        ]
+        .map(|(known, sent, state, certain)| {
+            let expected = Decision::Next {
+                first_new: 0,
+                certain,
+            };
+            (known, sent, state, expected)
+        })
+        .into_iter()
+        .chain([
+            ("ab", "b", CUT, Decision::Existing(1)),
+            ("ab", "b", LOST, Decision::Again),
+        ]) {
+            let messages = messages(sent);
+            let mut known = conversation(known);
+            let decision = decide(&known, &said(&messages), |_| state);
+            assert_eq!(decision, expected, "{known:?} {sent}");
+            known.sends_newest_only = true;
+            if let Decision::Next { first_new, .. } = expected {
+                let decision = decide(&known, &said(&messages), |_| state);
+                assert_eq!(decision, next(first_new));
+            }
+        }
+    }
+
+    #[test]
+    fn repetition_is_known_by_its_request_and_its_count() {
+        let mut known = conversation("ab");
+        known.turns[0].run = Some(digest("first"));
+        let sent = messages("a");
+        let repeated = Said {
+            request: Some(digest("first")),
+            ..said(&sent)
+        };
+        assert_eq!(decide(&known, &repeated, |_| ENDED), Decision::Existing(0));
+        for (sent, state, expected) in [
+            ("ab", ENDED, Decision::Existing(1)),
+            ("b", CUT, Decision::Existing(1)),
+            ("ab", LOST, Decision::Again),
+            // The first request did not arrive.
+            ("abc", ENDED, next(2)),
+        ] {
+            let sent = messages(sent);
+            for names_session in [false, true] {
+                let retried = Said {
+                    is_retry: true,
+                    names_session,
+                    ..said(&sent)
+                };
+                assert_eq!(decide(&known, &retried, |_| state), expected, "{sent:?}");
+            }
+        }
+        let sent = messages("b");
+        let named = Said {
+            names_session: true,
+            ..said(&sent)
+        };
+        assert_eq!(decide(&known, &named, |_| CUT), next(0), "the words alone");
+    }
+
+    #[test]
+    fn content_of_attachments_distinguishes_messages() {
+        let of = |text, attachments: &[&'static str]| Digest::of(text, attachments.iter().copied());
+        assert_eq!(of(" a\n", &[]), of("a", &[]));
+        let all = [
+            of("a", &[]),
+            of("a", &["x"]),
+            of("a", &["y"]),
+            of("a", &["x", "y"]),
+            of("a", &["y", "x"]),
+            of("a", &["xy"]),
+        ];
+        for (at, one) in all.iter().enumerate() {
+            assert!(!all[..at].contains(one), "{at}");
+        }
+    }
+}
