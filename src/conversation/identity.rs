@@ -81,7 +81,7 @@ pub enum Decision {
     /// The messages from this one on are new. Usually it is the last one.
     Next {
         first_new: usize,
-        /// `false`: the request may also be an edit of the first message.
+        /// `false`: the request may also be an edit of an earlier message.
         certain: bool,
     },
     /// The last message is sent again: its turn was cancelled when the client lost its connection.
@@ -174,10 +174,9 @@ pub fn decide(
     let is_new = message.id.is_some();
     let sent = &said.messages[..last + usize::from(!is_new)];
     match compare(turns, sent) {
-        Compared::Continued { first_new } if is_new || first_new <= last => Decision::Next {
-            first_new,
-            certain: true,
-        },
+        Compared::Continued { first_new, certain } if is_new || first_new <= last => {
+            Decision::Next { first_new, certain }
+        }
         Compared::Continued { .. } => match state(newest) {
             TurnState::Running { .. } => Decision::Existing(newest),
             TurnState::Abandoned => Decision::Again,
@@ -188,9 +187,11 @@ pub fn decide(
 }
 
 enum Compared {
-    /// The messages have all turns from one of them to the newest. Those from `first_new` on are new.
+    /// The messages have all turns from one of them to the newest. Those from `first_new` on are new. It is not certain if the
+    /// messages may also begin at another turn, and have an edit.
     Continued {
         first_new: usize,
+        certain: bool,
     },
     Changed {
         kept: usize,
@@ -198,36 +199,33 @@ enum Compared {
 }
 
 /// Compares messages with turns. Clients with a limited context leave out the oldest messages, so the messages may begin at any
-/// turn. If several beginnings fit, it is the one whose message has the id of its turn.
+/// turn: at the one with the id of the first message, otherwise at the one from which most messages are equal.
 fn compare(turns: &[Turn], messages: &[UserMessage]) -> Compared {
-    let fits = |from: &usize| {
-        let rest = &turns[*from..];
-        messages.len() >= rest.len()
-            && rest
-                .iter()
-                .zip(messages)
-                .all(|(turn, message)| turn.message == message.content)
+    let equal = |from: usize| {
+        let pairs = turns[from..].iter().zip(messages);
+        pairs
+            .take_while(|(turn, message)| turn.message == message.content)
+            .count()
     };
     let first_id = messages.first().and_then(|message| message.id);
     let named = first_id.and_then(|id| turns.iter().rposition(|turn| turn.has_id(id)));
-    let from = match named {
-        Some(at) => Some(at).filter(fits),
-        None => (0..turns.len()).find(fits),
-    };
-    match from {
-        Some(from) => Compared::Continued {
-            first_new: turns.len() - from,
-        },
-        None => {
-            let from = named.unwrap_or_default();
-            let equal = turns[from..]
-                .iter()
-                .zip(messages)
-                .take_while(|(turn, message)| turn.message == message.content);
-            Compared::Changed {
-                kept: from + equal.count(),
-            }
-        }
+    // Of equal ones, a continuation is more likely than an edit.
+    let from = named.unwrap_or_else(|| {
+        let rank = |from: &usize| {
+            let equal = equal(*from);
+            (equal, from + equal == turns.len(), std::cmp::Reverse(*from))
+        };
+        (0..turns.len()).max_by_key(rank).unwrap_or_default()
+    });
+    let kept = from + equal(from);
+    if kept < turns.len() {
+        return Compared::Changed { kept };
+    }
+    let first = turns[from].message;
+    let others = turns.iter().filter(|turn| turn.message == first).count() - 1;
+    Compared::Continued {
+        first_new: kept - from,
+        certain: from == 0 || named.is_some() || others == 0,
     }
 }
 
@@ -293,6 +291,8 @@ mod tests {
             ("ab", "ax", ENDED, Decision::Changed { kept: 1 }),
             ("ab", "xb", ENDED, Decision::Changed { kept: 0 }),
             ("abc", "axc", ENDED, Decision::Changed { kept: 1 }),
+            // An edit of the third message, and not the second one of a client that left out two.
+            ("aba", "abx", ENDED, Decision::Changed { kept: 2 }),
         ] {
             let sent = messages(sent);
             let said = said(&sent);
@@ -310,6 +310,18 @@ mod tests {
             asks_again: false,
             names_session: false,
         }
+    }
+
+    #[test]
+    fn history_that_begins_at_two_turns_is_not_certain() {
+        // Two equal messages: the client has left out the first one, or has changed the second one.
+        let sent = messages("ab");
+        let decision = decide(&conversation("aa"), &said(&sent), |_| ENDED);
+        let uncertain = Decision::Next {
+            first_new: 1,
+            certain: false,
+        };
+        assert_eq!(decision, uncertain);
     }
 
     #[test]

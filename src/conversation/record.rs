@@ -60,7 +60,7 @@ pub enum Notice {
     Appended,
     /// The prompt contains several messages, because the client did not send each of them on its own.
     Joined,
-    /// The request had no earlier messages. The turn continues the same session.
+    /// The request continues the same session, and may have been an edit: it has no earlier messages, or they fit two places.
     Continued,
     /// The turn repeats a message whose turn was cancelled when the client disconnected.
     Again,
@@ -100,7 +100,7 @@ impl Notice {
             }
             Self::Joined => "The agent received several messages in one prompt.",
             Self::Continued => {
-                "The request had no earlier messages. It continues the conversation, and the agent remembers them."
+                "The message continues the conversation, although it may be an edit. The agent remembers all earlier messages."
             }
             Self::Again => {
                 "The first answer was cancelled when the connection was lost. The agent received the message again."

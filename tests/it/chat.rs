@@ -3,6 +3,7 @@
 mod approvals;
 pub(crate) mod clients;
 mod history;
+mod identity;
 mod openai;
 mod projections;
 mod responses;

@@ -7,7 +7,7 @@ use super::past_turn::{PastTurn, turns_of};
 use crate::acp::TraceContext;
 use crate::api::CreateSession;
 use crate::conversation::{Conversation, ConversationKey, Notice, Turn};
-use crate::eventlog::Start;
+use crate::eventlog::{Item, Start};
 use crate::session::{SessionError, SessionHandle};
 use crate::stream::{Feed, Source, StreamGuard, TurnFilter};
 use crate::surface::authorized::{Authorized, CanPrompt};
@@ -47,6 +47,28 @@ impl ChatTurn {
     pub(crate) fn cancel_on_disconnect(&self, gateway: &Gateway) -> CancelOnDisconnect {
         let watched = (&gateway.shutdown, gateway.chat_watchers());
         CancelOnDisconnect::new((self.session.clone(), self.prompt), self.is_own, watched)
+    }
+
+    /// Whether the agent may have seen the prompt.
+    pub(crate) async fn may_be_seen(&self) -> Result<bool, ApiError> {
+        let mut reader = self.session.log().reader(Start::After(self.first_seq - 1));
+        let range = self.session.query().prompt_range(self.prompt).await?;
+        let last = range.and_then(|range| range.last_seq).unwrap_or(u64::MAX);
+        loop {
+            match reader.next().await? {
+                Item::Run(run) => {
+                    let started = run
+                        .events()
+                        .any(|event| event.kind() == "prompt.started" && event.is_of(self.prompt));
+                    if started || run.last_seq >= last {
+                        return Ok(started);
+                    }
+                }
+                Item::Ready { .. } => return Ok(false),
+                // Without its events, nothing says that the agent has not seen it.
+                Item::Reset { .. } | Item::End => return Ok(true),
+            }
+        }
     }
 
     /// The same turn for a client that may not have begun it. Its disconnect cancels nothing.

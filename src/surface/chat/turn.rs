@@ -429,7 +429,8 @@ impl<'a> Begin<'a> {
                 continue;
             };
             let rank = (similarity, is_newest(known).await?);
-            if best.is_none_or(|(other, _)| rank > other) {
+            // Of equal ones, the newest.
+            if best.is_none_or(|(other, _)| rank >= other) {
                 best = Some((rank, at));
             }
         }

@@ -7,11 +7,12 @@ use serde_json::value::RawValue;
 use super::completion::{
     Field, Head, Usage, body, delta, error, own_delta, text_delta, usage_frame,
 };
-use crate::acp::RawObject;
+use crate::acp::{RawObject, stop_reason};
 use crate::conversation::Notice;
 use crate::projection::{Asked, End, Request, Role, Step, ToolCall};
 use crate::surface::chat::{Interrupted, TurnWriter, done};
 use crate::transcript::decode;
+use crate::types::CancelCause;
 
 /// The text that a completion which is not streamed may have. The rest is cut.
 const MAX_WHOLE_BYTES: usize = 16 << 20;
@@ -178,6 +179,11 @@ impl CompletionWriter {
             Some(kind @ ("image" | "audio")) => format!("[{kind}]({})", self.options.link),
             _ => return,
         };
+        self.notice(out, &text);
+    }
+
+    /// A paragraph of the answer that the gateway adds.
+    fn notice(&mut self, out: &mut BytesMut, text: &str) {
         let before = if std::mem::replace(&mut self.has_content, true) {
             "\n\n"
         } else {
@@ -209,9 +215,10 @@ impl CompletionWriter {
                 cancel_cause,
                 usage,
             } => {
-                // The protocol has no stop reason for it.
-                if let Some(cause) = cancel_cause {
-                    self.line(out, &format!("Cancelled: {}", cause.words()));
+                // The protocol has no stop reason for it, and many clients do not show reasoning.
+                if *stop_reason == stop_reason::CANCELLED {
+                    let cause = cancel_cause.map_or("by the agent", CancelCause::words);
+                    self.notice(out, &format!("[Cancelled: {cause}]"));
                 }
                 let reason = match *stop_reason {
                     "max_tokens" | "max_turn_requests" => "length",
@@ -227,6 +234,7 @@ impl CompletionWriter {
                         (&self.content, &self.reasoning),
                         reason,
                         usage,
+                        None,
                     );
                 }
                 delta(out, &self.head, &json!({}), Some(reason));
@@ -241,10 +249,21 @@ impl CompletionWriter {
 
     fn fail(&mut self, out: &mut BytesMut, code: &str, message: &str) {
         self.complete = true;
-        error(out, self.options.streamed, code, message);
         if self.options.streamed {
-            done(out);
+            error(out, code, message);
+            return done(out);
         }
+        // The status 200 is sent. Clients show the text, and look for an error by its member.
+        self.notice(out, &format!("[Error: {message}]"));
+        let texts = (&*self.content, &*self.reasoning);
+        body(
+            out,
+            &self.head,
+            texts,
+            "length",
+            None,
+            Some((code, message)),
+        );
     }
 }
 

@@ -4,7 +4,7 @@ use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::client_request::reject_forced_tool;
+use super::client_request::{reject_forced_tool, reject_format};
 use crate::surface::chat::{
     Message, SESSION_ID, content_blocks, file_block, media_block, text_block,
 };
@@ -29,6 +29,11 @@ pub(super) struct CompletionBody {
     metadata: Option<Value>,
     #[serde(default)]
     tool_choice: Option<Value>,
+    /// The older name of `tool_choice`.
+    #[serde(default)]
+    function_call: Option<Value>,
+    #[serde(default)]
+    response_format: Option<Value>,
     #[serde(default)]
     n: Option<u32>,
 }
@@ -49,7 +54,9 @@ struct StreamOptions {
 impl CompletionBody {
     /// Rejects what an agent cannot do and a client would wait for.
     pub(super) fn check(&self) -> Result<(), ApiError> {
-        reject_forced_tool(self.tool_choice.as_ref())?;
+        reject_forced_tool(self.tool_choice.as_ref(), "/tool_choice")?;
+        reject_forced_tool(self.function_call.as_ref(), "/function_call")?;
+        reject_format(self.response_format.as_ref(), "/response_format")?;
         if self.n.is_some_and(|n| n > 1) {
             return Err(ApiError::invalid("/n", "an agent gives one answer"));
         }

@@ -1,4 +1,4 @@
-//! Checks that both protocols share: repeated requests and forced tools.
+//! Checks that both protocols share: repeated requests, forced tools and forms of the answer.
 
 use http::HeaderMap;
 use serde_json::Value;
@@ -17,15 +17,26 @@ pub(super) fn is_retry(headers: &HeaderMap) -> bool {
 }
 
 /// Rejects a choice that makes the client wait for a call of its own tool.
-pub(super) fn reject_forced_tool(choice: Option<&Value>) -> Result<(), ApiError> {
+pub(super) fn reject_forced_tool(choice: Option<&Value>, pointer: &str) -> Result<(), ApiError> {
     let forced = match choice {
         Some(Value::String(choice)) => choice == "required",
         Some(Value::Object(_)) => true,
         _ => false,
     };
     if forced {
-        let detail = "an agent runs its own tools and cannot call those of the client; leave tool_choice out";
-        return Err(ApiError::invalid("/tool_choice", detail));
+        let detail = "an agent runs its own tools and cannot call those of the client; leave this member out";
+        return Err(ApiError::invalid(pointer, detail));
+    }
+    Ok(())
+}
+
+/// Rejects a form of the answer that ACP cannot ask for. The client would parse the text of the agent as this form.
+pub(super) fn reject_format(format: Option<&Value>, pointer: &str) -> Result<(), ApiError> {
+    let kind = format.and_then(|format| format["type"].as_str());
+    if kind.is_some_and(|kind| kind != "text") {
+        let detail =
+            "an agent answers in text; leave the format out, and describe the form in the message";
+        return Err(ApiError::invalid(pointer, detail));
     }
     Ok(())
 }
@@ -44,11 +55,11 @@ mod tests {
             (json!({ "type": "function" }), false),
         ] {
             assert_eq!(
-                reject_forced_tool(Some(&choice)).is_ok(),
+                reject_forced_tool(Some(&choice), "").is_ok(),
                 permitted,
                 "{choice}"
             );
         }
-        assert!(reject_forced_tool(None).is_ok());
+        assert!(reject_forced_tool(None, "").is_ok());
     }
 }

@@ -2,8 +2,8 @@
 
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::event::write_json;
 use crate::transcript::decode;
@@ -167,13 +167,14 @@ pub(super) fn usage_frame(out: &mut BytesMut, head: &Head, usage: Usage) {
     );
 }
 
-/// The body of a completion that is not streamed.
+/// The body of a completion that is not streamed. `error`: the code and the message of a failure after the status was sent.
 pub(super) fn body(
     out: &mut BytesMut,
     head: &Head,
     (content, reasoning): (&str, &str),
     finish_reason: &str,
     usage: Option<Usage>,
+    error: Option<(&str, &str)>,
 ) {
     let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
     if !reasoning.is_empty() {
@@ -189,15 +190,17 @@ pub(super) fn body(
     if let Some(usage) = usage {
         body["usage"] = json!(usage);
     }
+    if let Some((code, message)) = error {
+        body["error"] = error_member(code, message);
+    }
     serde_json::to_writer(out.writer(), &body).expect("a buffer in memory grows");
 }
 
-/// An error in place of the rest of a response.
-pub(super) fn error(out: &mut BytesMut, streamed: bool, code: &str, message: &str) {
-    let error = json!({ "error": { "message": message, "type": "server_error", "code": code, "param": null } });
-    if streamed {
-        write_json(out, &error);
-    } else {
-        serde_json::to_writer(out.writer(), &error).expect("a buffer in memory grows");
-    }
+/// The frame of an error in place of the rest of a response.
+pub(super) fn error(out: &mut BytesMut, code: &str, message: &str) {
+    write_json(out, &json!({ "error": error_member(code, message) }));
+}
+
+fn error_member(code: &str, message: &str) -> Value {
+    json!({ "message": message, "type": "server_error", "code": code, "param": null })
 }

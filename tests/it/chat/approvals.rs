@@ -278,3 +278,150 @@ async fn new_message_ends_the_question_or_is_rejected() {
         (StatusCode::CONFLICT, &json!("turn_running"))
     );
 }
+
+/// A client with a whole history sends no id of a response, and its own ids of messages.
+#[tokio::test]
+async fn answer_that_names_its_question_only_never_begins_a_turn() {
+    let gateway = Setup::fake(&[]).start();
+    let message = json!({ "role": "user", "content": "permission" });
+    let first = json!({ "model": "fake", "input": [message], "stream": true });
+    let asked = frames(&post(&gateway, RESPONSES, &first).await);
+    let items = last(&asked, "response.completed")["response"]["output"].clone();
+    let question = items.as_array().expect("items").last().expect("one")["id"].clone();
+    let answer = json!({ "type": "mcp_approval_response", "approval_request_id": question, "approve": true });
+    let mut history = vec![message];
+    history.extend(items.as_array().expect("items").iter().cloned());
+    history.push(answer.clone());
+    let whole = |items: &[Value]| json!({ "model": "fake", "input": items, "stream": true });
+    let rest = frames(&post(&gateway, RESPONSES, &whole(&history)).await);
+    assert!(text(&rest).starts_with("permission: allow"), "{rest:?}");
+    let [session] = &super::sessions(&gateway).await[..] else {
+        panic!("one session")
+    };
+    assert_eq!(super::turns(&gateway, session).await, 1);
+    // Later, the answer is a part of the history.
+    history.push(json!({ "role": "assistant", "content": text(&rest) }));
+    history.push(json!({ "role": "user", "content": "echo on" }));
+    let next = frames(&post(&gateway, RESPONSES, &whole(&history)).await);
+    assert_eq!(text(&next), "on");
+    assert_eq!(super::turns(&gateway, session).await, 2);
+    assert_eq!(answers(&gateway, session).await.len(), 1);
+    // A new message after the answer, as the new items of the next response.
+    let asking = json!({ "model": "fake", "input": "permission", "conversation": format!("conv_{session}"), "stream": true });
+    let asked = frames(&post(&gateway, RESPONSES, &asking).await);
+    let response = last(&asked, "response.completed")["response"].clone();
+    let output = response["output"].as_array().expect("items");
+    let mut answer = answer;
+    answer["approval_request_id"] = output.last().expect("one")["id"].clone();
+    let both = json!({ "model": "fake", "previous_response_id": response["id"], "stream": true,
+        "input": [answer, { "role": "user", "content": "echo more" }] });
+    assert_eq!(
+        text(&frames(&post(&gateway, RESPONSES, &both).await)),
+        "more"
+    );
+    assert_eq!(answers(&gateway, session).await.len(), 2);
+}
+
+#[tokio::test]
+async fn answer_without_its_question_is_rejected() {
+    let gateway = Setup::fake(&[]).start();
+    let session = waiting(&gateway).await;
+    let part = json!({ "type": "dynamic-tool", "toolCallId": "call_1", "state": "approval-responded",
+        "approval": { "id": "r1", "approved": true } });
+    let user =
+        json!({ "id": "u", "role": "user", "parts": [{ "type": "text", "text": "permission" }] });
+    let chat = json!({ "id": session, "messages": [user, { "id": "own", "role": "assistant", "parts": [part] }] });
+    let mut run = run_input(&session, "answer", &["permission"]);
+    run["resume"] =
+        json!([{ "interruptId": "r1", "status": "resolved", "payload": { "approved": true } }]);
+    let answer = json!({ "type": "mcp_approval_response", "approval_request_id": "mcpr_r1", "approve": true });
+    let response =
+        json!({ "model": "fake", "input": [{ "role": "user", "content": "permission" }, answer] });
+    for (protocol, content, expected) in [
+        (AI_SDK, chat, "of an approval of this gateway"),
+        (AG_UI, run, "of an interrupt of this gateway"),
+        (
+            RESPONSES,
+            response,
+            "of an mcp_approval_request of this gateway",
+        ),
+    ] {
+        let request = gateway.request(Method::POST, protocol).json(&content);
+        let rejected = request.send().await.expect("an answer");
+        assert_eq!(
+            rejected.status(),
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "{protocol}"
+        );
+        let body = rejected.text().await.expect("a body");
+        assert!(body.contains(expected), "{body}");
+    }
+    // A question that the turn does not have.
+    for (protocol, content) in [
+        (AI_SDK, ui_answer(&session, true)),
+        (AG_UI, run_answer(&session, &json!({ "approved": true }))),
+        (RESPONSES, response_answer(&session, true)),
+    ] {
+        let content = content.to_string().replace("_r1", "_r7");
+        let content: Value = serde_json::from_str(&content).expect("JSON");
+        let request = gateway.request(Method::POST, protocol).json(&content);
+        let status = request.send().await.expect("an answer").status();
+        assert_eq!(status, StatusCode::NOT_FOUND, "{protocol}");
+    }
+    assert_eq!(super::turns(&gateway, &session).await, 1);
+    assert!(answers(&gateway, &session).await.is_empty());
+}
+
+/// The agent uses the id of an ended call again. Each protocol shows both calls.
+#[tokio::test]
+async fn id_of_an_ended_call_is_another_call_in_each_protocol() {
+    let gateway = Setup::fake(&[]).start();
+    let line = |members: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"$SESSION","update":{{"toolCallId":"c",{members}}}}}}}"#
+        )
+    };
+    let call = |title: &str| {
+        [
+            line(&format!(r#""sessionUpdate":"tool_call","title":"{title}","rawInput":{{"command":"{title}"}}"#)),
+            line(r#""sessionUpdate":"tool_call_update","status":"completed""#),
+        ]
+        .join("\n")
+    };
+    let prompt = format!("raw {}\n{}", call("ls"), call("rm"));
+    for (protocol, content, kind) in [
+        (AI_SDK, ui_messages("c", &[&prompt]), "tool-input-start"),
+        (AG_UI, run_input("t", "r", &[&prompt]), "TOOL_CALL_START"),
+        (
+            RESPONSES,
+            json!({ "model": "fake", "input": prompt, "stream": true }),
+            "response.mcp_call.completed",
+        ),
+    ] {
+        let shown = frames(&post(&gateway, protocol, &content).await);
+        let ids: Vec<&Value> = shown
+            .iter()
+            .filter(|frame| frame["type"] == kind)
+            .map(|frame| {
+                if frame["toolCallId"].is_null() {
+                    &frame["item_id"]
+                } else {
+                    &frame["toolCallId"]
+                }
+            })
+            .collect();
+        assert_eq!(ids.len(), 2, "{protocol}: {shown:?}");
+        assert_ne!(ids[0], ids[1], "{protocol}");
+    }
+    let session = super::sessions(&gateway).await.remove(0);
+    let transcript = gateway
+        .get(&format!("/v1/sessions/{session}/transcript"))
+        .await;
+    let titles: Vec<&Value> = transcript["turns"][0]["items"]
+        .as_array()
+        .expect("items")
+        .iter()
+        .map(|item| &item["toolCall"]["title"])
+        .collect();
+    assert_eq!(titles, ["ls", "rm"], "{transcript}");
+}

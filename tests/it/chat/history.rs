@@ -1,6 +1,6 @@
 //! Histories of clients: the next turn, a repetition, and a change.
 
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::key_life::key;
 use crate::prompts::changes::change;
-use crate::support::Setup;
+use crate::support::{Gateway, Setup};
 
 #[tokio::test]
 async fn only_the_new_message_becomes_a_prompt() {
@@ -492,5 +492,317 @@ async fn conversation_goes_on_after_an_edit_of_its_queued_prompt() {
             "{protocol}: the same session"
         );
         assert_eq!(sessions(&gateway).await.len(), before + 1);
+    }
+}
+
+/// Each protocol, the request with these messages, and the headers that name its conversation.
+fn requests(gateway: &Gateway, protocol: &str, texts: &[&str], ids: usize) -> RequestBuilder {
+    let content = match protocol {
+        AG_UI => {
+            let mut input = run_input("t", &format!("run{ids}"), texts);
+            for (at, message) in input["messages"]
+                .as_array_mut()
+                .expect("a list")
+                .iter_mut()
+                .enumerate()
+            {
+                message["id"] = json!(format!("m{}", ids + at));
+            }
+            input
+        }
+        AI_SDK => {
+            let mut chat = ui_messages("c", texts);
+            for (at, message) in chat["messages"]
+                .as_array_mut()
+                .expect("a list")
+                .iter_mut()
+                .enumerate()
+            {
+                message["id"] = json!(format!("m{}", ids + at));
+            }
+            chat
+        }
+        COMPLETIONS => completion(texts, true),
+        _ => {
+            let item = |text: &&str| json!({ "role": "user", "content": text });
+            let input: Vec<Value> = texts.iter().map(item).collect();
+            json!({ "model": "fake", "input": input, "stream": true })
+        }
+    };
+    let request = gateway.request(Method::POST, protocol);
+    request.header("x-conversation-id", "c").json(&content)
+}
+
+#[tokio::test]
+async fn client_that_sends_its_newest_message_only_continues() {
+    let gateway = Setup::fake(&[]).start();
+    for (before, protocol) in [AI_SDK, AG_UI, COMPLETIONS].into_iter().enumerate() {
+        // The same words again are a message too.
+        for (at, word) in ["one", "two", "two", "three"].into_iter().enumerate() {
+            let message = format!("echo {word}");
+            let request = requests(&gateway, protocol, &[&message], at);
+            let response = request.send().await.expect("an answer");
+            let told = response.headers().get("x-acp-history").cloned();
+            let told = told.map(|told| told.to_str().expect("ASCII").to_owned());
+            // The second one could be an edit of the first. From then on, the client is known.
+            let expected = (at == 1).then(|| "continued".to_owned());
+            assert_eq!(told, expected, "{protocol} {word}");
+            let shown = frames(&response.text().await.expect("a body"));
+            assert_eq!(text(&shown), word, "{protocol}");
+        }
+        let all = sessions(&gateway).await;
+        assert_eq!(all.len(), before + 1, "{protocol}");
+        let sent = prompts(&gateway, &all[0]).await;
+        assert_eq!(sent, ["echo one", "echo two", "echo two", "echo three"]);
+    }
+    assert!(gateway.log().contains("\"history\":\"continued\""));
+}
+
+#[tokio::test]
+async fn another_file_of_the_same_size_is_another_message() {
+    let gateway = Setup::fake(&["--media"]).start();
+    let picture = |data: &str| format!("data:image/png;base64,{data}");
+    let contents = |url: &str| {
+        let parts = json!([{ "type": "text", "text": "echo look" }, { "type": "image_url", "image_url": { "url": url } }]);
+        let completion = json!({ "model": "fake", "stream": true, "messages": [{ "role": "user", "content": parts }] });
+        let parts = json!([{ "type": "text", "text": "echo look" }, { "type": "file", "mediaType": "image/png", "url": url }]);
+        let chat =
+            json!({ "id": "c", "messages": [{ "id": "m", "role": "user", "parts": parts }] });
+        let value = url.rsplit(',').next().expect("data");
+        let source = json!({ "type": "data", "value": value, "mimeType": "image/png" });
+        let parts =
+            json!([{ "type": "text", "text": "echo look" }, { "type": "image", "source": source }]);
+        let mut run = run_input("t", value, &[]);
+        run["messages"] = json!([{ "id": "m", "role": "user", "content": parts }]);
+        let parts = json!([{ "type": "input_text", "text": "echo look" }, { "type": "input_image", "image_url": url }]);
+        let response = json!({ "model": "fake", "stream": true, "input": [{ "role": "user", "content": parts }] });
+        [
+            (COMPLETIONS, completion),
+            (AI_SDK, chat),
+            (AG_UI, run),
+            (RESPONSES, response),
+        ]
+    };
+    let mut seen = Vec::new();
+    for url in [picture("AAAA"), picture("BBBB"), picture("AAAA")] {
+        for (protocol, content) in contents(&url) {
+            let request = gateway.request(Method::POST, protocol).json(&content);
+            // A repetition of another request is a request of its own.
+            let request = request
+                .header("x-conversation-id", "c")
+                .header("x-stainless-retry-count", "1");
+            super::body(request).await;
+        }
+    }
+    for session in sessions(&gateway).await {
+        for event in gateway.all_events(&session).await {
+            if let Some(blocks) = event["prompt"].as_array() {
+                seen.push(blocks.last().expect("a picture")["data"].clone());
+            }
+        }
+    }
+    let count = |data: &str| seen.iter().filter(|seen| **seen == data).count();
+    // The third request is the first one again for responses, which find their conversation by the whole history.
+    assert_eq!((count("AAAA"), count("BBBB")), (7, 4), "{seen:?}");
+}
+
+#[tokio::test]
+async fn two_chats_of_one_user_with_the_same_first_words_stay_apart() {
+    let gateway = Setup::fake(&[]).start();
+    let send = async |texts: &[(&str, &str)], newest: &str| {
+        let mut messages = Vec::new();
+        for (question, answer) in texts {
+            messages.push(json!({ "role": "user", "content": question }));
+            messages.push(json!({ "role": "assistant", "content": answer }));
+        }
+        messages.push(json!({ "role": "user", "content": newest }));
+        let content =
+            json!({ "model": "fake", "stream": true, "user": "alice", "messages": messages });
+        let request = gateway.request(Method::POST, COMPLETIONS).json(&content);
+        let response = request.send().await.expect("an answer");
+        assert!(
+            !response.headers().contains_key("x-acp-history"),
+            "{newest}"
+        );
+        let session = response.headers()["x-acp-session-id"].clone();
+        (
+            session,
+            text(&frames(&response.text().await.expect("a body"))),
+        )
+    };
+    let hello = "echo hello";
+    let (one, _) = send(&[], hello).await;
+    let (two, _) = send(&[], hello).await;
+    assert_ne!(one, two, "another chat");
+    let mut chats = [vec![(hello, "hello")], vec![(hello, "hello")]];
+    let mut of_chats = [None, None];
+    for words in [
+        ["echo a", "echo b"],
+        ["echo c", "echo d"],
+        ["echo e", "echo f"],
+    ] {
+        for (at, word) in words.into_iter().enumerate() {
+            let (session, answer) = send(&chats[at], word).await;
+            let of_chat = of_chats[at].get_or_insert_with(|| session.clone());
+            assert_eq!(session, *of_chat, "{word}");
+            assert_eq!(answer, word[5..], "{word}");
+            chats[at].push((word, &word[5..]));
+        }
+    }
+    assert_ne!(of_chats[0], of_chats[1]);
+    assert_eq!(sessions(&gateway).await.len(), 2);
+}
+
+#[tokio::test]
+async fn request_with_the_same_idempotency_key_prompts_once() {
+    let gateway = Setup::fake(&[]).start();
+    for (before, protocol) in [AI_SDK, AG_UI, COMPLETIONS, RESPONSES]
+        .into_iter()
+        .enumerate()
+    {
+        let send = async |key: &str, ids: usize| {
+            let request = requests(&gateway, protocol, &["echo one"], ids);
+            super::body(request.header("idempotency-key", key)).await
+        };
+        let all_turns = async || {
+            let mut all = 0;
+            for session in sessions(&gateway).await {
+                all += turns(&gateway, &session).await;
+            }
+            all
+        };
+        let first = send("k1", 0).await;
+        assert_eq!(send("k1", 0).await, first, "{protocol}");
+        assert_eq!(all_turns().await, before * 2 + 1, "{protocol}");
+        // The same words with another key are another message.
+        send("k2", 1).await;
+        assert_eq!(all_turns().await, before * 2 + 2, "{protocol}");
+    }
+}
+
+#[tokio::test]
+async fn last_message_must_be_one_of_the_user() {
+    let gateway = Setup::fake(&[]).start();
+    let messages = json!([{ "id": "1", "role": "user", "content": "echo one" }, { "id": "2", "role": "assistant", "content": "one" }]);
+    let mut run = run_input("unknown", "r", &[]);
+    run["messages"] = messages.clone();
+    for (protocol, content) in [
+        (AI_SDK, json!({ "id": "c", "messages": messages })),
+        (AG_UI, run),
+        (
+            COMPLETIONS,
+            json!({ "model": "fake", "messages": messages }),
+        ),
+        (RESPONSES, json!({ "model": "fake", "input": messages })),
+    ] {
+        let request = gateway.request(Method::POST, protocol).json(&content);
+        let response = request.send().await.expect("an answer");
+        assert_eq!(
+            response.status(),
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "{protocol}"
+        );
+        let body = response.text().await.expect("a body");
+        assert!(
+            body.contains("the last message must be one of the user"),
+            "{body}"
+        );
+    }
+    assert!(sessions(&gateway).await.is_empty());
+}
+
+/// A picture for an agent without pictures fails. The messages after it do not.
+#[tokio::test]
+async fn message_that_the_agent_cannot_read_does_not_end_the_conversation() {
+    let gateway = Setup::fake(&[]).start();
+    for protocol in [AI_SDK, AG_UI, COMPLETIONS, RESPONSES] {
+        let picture = match protocol {
+            AI_SDK => {
+                json!({ "type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AAAA" })
+            }
+            AG_UI => {
+                json!({ "type": "image", "source": { "type": "data", "value": "AAAA", "mimeType": "image/png" } })
+            }
+            COMPLETIONS => {
+                json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } })
+            }
+            _ => json!({ "type": "input_image", "image_url": "data:image/png;base64,AAAA" }),
+        };
+        // Without another text, and of a kind that the protocol does not know.
+        for part in [picture, json!({ "type": "odd" })] {
+            let kind = part["type"].as_str().expect("a type").to_owned();
+            for first in [&["echo zero"][..], &[]] {
+                let chat = format!("{kind}-{}", first.len());
+                let send = async |messages: &[(&str, bool)]| {
+                    let mut all = Vec::new();
+                    for (at, (word, is_picture)) in messages.iter().enumerate() {
+                        let name = if protocol == RESPONSES {
+                            "input_text"
+                        } else {
+                            "text"
+                        };
+                        let text = json!({ "type": name, "text": word });
+                        let content = if *is_picture {
+                            json!([part])
+                        } else {
+                            json!([text])
+                        };
+                        let member = if protocol == AI_SDK {
+                            "parts"
+                        } else {
+                            "content"
+                        };
+                        all.push(json!({ "id": format!("{chat}-{at}"), "role": "user", member: content }));
+                    }
+                    let content = match protocol {
+                        AI_SDK => json!({ "id": chat, "messages": all }),
+                        AG_UI => {
+                            json!({ "threadId": chat, "runId": format!("{chat}-{}", all.len()), "messages": all, "tools": [], "context": [] })
+                        }
+                        COMPLETIONS => json!({ "model": "fake", "messages": all, "stream": true }),
+                        _ => json!({ "model": "fake", "input": all, "stream": true }),
+                    };
+                    let request = gateway.request(Method::POST, protocol).json(&content);
+                    request
+                        .header("x-conversation-id", &chat)
+                        .send()
+                        .await
+                        .expect("an answer")
+                };
+                let mut messages: Vec<(&str, bool)> =
+                    first.iter().map(|word| (*word, false)).collect();
+                if !messages.is_empty() {
+                    assert_eq!(send(&messages).await.status(), StatusCode::OK);
+                }
+                messages.push(("", true));
+                let rejected = send(&messages).await;
+                assert_eq!(
+                    rejected.status(),
+                    StatusCode::UNPROCESSABLE_ENTITY,
+                    "{protocol} {kind}"
+                );
+                for word in ["echo one", "echo two"] {
+                    messages.push((word, false));
+                    let response = send(&messages).await;
+                    let told = response
+                        .headers()
+                        .get_all("x-acp-history")
+                        .into_iter()
+                        .count();
+                    let status = response.status();
+                    let body = response.text().await.expect("a body");
+                    assert_eq!(status, StatusCode::OK, "{protocol} {kind} {body}");
+                    // The agent does what the first block says.
+                    if word == "echo two" {
+                        assert_eq!(text(&frames(&body)), "two", "{protocol} {body}");
+                    }
+                    assert_eq!(
+                        told > 0,
+                        word == "echo one",
+                        "{protocol} {kind}: reported once"
+                    );
+                }
+            }
+        }
     }
 }

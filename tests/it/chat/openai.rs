@@ -112,14 +112,36 @@ async fn failure_is_an_error_frame_or_an_error_body() {
     assert!(streamed.ends_with("data: [DONE]\n\n"), "{streamed}");
     let last = frames(&streamed).pop().expect("a frame");
     assert_eq!(last["error"]["code"], "agent_error", "{last}");
+    // The libraries repeat a 5xx, and the agent has seen the prompt.
+    for prompt in ["error message=broken", "crash"] {
+        let request = gateway
+            .request(Method::POST, COMPLETIONS)
+            .json(&completion(&[prompt], false));
+        let failed = request.send().await.expect("an answer");
+        assert_eq!(failed.status(), StatusCode::FAILED_DEPENDENCY, "{prompt}");
+        assert_eq!(failed.headers()["x-should-retry"], "false");
+        let error: serde_json::Value = failed.json().await.expect("JSON");
+        assert!(error["error"]["message"].is_string(), "{error}");
+    }
+}
+
+/// After twenty seconds, the status is sent before the turn ends. The body has the text and the failure.
+#[tokio::test]
+async fn late_failure_is_a_completion_with_its_reason() {
+    let gateway = Setup::fake(&[]).start();
+    let prompt = "slow chunks=2 ms=10500; error message=broken";
     let (status, whole) = gateway
-        .post(COMPLETIONS, &completion(&["error message=broken"], false))
+        .post(COMPLETIONS, &completion(&[prompt], false))
         .await;
-    assert_eq!(
-        (status, &whole["error"]["code"]),
-        (StatusCode::OK, &json!("agent_error")),
-        "the status is sent early"
+    assert_eq!(status, StatusCode::OK, "{whole}");
+    let choice = &whole["choices"][0];
+    let content = choice["message"]["content"].as_str().expect("a text");
+    assert!(
+        content.ends_with("\n\n[Error: the agent answered with an error: broken (-32603)]"),
+        "{content}"
     );
+    assert_eq!(choice["finish_reason"], "length");
+    assert_eq!(whole["error"]["code"], "agent_error", "{whole}");
 }
 
 #[tokio::test]
@@ -291,6 +313,8 @@ async fn requests_that_no_agent_can_satisfy_are_rejected() {
     let gateway = Setup::fake(&[]).start();
     for (member, value) in [
         ("tool_choice", json!("required")),
+        ("function_call", json!({ "name": "x" })),
+        ("response_format", json!({ "type": "json_object" })),
         ("n", json!(2)),
         ("messages", json!([])),
     ] {
@@ -300,6 +324,16 @@ async fn requests_that_no_agent_can_satisfy_are_rejected() {
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{error}");
         assert!(error["error"]["message"].is_string(), "{error}");
     }
+    let mut plain = completion(&["echo x"], false);
+    plain["response_format"] = json!({ "type": "text" });
+    assert_eq!(gateway.post(COMPLETIONS, &plain).await.0, StatusCode::OK);
+    let format = json!({ "format": { "type": "json_schema", "name": "x", "schema": {} } });
+    let request = json!({ "model": "fake", "input": "echo x", "text": format });
+    let (status, error) = gateway.post(super::RESPONSES, &request).await;
+    assert_eq!(
+        (status, &error["errors"][0]["pointer"]),
+        (StatusCode::UNPROCESSABLE_ENTITY, &json!("/text/format"))
+    );
     let response = gateway
         .request(Method::POST, COMPLETIONS)
         .header("content-type", "application/json")
@@ -388,13 +422,10 @@ async fn each_protocol_and_the_log_say_why_the_gateway_cancelled_the_turn() {
     assert_eq!(status, StatusCode::OK, "{answer}");
     let choice = &answer["choices"][0];
     assert_eq!(
-        (
-            &choice["finish_reason"],
-            &choice["message"]["reasoning_content"]
-        ),
+        (&choice["finish_reason"], &choice["message"]["content"]),
         (
             &json!("stop"),
-            &json!("Cancelled: the agent sent nothing for turn_idle_timeout")
+            &json!("[Cancelled: the agent sent nothing for turn_idle_timeout]")
         ),
         "{answer}"
     );

@@ -7,7 +7,7 @@ use crate::surface::chat::{
     Approval, Message, QuestionId, content_blocks, file_block, media_block, resource_link,
     text_block,
 };
-use crate::surface::openai::client_request::reject_forced_tool;
+use crate::surface::openai::client_request::{reject_forced_tool, reject_format};
 use crate::surface::rest::ApiError;
 use crate::types::SessionId;
 
@@ -28,6 +28,8 @@ pub(super) struct ResponseBody {
     conversation: Option<Value>,
     #[serde(default)]
     tool_choice: Option<Value>,
+    #[serde(default)]
+    text: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -39,7 +41,9 @@ enum Input {
 
 impl ResponseBody {
     pub(super) fn check(&self) -> Result<(), ApiError> {
-        reject_forced_tool(self.tool_choice.as_ref())?;
+        reject_forced_tool(self.tool_choice.as_ref(), "/tool_choice")?;
+        let format = self.text.as_ref().map(|text| &text["format"]);
+        reject_format(format, "/text/format")?;
         if self.previous_response_id.is_some() && self.conversation.is_some() {
             let detail = "send either previous_response_id or conversation";
             return Err(ApiError::invalid("/conversation", detail));

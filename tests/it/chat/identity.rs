@@ -1,0 +1,373 @@
+//! Random histories of chat clients, and a model of what a request means.
+//!
+//! The CI plays 200 histories, 50 for each protocol. More of them, or those of a seed that failed:
+//! `HISTORIES=10000 cargo test --test it chat::identity::random` and `SEED=7 cargo test --test it chat::identity::random`.
+
+use std::collections::HashMap;
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::json;
+
+use super::{AG_UI, AI_SDK, COMPLETIONS, RESPONSES, frames, text};
+use crate::support::random::Random;
+use crate::support::{Gateway, Setup};
+
+const PROTOCOLS: [&str; 4] = [AI_SDK, AG_UI, COMPLETIONS, RESPONSES];
+/// The gateway is replaced after so many histories, so that its store stays small.
+const HISTORIES_OF_A_GATEWAY: usize = 50;
+
+/// A message of the user, and its id where the protocol has one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Sent {
+    word: String,
+    id: String,
+}
+
+/// What a client does next.
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    /// Its whole history and a new message.
+    Send,
+    /// A new message alone.
+    SendAlone,
+    /// The end of its history and a new message.
+    Trim,
+    /// The last request again, with what the library adds to a repetition.
+    Retry,
+    /// Another answer to the last message.
+    Again,
+    /// Another text for a message. Those after it are gone.
+    Edit,
+}
+
+/// A chat client with its history, and the model of its conversation.
+struct Client<'a> {
+    gateway: &'a Gateway,
+    protocol: &'static str,
+    chat: String,
+    /// The messages of the user that the client shows.
+    history: Vec<Sent>,
+    /// The words of the turns that the gateway knows.
+    turns: Vec<String>,
+    was_alone: bool,
+    /// The last request.
+    last: Option<(Vec<Sent>, String)>,
+    /// What the client was told about it.
+    told: Vec<&'static str>,
+    session: String,
+    /// The prompts of each session.
+    prompts: HashMap<String, usize>,
+    /// How many sessions have this history, if only the history names the conversation.
+    copies: HashMap<Vec<Sent>, usize>,
+    /// The answer to each message, by its id.
+    answers: HashMap<String, String>,
+    number: usize,
+}
+
+impl Client<'_> {
+    fn has_ids(&self) -> bool {
+        matches!(self.protocol, AI_SDK | AG_UI)
+    }
+
+    /// A new message: of few words, so that many are equal, where equal words have one meaning. Without ids, they have it if
+    /// the client has sent its whole history each time.
+    fn message(&mut self, random: &mut Random) -> Sent {
+        self.number += 1;
+        let may_be_equal = self.has_ids() || (self.protocol == COMPLETIONS && self.is_whole());
+        let word = if may_be_equal {
+            (*random.one_of(&["yes", "no", "more"])).to_owned()
+        } else {
+            format!("{}-{}", self.chat, self.number)
+        };
+        Sent {
+            word,
+            id: format!("{}-m{}", self.chat, self.number),
+        }
+    }
+
+    /// Whether the turns of the conversation are exactly the history of the client.
+    fn is_whole(&self) -> bool {
+        self.turns
+            .iter()
+            .eq(self.history.iter().map(|sent| &sent.word))
+    }
+
+    /// The turn with which messages without ids begin, if they continue the conversation: the most messages are equal.
+    fn continues_from(&self, messages: &[Sent]) -> Option<usize> {
+        let equal = |from: usize| {
+            let pairs = self.turns[from..].iter().zip(messages);
+            pairs.take_while(|(turn, sent)| **turn == sent.word).count()
+        };
+        let most = (0..self.turns.len()).map(equal).max()?;
+        (0..self.turns.len()).find(|from| equal(*from) == most && from + most == self.turns.len())
+    }
+
+    /// Whether messages without ids may begin at two turns.
+    fn fits_twice(&self, messages: &[Sent]) -> bool {
+        let same = self.turns.iter().filter(|turn| **turn == messages[0].word);
+        let from = self.continues_from(messages);
+        from.is_some_and(|from| from > 0) && same.count() > 1
+    }
+
+    fn request(
+        &self,
+        messages: &[Sent],
+        run: &str,
+        asks_again: bool,
+        retries: u32,
+    ) -> RequestBuilder {
+        let text = |sent: &Sent| format!("echo {}", sent.word);
+        let part = |text: &str| json!([{ "type": "text", "text": text }]);
+        let mut all = Vec::new();
+        for (at, sent) in messages.iter().enumerate() {
+            let answer = format!("{}-answer", sent.id);
+            let is_last = at + 1 == messages.len();
+            let said = self.answers.get(&sent.id).map_or("", String::as_str);
+            let (user, assistant) = match self.protocol {
+                AI_SDK => (
+                    json!({ "id": sent.id, "role": "user", "parts": part(&text(sent)) }),
+                    json!({ "id": answer, "role": "assistant", "parts": part(said) }),
+                ),
+                _ => (
+                    json!({ "id": sent.id, "role": "user", "content": text(sent) }),
+                    json!({ "id": answer, "role": "assistant", "content": said }),
+                ),
+            };
+            all.push(user);
+            if !is_last {
+                all.push(assistant);
+            }
+        }
+        let body = match self.protocol {
+            AI_SDK => {
+                let trigger = if asks_again {
+                    "regenerate-message"
+                } else {
+                    "submit-message"
+                };
+                json!({ "id": self.chat, "messages": all, "trigger": trigger })
+            }
+            AG_UI => {
+                json!({ "threadId": self.chat, "runId": run, "messages": all, "tools": [], "context": [] })
+            }
+            COMPLETIONS => json!({ "model": "fake", "messages": all, "stream": true }),
+            _ => json!({ "model": "fake", "input": all, "stream": true }),
+        };
+        let request = self
+            .gateway
+            .request(Method::POST, self.protocol)
+            .json(&body);
+        let request = request.header("x-stainless-retry-count", retries);
+        if self.protocol == COMPLETIONS {
+            request.header("x-conversation-id", &self.chat)
+        } else {
+            request
+        }
+    }
+
+    async fn act(&mut self, act: Act, random: &mut Random) {
+        let mut messages = self.history.clone();
+        let mut run = format!("{}-run{}", self.chat, self.number);
+        let by_history = self.protocol == RESPONSES;
+        let is_first = self.history.is_empty();
+        // Whether the request continues the session, and what the client is told.
+        let mut same = true;
+        let mut told = Vec::new();
+        match act {
+            Act::Send => {
+                messages.push(self.message(random));
+                same = !is_first;
+            }
+            Act::SendAlone => {
+                messages = vec![self.message(random)];
+                same = !is_first && !by_history;
+            }
+            Act::Trim => {
+                let kept = 1 + usize::try_from(random.below(messages.len() as u64)).expect("few");
+                let is_cut = kept < messages.len();
+                messages.drain(..messages.len() - kept);
+                let mut new = self.message(random);
+                if !self.has_ids() && is_cut {
+                    // Otherwise, the end of the history could be the same again.
+                    new.word = format!("{}-{}", self.chat, self.number);
+                }
+                messages.push(new);
+                if by_history && is_cut {
+                    same = false;
+                    told.push("seeded");
+                }
+            }
+            Act::Retry => {
+                let (last, of) = self.last.clone().expect("there was a request");
+                messages = last;
+                run = of;
+                if by_history && self.copies[&messages] > 1 {
+                    told.push("repeated");
+                }
+                told.extend(&self.told);
+            }
+            Act::Again => {
+                self.number += 1;
+                run = format!("{}-again{}", self.chat, self.number);
+                same = self.protocol == COMPLETIONS && messages.len() == 1;
+            }
+            Act::Edit => {
+                let at = usize::try_from(random.below(messages.len() as u64)).expect("few");
+                messages.truncate(at + 1);
+                let edited = self.message(random);
+                messages[at].word = format!("{}-edited{}", edited.word, self.number);
+                if self.protocol != AI_SDK {
+                    messages[at].id = edited.id;
+                }
+                same = at == 0 && matches!(self.protocol, COMPLETIONS | AG_UI);
+                same |= self.protocol == COMPLETIONS && self.continues_from(&messages).is_some();
+            }
+        }
+        let is_alone = messages.len() == 1 && !is_first;
+        let is_new = !matches!(act, Act::Retry);
+        if is_new && !same && !is_first && told.is_empty() && !(by_history && messages.len() == 1) {
+            let known = !by_history || self.copies.contains_key(&messages[..messages.len() - 1]);
+            told.push(if known { "branched" } else { "seeded" });
+        }
+        let is_unsure =
+            self.protocol == COMPLETIONS && messages.len() > 1 && self.fits_twice(&messages);
+        if is_new && same && (is_alone && !self.was_alone || is_unsure) {
+            told.push("continued");
+        }
+        let asks_again = matches!(act, Act::Again);
+        let request = self.request(&messages, &run, asks_again, u32::from(!is_new));
+        let response = request.send().await.expect("an answer");
+        let header = |name: &str| -> Vec<String> {
+            let values = response.headers().get_all(name).into_iter();
+            values
+                .map(|value| value.to_str().expect("ASCII").to_owned())
+                .collect()
+        };
+        let at = format!("{} {act:?} {messages:?} told {told:?}", self.protocol);
+        assert_eq!(response.status(), 200, "{at}");
+        assert_eq!(header("x-acp-history"), told, "{at}");
+        let session = header("x-acp-session-id").remove(0);
+        let known = self.prompts.contains_key(&session);
+        assert_eq!(session == self.session, same, "{at}");
+        assert_eq!(known, same, "{at}");
+        let shown = text(&frames(&response.text().await.expect("a body")));
+        let word = &messages.last().expect("a message").word;
+        // The agent does what the first block says. In a new session, this is the history.
+        let has_history =
+            messages.len() > 1 && (told.contains(&"branched") || told.contains(&"seeded"));
+        let heard = if has_history {
+            "The conversation so far:"
+        } else {
+            word
+        };
+        assert!(shown.starts_with(heard), "{at}: {shown}");
+        let prompts = self.prompts.entry(session.clone()).or_default();
+        *prompts += usize::from(is_new);
+        let path = format!("/v1/sessions/{session}/prompts?limit=200");
+        let listed = self.gateway.get(&path).await;
+        let listed = listed["prompts"].as_array().expect("a list");
+        assert_eq!(listed.len(), *prompts, "{at}");
+        assert_eq!(listed[0]["text"], json!(shown), "{at}");
+        let transcript = format!("/v1/sessions/{session}/transcript");
+        let transcript = self.gateway.get(&transcript).await;
+        let turns = transcript["turns"].as_array().expect("turns").iter();
+        let newest = turns.max_by_key(|turn| turn["promptId"].as_str().map(|id| (id.len(), id)));
+        let blocks = newest.expect("a turn")["prompt"]
+            .as_array()
+            .expect("blocks");
+        assert_eq!(blocks.len(), 1 + usize::from(has_history), "{at}");
+        let received = &blocks[blocks.len() - 1]["text"];
+        assert_eq!(*received, json!(format!("echo {word}")), "{at}");
+        let newest = messages.last().expect("a message");
+        self.answers.insert(newest.id.clone(), shown);
+        if is_new {
+            self.was_alone = is_alone && same;
+            if same && !is_first {
+                self.turns.push(word.clone());
+            } else {
+                self.turns = messages.iter().map(|sent| sent.word.clone()).collect();
+            }
+            let copies = self.copies.entry(messages.clone()).or_default();
+            *copies = (*copies + 1).min(8);
+            self.last = Some((messages.clone(), run));
+            self.told = told;
+            self.session = session;
+            match act {
+                // The client shows its message below the others.
+                Act::SendAlone if !by_history => self.history.extend(messages),
+                _ => self.history = messages,
+            }
+        }
+    }
+}
+
+/// Plays histories, and prints the seed of one that differs from the model.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the number of histories is for developers"
+)]
+async fn play(protocol: &'static str) {
+    let histories = std::env::var("HISTORIES").map_or(50, |count| count.parse().expect("a number"));
+    let (seed, mut random) = Random::seeded();
+    println!("SEED={seed} for {protocol}");
+    let settings = "limits.per_key.max_requests_per_minute = 1000000\nlimits.per_key.max_prompts_per_minute = 1000000\nlimits.per_key.max_live_sessions = 1000";
+    let mut gateway = Setup::fake(&[]).settings(settings).start();
+    for history in 0..histories {
+        if history > 0 && history % HISTORIES_OF_A_GATEWAY == 0 {
+            gateway = Setup::fake(&[]).settings(settings).start();
+        }
+        let mut client = Client {
+            gateway: &gateway,
+            protocol,
+            chat: format!("c{history}"),
+            history: Vec::new(),
+            turns: Vec::new(),
+            was_alone: false,
+            last: None,
+            told: Vec::new(),
+            session: String::new(),
+            prompts: HashMap::new(),
+            copies: HashMap::new(),
+            answers: HashMap::new(),
+            number: 0,
+        };
+        client.act(Act::Send, &mut random).await;
+        for _ in 0..1 + random.below(6) {
+            let acts = [
+                Act::Send,
+                Act::Send,
+                Act::SendAlone,
+                Act::Trim,
+                Act::Retry,
+                Act::Again,
+                Act::Edit,
+            ];
+            let mut act = *random.one_of(&acts);
+            // Two sessions with the same question and answer are the same to a client that has neither ids.
+            if protocol == RESPONSES && client.history.len() == 1 && matches!(act, Act::Again) {
+                act = Act::Send;
+            }
+            client.act(act, &mut random).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn random_histories_of_the_ai_sdk_follow_the_model() {
+    play(PROTOCOLS[0]).await;
+}
+
+#[tokio::test]
+async fn random_histories_of_ag_ui_follow_the_model() {
+    play(PROTOCOLS[1]).await;
+}
+
+#[tokio::test]
+async fn random_histories_of_completions_follow_the_model() {
+    play(PROTOCOLS[2]).await;
+}
+
+#[tokio::test]
+async fn random_histories_of_responses_follow_the_model() {
+    play(PROTOCOLS[3]).await;
+}
