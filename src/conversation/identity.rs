@@ -45,6 +45,10 @@ pub struct UserMessage {
 }
 
 /// What a request says about itself.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each one is said or not, independent of the others"
+)]
 #[derive(Debug, Clone, Copy)]
 pub struct Said<'a> {
     /// The messages of the user, at least one.

@@ -36,7 +36,7 @@ pub(super) async fn create(
     }
     let chat = ChatRequest {
         model,
-        conversation: body.conversation(&headers),
+        conversation: CompletionBody::conversation(&headers),
         user: body.user(),
         session: body.session(&headers)?,
         system: body.system(),

@@ -107,7 +107,7 @@ impl CompletionBody {
     }
 
     /// The client's id of the conversation.
-    pub(super) fn conversation(&self, headers: &HeaderMap) -> Option<String> {
+    pub(super) fn conversation(headers: &HeaderMap) -> Option<String> {
         let header = |name: &&str| {
             headers
                 .get(*name)
@@ -196,9 +196,12 @@ mod tests {
     fn conversation_has_the_first_id_that_the_client_sends() {
         let mut headers = HeaderMap::new();
         let user = body(r#"{"model":"a","messages":[],"user":"u"}"#);
-        assert_eq!(user.conversation(&headers), None);
+        assert_eq!(CompletionBody::conversation(&headers), None);
         headers.insert("x-openwebui-chat-id", "c1".parse().expect("a value"));
-        assert_eq!(user.conversation(&headers).as_deref(), Some("c1"));
+        assert_eq!(
+            CompletionBody::conversation(&headers).as_deref(),
+            Some("c1")
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 
 use super::{AG_UI, AI_SDK, COMPLETIONS, RESPONSES, frames, text};
+use crate::support::figures::figure;
 use crate::support::random::Random;
 use crate::support::{Gateway, Setup};
 
@@ -309,7 +310,7 @@ impl Client<'_> {
 async fn play(protocol: &'static str) {
     let histories = std::env::var("HISTORIES").map_or(50, |count| count.parse().expect("a number"));
     let (seed, mut random) = Random::seeded();
-    println!("SEED={seed} for {protocol}");
+    figure(&format!("SEED={seed} for {protocol}"));
     let settings = "limits.per_key.max_requests_per_minute = 1000000\nlimits.per_key.max_prompts_per_minute = 1000000\nlimits.per_key.max_live_sessions = 1000";
     let mut gateway = Setup::fake(&[]).settings(settings).start();
     for history in 0..histories {
@@ -332,7 +333,7 @@ async fn play(protocol: &'static str) {
             number: 0,
         };
         client.act(Act::Send, &mut random).await;
-        for _ in 0..1 + random.below(6) {
+        for _ in 0..=random.below(6) {
             let acts = [
                 Act::Send,
                 Act::Send,
