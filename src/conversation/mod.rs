@@ -7,14 +7,16 @@
 //! The module must not know protocols or HTTP.
 //!
 //! Read in this order:
-//! 1. `identity`: the rules that decide what a request means.
-//! 2. `record`: a conversation in the store.
+//! 1. `message`: a message of a client, as its hash. `record`: a conversation in the store.
+//! 2. `identity`: the rules that decide what a request means.
 //! 3. `handle`: reads and changes under a lock for each conversation, and the removal of old records.
 
 mod handle;
 mod identity;
+mod message;
 mod record;
 
 pub use handle::{Conversations, Locked, start};
-pub use identity::{Decision, Digest, Said, TurnState, UserMessage, decide};
+pub use identity::{Decision, Said, TurnState, decide};
+pub use message::{Digest, UserMessage};
 pub use record::{Conversation, ConversationKey, Notice, Turn};

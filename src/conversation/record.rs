@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::identity::{Digest, UserMessage};
+use super::message::{Digest, UserMessage};
 use crate::eventlog::tenant_prefix;
 use crate::types::{AgentName, Principal, PromptId, SessionId, Tenant};
 

@@ -196,6 +196,7 @@ mod tests {
     fn conversation_has_the_first_id_that_the_client_sends() {
         let mut headers = HeaderMap::new();
         let user = body(r#"{"model":"a","messages":[],"user":"u"}"#);
+        assert_eq!(user.user().as_deref(), Some("u"));
         assert_eq!(CompletionBody::conversation(&headers), None);
         headers.insert("x-openwebui-chat-id", "c1".parse().expect("a value"));
         assert_eq!(
