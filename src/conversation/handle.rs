@@ -16,8 +16,8 @@ use crate::store::Table;
 const SWEEP_INTERVAL: Duration = Duration::from_hours(6);
 /// The records that one step of a removal reads.
 const SWEEP_PAGE: usize = 256;
-/// The conversations with the same history that one key has. Beyond them, the oldest is forgotten.
-const MAX_CONVERSATIONS: usize = 8;
+/// The conversations with the same history under one key. Beyond them, the oldest is forgotten.
+pub const MAX_OF_HISTORY: usize = 8;
 
 /// A handle that is cheap to clone.
 #[derive(Debug, Clone)]
@@ -105,16 +105,18 @@ pub enum PutError {
 }
 
 impl Locked {
-    /// Stores a conversation under a key that only holders of this lock write. It replaces the one of the same session.
+    /// Stores a conversation under a key that only holders of this lock write, beside at most `max - 1` others. It replaces
+    /// the one of the same session.
     pub async fn put(
         &self,
         key: &ConversationKey,
         conversation: Conversation,
+        max: usize,
     ) -> Result<(), PutError> {
         let mut all = self.conversations.get(key).await?;
         all.retain(|other| other.session != conversation.session);
         all.push(conversation);
-        let excess = all.len().saturating_sub(MAX_CONVERSATIONS);
+        let excess = all.len().saturating_sub(max);
         all.drain(..excess);
         let records = Records::default().put(Table::Conversation, key.bytes(), to_json(&all));
         Ok(self.conversations.log.write(records).await?)

@@ -9,16 +9,10 @@ use super::message::{Digest, UserMessage};
 use super::record::{Conversation, Turn};
 
 /// What a request says about itself.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each one is said or not, independent of the others"
-)]
 #[derive(Debug, Clone, Copy)]
 pub struct Said<'a> {
     /// The messages of the user, at least one.
     pub messages: &'a [UserMessage],
-    /// The request has messages before the last one of the user.
-    pub has_history: bool,
     /// The client's id of the request: a header `Idempotency-Key`, or the id of a run.
     pub request: Option<Digest>,
     /// The client says that it repeats a request that failed.
@@ -36,7 +30,7 @@ pub enum TurnState {
         /// A client reads the response with the turn, so no connection was lost.
         is_read: bool,
     },
-    /// The gateway cancelled the turn because its client had disconnected.
+    /// The turn has no answer: the gateway cancelled it because its client had disconnected, or it failed before the agent saw it.
     Abandoned,
     Ended,
 }
@@ -44,15 +38,16 @@ pub enum TurnState {
 /// The meaning of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// The request is a repetition. Its turn is the one at this index.
-    Existing(usize),
+    /// The request is a repetition. Its turn is the one at this index. It is not certain if only a count of repetitions and the
+    /// text say so.
+    Existing { turn: usize, certain: bool },
     /// The messages from this one on are new. Usually it is the last one.
     Next {
         first_new: usize,
         /// `false`: the request may also be an edit of an earlier message.
         certain: bool,
     },
-    /// The last message is sent again: its turn was cancelled when the client lost its connection.
+    /// The last message is sent again: its newest turn has no answer.
     Again,
     /// The messages differ from the turns after the first `kept` turns.
     Changed { kept: usize },
@@ -84,59 +79,71 @@ pub fn decide(
     let message = &said.messages[last];
     let Some(newest) = turns.len().checked_sub(1) else {
         return Decision::Next {
-            first_new: if said.names_session { last } else { 0 },
+            first_new: last,
             certain: true,
         };
     };
-    let next = Decision::Next {
-        first_new: last,
+    let existing = |turn| Decision::Existing {
+        turn,
         certain: true,
+    };
+    let next = |certain| Decision::Next {
+        first_new: last,
+        certain,
     };
     // 1. The id of the request.
     if let Some(request) = said.request
-        && let Some(at) = turns.iter().rposition(|turn| turn.run == Some(request))
+        && let Some(at) = turns
+            .iter()
+            .rposition(|turn| turn.run == Some(request) && turn.message == message.content)
     {
-        return Decision::Existing(at);
+        return existing(at);
     }
     // 2. A count of repetitions.
-    if said.is_retry && turns[newest].message == message.content {
+    let has_history = last > 0;
+    let is_same = match compare(turns, said.messages) {
+        _ if said.names_session || !has_history => turns[newest].message == message.content,
+        Compared::Continued { first_new, .. } => first_new > last,
+        Compared::Changed { .. } => false,
+    };
+    if said.is_retry && is_same {
         return match state(newest) {
             TurnState::Abandoned => Decision::Again,
-            TurnState::Running { .. } | TurnState::Ended => Decision::Existing(newest),
+            TurnState::Running { .. } => existing(newest),
+            TurnState::Ended => Decision::Existing {
+                turn: newest,
+                certain: has_history && !said.names_session,
+            },
         };
     }
     // 3. The id of the message.
     if let Some(id) = message.id
         && let Some(at) = turns.iter().rposition(|turn| turn.has_id(id))
     {
-        if turns[at].message != message.content {
-            return Decision::Changed { kept: at };
-        }
+        let is_edit = turns[at].message != message.content;
         return match state(at) {
-            TurnState::Abandoned if at == newest => Decision::Again,
-            TurnState::Ended | TurnState::Abandoned if said.asks_again => {
-                Decision::Changed { kept: at }
-            }
-            _ => Decision::Existing(at),
+            TurnState::Abandoned if at == newest && !is_edit => Decision::Again,
+            TurnState::Running { .. } if !is_edit => existing(at),
+            _ if !is_edit && !said.asks_again => existing(at),
+            // A session that the client names is not replaced by another one.
+            _ if said.names_session => next(false),
+            _ => Decision::Changed { kept: at },
         };
     }
     // 4. The session.
     if said.names_session {
-        return next;
+        return next(true);
     }
     // 5. A message without the ones before it.
-    if !said.has_history {
+    if !has_history {
         if message.id.is_none() && turns[newest].message == message.content {
             match state(newest) {
-                TurnState::Running { is_read: false } => return Decision::Existing(newest),
+                TurnState::Running { is_read: false } => return existing(newest),
                 TurnState::Abandoned => return Decision::Again,
                 TurnState::Running { is_read: true } | TurnState::Ended => {}
             }
         }
-        return Decision::Next {
-            first_new: last,
-            certain: conversation.sends_newest_only,
-        };
+        return next(conversation.sends_newest_only);
     }
     // 6. The history. A message with an id that is not known is new, also if its text is that of a turn.
     let is_new = message.id.is_some();
@@ -146,7 +153,7 @@ pub fn decide(
             Decision::Next { first_new, certain }
         }
         Compared::Continued { .. } => match state(newest) {
-            TurnState::Running { .. } => Decision::Existing(newest),
+            TurnState::Running { .. } => existing(newest),
             TurnState::Abandoned => Decision::Again,
             TurnState::Ended => Decision::Changed { kept: newest },
         },
@@ -236,6 +243,13 @@ mod tests {
         known
     }
 
+    fn existing(turn: usize) -> Decision {
+        Decision::Existing {
+            turn,
+            certain: true,
+        }
+    }
+
     fn next(first_new: usize) -> Decision {
         Decision::Next {
             first_new,
@@ -252,8 +266,8 @@ mod tests {
             ("ab", "abcd", ENDED, next(2)),
             ("abc", "bcd", ENDED, next(2)),
             ("aa", "aaa", ENDED, next(2)),
-            ("ab", "ab", CUT, Decision::Existing(1)),
-            ("ab", "ab", READ, Decision::Existing(1)),
+            ("ab", "ab", CUT, existing(1)),
+            ("ab", "ab", READ, existing(1)),
             ("ab", "ab", LOST, Decision::Again),
             ("ab", "ab", ENDED, Decision::Changed { kept: 1 }),
             ("ab", "ax", ENDED, Decision::Changed { kept: 1 }),
@@ -272,7 +286,6 @@ mod tests {
     fn said(messages: &[UserMessage]) -> Said<'_> {
         Said {
             messages,
-            has_history: messages.len() > 1,
             request: None,
             is_retry: false,
             asks_again: false,
@@ -297,9 +310,9 @@ mod tests {
         for (known, sent, asks_again, state, expected) in [
             // The same words again, and the same message again.
             ("a1", "a1a2", false, ENDED, next(1)),
-            ("a1b2", "a1b2", false, ENDED, Decision::Existing(1)),
+            ("a1b2", "a1b2", false, ENDED, existing(1)),
             ("a1b2", "a1b2", true, ENDED, Decision::Changed { kept: 1 }),
-            ("a1b2", "a1b2", true, CUT, Decision::Existing(1)),
+            ("a1b2", "a1b2", true, CUT, existing(1)),
             ("a1b2", "a1b2", true, LOST, Decision::Again),
             // An edit keeps the id or has another one.
             ("a1b2", "a1x2", false, ENDED, Decision::Changed { kept: 1 }),
@@ -309,7 +322,7 @@ mod tests {
             ("a1a2", "a1b3", false, ENDED, Decision::Changed { kept: 1 }),
             ("a1a2", "a2b3", false, ENDED, next(1)),
             // An old message that arrives again.
-            ("a1b2", "a1", false, ENDED, Decision::Existing(0)),
+            ("a1b2", "a1", false, ENDED, existing(0)),
             ("a1b2", "a1", true, ENDED, Decision::Changed { kept: 0 }),
             // The client has new ids for old messages.
             ("a1b2", "a7b8c9", false, ENDED, next(2)),
@@ -343,7 +356,7 @@ mod tests {
         })
         .into_iter()
         .chain([
-            ("ab", "b", CUT, Decision::Existing(1)),
+            ("ab", "b", CUT, existing(1)),
             ("ab", "b", LOST, Decision::Again),
         ]) {
             let messages = messages(sent);
@@ -367,24 +380,40 @@ mod tests {
             request: Some(digest("first")),
             ..said(&sent)
         };
-        assert_eq!(decide(&known, &repeated, |_| ENDED), Decision::Existing(0));
-        for (sent, state, expected) in [
-            ("ab", ENDED, Decision::Existing(1)),
-            ("b", CUT, Decision::Existing(1)),
-            ("ab", LOST, Decision::Again),
+        assert_eq!(decide(&known, &repeated, |_| ENDED), existing(0));
+        let unsure = Decision::Existing {
+            turn: 1,
+            certain: false,
+        };
+        for (sent, state, names_session, expected) in [
+            ("ab", ENDED, false, existing(1)),
+            ("b", CUT, false, existing(1)),
+            ("b", ENDED, false, unsure),
+            ("b", ENDED, true, unsure),
+            ("ab", LOST, false, Decision::Again),
             // The first request did not arrive.
-            ("abc", ENDED, next(2)),
+            ("abc", ENDED, false, next(2)),
+            ("abb", ENDED, false, next(2)),
+            ("abb", CUT, false, next(2)),
         ] {
             let sent = messages(sent);
-            for names_session in [false, true] {
-                let retried = Said {
-                    is_retry: true,
-                    names_session,
-                    ..said(&sent)
-                };
-                assert_eq!(decide(&known, &retried, |_| state), expected, "{sent:?}");
-            }
+            let retried = Said {
+                is_retry: true,
+                names_session,
+                ..said(&sent)
+            };
+            assert_eq!(decide(&known, &retried, |_| state), expected, "{sent:?}");
         }
+        // A client with one id for all of its requests.
+        let sent = messages("c");
+        let constant = Said {
+            request: Some(digest("first")),
+            ..said(&sent)
+        };
+        assert!(matches!(
+            decide(&known, &constant, |_| ENDED),
+            Decision::Next { .. }
+        ));
         let sent = messages("b");
         let named = Said {
             names_session: true,

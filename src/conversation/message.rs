@@ -24,6 +24,11 @@ impl Digest {
         )
     }
 
+    /// The hash of an id. An empty id names nothing.
+    pub fn of_id(id: Option<&str>) -> Option<Self> {
+        id.filter(|id| !id.is_empty()).map(|id| Self::of(id, []))
+    }
+
     pub const fn bytes(&self) -> &[u8; 16] {
         &self.0
     }

@@ -16,7 +16,7 @@ mod identity;
 mod message;
 mod record;
 
-pub use handle::{Conversations, Locked, start};
+pub use handle::{Conversations, Locked, MAX_OF_HISTORY, start};
 pub use identity::{Decision, Said, TurnState, decide};
 pub use message::{Digest, UserMessage};
 pub use record::{Conversation, ConversationKey, Notice, Turn};

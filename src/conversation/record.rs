@@ -62,9 +62,9 @@ pub enum Notice {
     Joined,
     /// The request continues the same session, and may have been an edit: it has no earlier messages, or they fit two places.
     Continued,
-    /// The turn repeats a message whose turn was cancelled when the client disconnected.
+    /// The turn repeats a message whose first turn has no answer.
     Again,
-    /// The request is a repetition, and more than one turn fits. The response is the newest one.
+    /// The request is a repetition by its count and its text only. The response is the newest turn that fits.
     Repeated,
     /// An earlier message has a file that the agent does not support. The agent received its name.
     Omitted,
@@ -102,11 +102,9 @@ impl Notice {
             Self::Continued => {
                 "The message continues the conversation, although it may be an edit. The agent remembers all earlier messages."
             }
-            Self::Again => {
-                "The first answer was cancelled when the connection was lost. The agent received the message again."
-            }
+            Self::Again => "The message had no answer, so the agent received it again.",
             Self::Repeated => {
-                "The request is a repetition, and several turns have its history. This is the newest one."
+                "The request is a repetition. This is the newest answer to the same message."
             }
             Self::Omitted => {
                 "The agent does not support a file of an earlier message. It received the name of the file."

@@ -108,18 +108,27 @@ impl ToolCall {
         changes
     }
 
-    /// Merges the `toolCall` of a permission request. A person approves what the request says: under another title, an
-    /// input that it does not repeat is that of something else.
+    /// Merges the `toolCall` of a permission request. A person approves what the request says: a title or an input that it
+    /// does not repeat is that of something else if the other one differs. The call waits, whatever status the request has.
     pub(super) fn ask(&mut self, object: &RawObject<'_>) -> Changes {
-        let title = object.get("title").filter(|raw| raw.get() != "null");
-        let is_other = title.is_some_and(|title| {
-            let old = self.title.as_deref();
-            old.is_some_and(|old| old.get() != title.get())
-        });
-        if is_other {
+        let said = |key| object.get(key).filter(|raw| raw.get() != "null");
+        let differs = |old: Option<&RawValue>, new: Option<&RawValue>| {
+            old.is_some() && new.is_some_and(|new| old.map(RawValue::get) != Some(new.get()))
+        };
+        let is_other_title = differs(self.title.as_deref(), said("title"));
+        // Agents begin a call before they know its input.
+        let known = self.input.as_deref().filter(|input| input.get() != "{}");
+        let is_other_input = differs(known, said("rawInput"));
+        if is_other_title || is_other_input {
+            self.title = None;
             self.input = None;
         }
-        self.update(object)
+        let changes = self.update(object);
+        self.status = CallStatus::Running;
+        Changes {
+            description: changes.description || is_other_title || is_other_input,
+            ..changes
+        }
     }
 
     /// Sets the input of a call that only a permission request describes.

@@ -305,6 +305,10 @@ fn request_shows_its_own_call() {
     for (asked, shown) in [
         (r#""title":"rm -rf build""#, r#"{"title":"rm -rf build"}"#),
         (r#""rawInput":{"command":"rm"}"#, r#"{"command":"rm"}"#),
+        (
+            r#""rawInput":{"command":"rm"},"status":"completed""#,
+            r#"{"command":"rm"}"#,
+        ),
         (r#""title":"ls""#, r#"{"command":"ls"}"#),
         (r#""status":"pending""#, r#"{"command":"ls"}"#),
     ] {

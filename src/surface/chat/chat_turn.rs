@@ -8,7 +8,7 @@ use crate::acp::TraceContext;
 use crate::api::CreateSession;
 use crate::conversation::{Conversation, ConversationKey, Notice, Turn};
 use crate::eventlog::{Item, Start};
-use crate::session::{SessionError, SessionHandle};
+use crate::session::{PromptRange, SessionError, SessionHandle};
 use crate::stream::{Feed, Source, StreamGuard, TurnFilter};
 use crate::surface::authorized::{Authorized, CanPrompt};
 use crate::surface::rest::ApiError;
@@ -51,24 +51,9 @@ impl ChatTurn {
 
     /// Whether the agent may have seen the prompt.
     pub(crate) async fn may_be_seen(&self) -> Result<bool, ApiError> {
-        let mut reader = self.session.log().reader(Start::After(self.first_seq - 1));
         let range = self.session.query().prompt_range(self.prompt).await?;
-        let last = range.and_then(|range| range.last_seq).unwrap_or(u64::MAX);
-        loop {
-            match reader.next().await? {
-                Item::Run(run) => {
-                    let started = run
-                        .events()
-                        .any(|event| event.kind() == "prompt.started" && event.is_of(self.prompt));
-                    if started || run.last_seq >= last {
-                        return Ok(started);
-                    }
-                }
-                Item::Ready { .. } => return Ok(false),
-                // Without its events, nothing says that the agent has not seen it.
-                Item::Reset { .. } | Item::End => return Ok(true),
-            }
-        }
+        let range = range.ok_or_else(ApiError::not_found)?;
+        may_be_seen(&self.session, self.prompt, range).await
     }
 
     /// The same turn for a client that may not have begun it. Its disconnect cancels nothing.
@@ -104,6 +89,31 @@ impl ChatTurn {
             is_own: true,
             guard,
         })
+    }
+}
+
+/// Whether the agent may have seen the prompt of a turn.
+pub(super) async fn may_be_seen(
+    session: &SessionHandle,
+    prompt: PromptId,
+    range: PromptRange,
+) -> Result<bool, ApiError> {
+    let mut reader = session.log().reader(Start::After(range.first_seq - 1));
+    let last = range.last_seq.unwrap_or(u64::MAX);
+    loop {
+        match reader.next().await? {
+            Item::Run(run) => {
+                let started = run
+                    .events()
+                    .any(|event| event.kind() == "prompt.started" && event.is_of(prompt));
+                if started || run.last_seq >= last {
+                    return Ok(started);
+                }
+            }
+            Item::Ready { .. } => return Ok(false),
+            // Without its events, nothing says that the agent has not seen it.
+            Item::Reset { .. } | Item::End => return Ok(true),
+        }
     }
 }
 

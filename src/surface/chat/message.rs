@@ -48,7 +48,7 @@ impl Message {
         let attachments: Vec<String> = attachments.map(Value::to_string).collect();
         UserMessage {
             content: Digest::of(&self.text, attachments.iter().map(String::as_str)),
-            id: self.id.as_deref().map(|id| Digest::of(id, [])),
+            id: Digest::of_id(self.id.as_deref()),
         }
     }
 }

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName};
 use serde_json::value::to_raw_value;
 use sha2::{Digest as _, Sha256};
 
-use super::chat_turn::{ChatTurn, conversation_key, create_session, named_session};
+use super::chat_turn::{ChatTurn, conversation_key, create_session, may_be_seen, named_session};
 use super::message::{Message, carried, prompt_blocks};
 use super::model_option::ModelOption;
 use super::past_turn::message_id;
@@ -16,15 +16,15 @@ use super::respond::HISTORY;
 use crate::acp::{PromptCapabilities, TraceContext};
 use crate::api::{Problem, ProblemCode};
 use crate::conversation::{
-    Conversation, ConversationKey, Decision, Digest, Locked, Notice, Said, Turn, TurnState,
-    UserMessage, decide,
+    Conversation, ConversationKey, Decision, Digest, Locked, MAX_OF_HISTORY, Notice, Said, Turn,
+    TurnState, UserMessage, decide,
 };
 use crate::session::{ClientCall, IdempotencyKey, PromptRequest, SessionError, SessionHandle};
 use crate::surface::authorized::{Authorized, CanPrompt};
 use crate::surface::rest::{ApiError, trace_context};
 use crate::surface::state::Gateway;
 use crate::surface::turn::NewTurn;
-use crate::types::{AgentName, CancelCause, SessionId};
+use crate::types::{AgentName, CancelCause, PromptId, SessionId};
 
 /// A client sends the same key with each repetition of a request.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -77,6 +77,8 @@ pub(crate) struct ChatRequest {
     pub(crate) is_retry: bool,
     /// The client's id of the request. A repeated request gets the turn that it has.
     pub(crate) id: Option<String>,
+    /// The turn after which the client sends its message, if it names one.
+    pub(crate) follows: Option<PromptId>,
     /// The client must answer open questions before it sends a message.
     pub(crate) answers_first: bool,
     pub(crate) trace: Option<TraceContext>,
@@ -107,6 +109,7 @@ impl ChatRequest {
             asks_again: false,
             is_retry: false,
             id,
+            follows: None,
             answers_first: false,
             trace: trace_context(headers),
         })
@@ -140,8 +143,7 @@ impl ChatRequest {
         let before = &self.messages[..last];
         let said = Said {
             messages: &digests,
-            has_history: before.iter().any(Message::is_spoken),
-            request: self.id.as_deref().map(|id| Digest::of(id, [])),
+            request: Digest::of_id(self.id.as_deref()),
             is_retry: self.is_retry,
             asks_again: self.asks_again,
             names_session: self.session.is_some(),
@@ -177,6 +179,14 @@ impl Named {
         }
     }
 
+    /// How many conversations one key has: several have the same history.
+    fn max_conversations(&self) -> usize {
+        match self {
+            Self::ById(_) => 1,
+            Self::ByHistory { .. } => MAX_OF_HISTORY,
+        }
+    }
+
     /// The key under which requests wait for each other. Histories that continue the same one write their own keys.
     fn locked(&self) -> &ConversationKey {
         match self {
@@ -201,6 +211,8 @@ struct Begin<'a> {
 struct Known {
     conversation: Conversation,
     session: SessionHandle,
+    /// The newest turn that the client knows.
+    newest: Option<PromptId>,
 }
 
 /// The prompt that a request becomes.
@@ -250,8 +262,11 @@ impl<'a> Begin<'a> {
             state.map_or(TurnState::Ended, |(_, state)| *state)
         });
         let prompt = match decision {
-            Decision::Existing(at) => {
-                let turn = &known.conversation.turns[at];
+            Decision::Existing { turn, certain } => {
+                if !certain && notices.is_empty() {
+                    notices.push(Notice::Repeated);
+                }
+                let turn = &known.conversation.turns[turn];
                 notices.extend(&turn.notices);
                 let prompt = turn.prompt_id();
                 return ChatTurn::existing(self.gateway, self.by, known.session, prompt, notices)
@@ -329,6 +344,7 @@ impl<'a> Begin<'a> {
             let session = self.gateway.sessions.open(self.by, conversation.session);
             match session.await {
                 Ok(session) => all.push(Known {
+                    newest: conversation.turns.last().map(Turn::prompt_id),
                     conversation,
                     session,
                 }),
@@ -339,15 +355,12 @@ impl<'a> Begin<'a> {
         Ok(all)
     }
 
-    /// The conversation without an id whose last turn has the whole history of this request, if the client says that it
-    /// repeats the request.
+    /// The conversation without an id whose last turn has the whole history of this request, if the request repeats this turn:
+    /// by its id, by a count of repetitions, or because the turn runs.
     async fn repeated(&self, named: &Named) -> Result<Option<(Known, Vec<Notice>)>, ApiError> {
         let Named::ByHistory { whole, .. } = named else {
             return Ok(None);
         };
-        if self.said.request.is_none() && !self.said.is_retry {
-            return Ok(None);
-        }
         let mut all = self.stored(whole).await?;
         let same = |known: &Known| {
             let newest = known.conversation.turns.last();
@@ -356,15 +369,22 @@ impl<'a> Begin<'a> {
         if let Some(at) = all.iter().position(same) {
             return Ok(Some((all.swap_remove(at), Vec::new())));
         }
-        if !self.said.is_retry {
+        // The same first words are those of many conversations.
+        if !self.said.is_retry && self.users.len() == 1 {
             return Ok(None);
         }
-        for (at, known) in all.iter().enumerate() {
+        for (at, known) in all.iter().enumerate().rev() {
             if let Some(turn) = known.conversation.turns.last()
-                && self.state(&known.session, turn).await? != TurnState::Ended
+                && matches!(
+                    self.state(&known.session, turn).await?,
+                    TurnState::Running { .. }
+                )
             {
                 return Ok(Some((all.swap_remove(at), Vec::new())));
             }
+        }
+        if !self.said.is_retry {
+            return Ok(None);
         }
         let notices = if all.len() > 1 {
             vec![Notice::Repeated]
@@ -388,6 +408,7 @@ impl<'a> Begin<'a> {
                 Ok(Some(Known {
                     session: self.gateway.sessions.open(self.by, id).await?,
                     conversation: Conversation::new(id),
+                    newest: self.request.follows,
                 }))
             }
             Named::ByHistory { before: None, .. } => Ok(None),
@@ -449,9 +470,12 @@ impl<'a> Begin<'a> {
                 is_read: readers > 0,
             });
         }
-        let turn = session.query().prompt_state(prompt).await?;
-        let cause = turn.and_then(|turn| turn.cancel_cause);
-        Ok(if cause == Some(CancelCause::Disconnect) {
+        let Some(turn) = session.query().prompt_state(prompt).await? else {
+            return Ok(TurnState::Ended);
+        };
+        let has_no_answer = turn.cancel_cause == Some(CancelCause::Disconnect)
+            || turn.error.is_some() && !may_be_seen(session, prompt, range).await?;
+        Ok(if has_no_answer {
             TurnState::Abandoned
         } else {
             TurnState::Ended
@@ -518,13 +542,27 @@ impl<'a> Begin<'a> {
             .as_ref()
             .is_some_and(|known| !known.conversation.turns.is_empty());
         let is_first = !has_turns && self.request.session.is_none();
-        let is_branch = notices.contains(&Notice::Branched);
+        let limit = self.gateway.limits.max_prompt_bytes;
+        let system = self.request.system.as_deref().filter(|_| is_first);
+        let last = &self.users[self.users.len() - 1].blocks;
+        // Before anything changes.
+        if prompt_blocks(system, earlier, last.clone())
+            .map_err(ApiError::internal)?
+            .get()
+            .len()
+            > limit
+        {
+            let detail = format!("the new message exceeds {limit} bytes");
+            return Err(ApiError::new(ProblemCode::TooLarge, detail));
+        }
+        let is_new = known.is_none();
         let (session, mut conversation) = if let Some(Known {
             conversation,
             session,
+            newest,
         }) = known
         {
-            self.end_open_question(&session, &conversation).await?;
+            self.end_open_question(&session, newest).await?;
             self.select_model(&session).await?;
             (session, conversation)
         } else {
@@ -538,28 +576,31 @@ impl<'a> Begin<'a> {
             }
             (session.clone(), Conversation::new(session.id()))
         };
-        let mut new = Vec::new();
-        if first_new + 1 < self.users.len() {
-            let takes = session.snapshot().await?.prompt_capabilities;
-            let takes = takes.as_deref().map(PromptCapabilities::parse_any_version);
-            for message in &self.users[first_new..self.users.len() - 1] {
-                let (blocks, is_whole) = carried(&message.blocks, takes.unwrap_or_default());
+        let joined = &self.users[first_new..self.users.len() - 1];
+        let takes = session.snapshot().await?.prompt_capabilities;
+        let takes = takes.as_deref().map(PromptCapabilities::parse_any_version);
+        let mut blocks = None;
+        // Files of the earlier messages may also be too large for the prompt together.
+        for takes in [takes.unwrap_or_default(), PromptCapabilities::default()] {
+            let mut new = Vec::new();
+            for message in joined {
+                let (carried, is_whole) = carried(&message.blocks, takes);
                 if !is_whole && !notices.contains(&Notice::Omitted) {
                     notices.push(Notice::Omitted);
                 }
-                new.extend(blocks);
+                new.extend(carried);
+            }
+            new.extend_from_slice(last);
+            let whole = prompt_blocks(system, earlier, new).map_err(ApiError::internal)?;
+            if whole.get().len() <= limit {
+                blocks = Some(whole);
+                break;
             }
         }
-        new.extend_from_slice(&self.users[self.users.len() - 1].blocks);
-        let system = self.request.system.as_deref().filter(|_| is_first);
-        let blocks = prompt_blocks(system, earlier, new).map_err(ApiError::internal)?;
-        if blocks.get().len() > self.gateway.limits.max_prompt_bytes {
-            let detail = format!(
-                "the new message exceeds {} bytes",
-                self.gateway.limits.max_prompt_bytes
-            );
-            return Err(ApiError::new(ProblemCode::TooLarge, detail));
-        }
+        let blocks = blocks.ok_or_else(|| {
+            let detail = format!("the new messages exceed {limit} bytes together");
+            ApiError::new(ProblemCode::TooLarge, detail)
+        })?;
         let system = self
             .request
             .system
@@ -569,7 +610,7 @@ impl<'a> Begin<'a> {
             notices.push(Notice::Instructions);
         }
         conversation.system = system.or(conversation.system);
-        conversation.sends_newest_only = has_turns && !self.said.has_history;
+        conversation.sends_newest_only = has_turns && self.users.len() == 1;
         let before = conversation.turns.last().map_or(0, |turn| turn.prompt);
         let is_appended = notices.contains(&Notice::Appended);
         let prompt = PromptRequest {
@@ -584,8 +625,16 @@ impl<'a> Begin<'a> {
             broadcast: None,
             serving: None,
         };
-        let turn =
-            NewTurn::begin::<ApiError>(self.gateway, self.by, &session, prompt, true).await?;
+        let turn = NewTurn::begin::<ApiError>(self.gateway, self.by, &session, prompt, true).await;
+        let turn = match turn {
+            Ok(turn) => turn,
+            Err(error) => {
+                if is_new {
+                    drop(session.delete(self.by, None, None).await);
+                }
+                return Err(error);
+            }
+        };
         let (admitted, guard) = (turn.admitted, turn.guard.expect("a held turn has a guard"));
         let prompt = admitted.prompt.prompt_id;
         for notice in &notices {
@@ -594,12 +643,11 @@ impl<'a> Begin<'a> {
                 "the messages of a chat client are not simply the next turn"
             );
         }
-        // The session received the earlier messages as text.
-        let first = if has_turns || is_branch && earlier.is_empty() {
-            first_new
-        } else {
-            0
-        };
+        if notices.contains(&Notice::Again) {
+            conversation.turns.pop();
+        }
+        // A new session received the earlier messages as text.
+        let first = if has_turns { first_new } else { 0 };
         for (at, message) in self.said.messages.iter().enumerate().skip(first) {
             let turn = Turn {
                 own_id: Some(Digest::of(&message_id(session.id(), prompt), [])),
@@ -617,7 +665,7 @@ impl<'a> Begin<'a> {
         }
         // The client can find the turn again, also if it receives a single byte and the gateway is killed.
         locked
-            .put(named.stored(), conversation)
+            .put(named.stored(), conversation, named.max_conversations())
             .await
             .map_err(|_| ApiError::draining())?;
         let (first_seq, last_seq) = (admitted.first_seq, admitted.last_seq);
@@ -661,25 +709,20 @@ impl<'a> Begin<'a> {
     async fn end_open_question(
         &self,
         session: &SessionHandle,
-        conversation: &Conversation,
+        newest: Option<PromptId>,
     ) -> Result<(), ApiError> {
-        let Some(turn) = conversation.turns.last() else {
-            return Ok(());
+        let open = session.snapshot().await?.requests;
+        let waits = if self.request.answers_first {
+            !open.is_empty()
+        } else {
+            newest.is_some() && open.iter().any(|open| open.prompt_id == newest)
         };
-        let waits = session
-            .snapshot()
-            .await?
-            .requests
-            .iter()
-            .any(|open| open.prompt_id == Some(turn.prompt_id()));
         if waits && self.request.answers_first {
             let detail = "the agent waits for an answer to its interrupts; send them in `resume`";
             return Err(ApiError::new(ProblemCode::TurnRunning, detail));
         }
         if waits {
-            session
-                .cancel(Some(turn.prompt_id()), CancelCause::Person, None)
-                .await?;
+            session.cancel(newest, CancelCause::Person, None).await?;
         }
         Ok(())
     }

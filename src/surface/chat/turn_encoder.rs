@@ -130,8 +130,8 @@ impl<W: TurnWriter> Encoder for TurnEncoder<W> {
                 writer.resume(out);
             }
         });
-        replace_halves(&mut out[before..]);
         self.pause(out);
+        replace_halves(&mut out[before..]);
         self.acknowledge();
     }
 
@@ -143,8 +143,10 @@ impl<W: TurnWriter> Encoder for TurnEncoder<W> {
             Some(Interruption::CaughtUp) => self.writer.caught_up(out),
             Some(Interruption::Error(interrupted)) => self.writer.interrupted(out, &interrupted),
             None if frame.kind() == "ready" => {
+                let before = out.len();
                 self.replays = false;
                 self.pause(out);
+                replace_halves(&mut out[before..]);
             }
             None if frame.kind() == "position" => out.extend_from_slice(self.keep_alive()),
             None => {}

@@ -9,7 +9,7 @@ use super::completion::{
 };
 use crate::acp::{RawObject, stop_reason};
 use crate::conversation::Notice;
-use crate::projection::{Asked, End, Request, Role, Step, ToolCall};
+use crate::projection::{Asked, End, Request, Role, Step, ToolCall, input_text};
 use crate::surface::chat::{Interrupted, TurnWriter, done};
 use crate::transcript::decode;
 use crate::types::CancelCause;
@@ -197,6 +197,7 @@ impl CompletionWriter {
         let text = match request.asked {
             Asked::Permission => {
                 let title = request.call.and_then(ToolCall::title_text);
+                let title = title.or_else(|| request.call.map(input_text));
                 format!(
                     "The agent asks for permission: {}. Answer at {link}",
                     title.as_deref().unwrap_or("a tool call")

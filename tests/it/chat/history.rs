@@ -9,6 +9,7 @@ use super::{
 };
 use crate::key_life::key;
 use crate::prompts::changes::change;
+use crate::support::wait::{LONGEST, eventually};
 use crate::support::{Gateway, Setup};
 
 #[tokio::test]
@@ -198,8 +199,16 @@ async fn request_that_an_sdk_repeats_prompts_once() {
                 .expect("JSON"),
         );
     }
+    for answer in &answers {
+        assert_eq!(answer["id"], answers[0]["id"], "{answers:?}");
+        let content = &answer["choices"][0]["message"]["content"];
+        assert_eq!(*content, answers[0]["choices"][0]["message"]["content"]);
+    }
+    // After the end of the turn, the words alone could also be those of another request.
+    let told = &answers[2]["choices"][0]["message"]["reasoning_content"];
     assert!(
-        answers.iter().all(|answer| *answer == answers[0]),
+        told.as_str()
+            .is_some_and(|told| told.contains("repetition")),
         "{answers:?}"
     );
     let [session] = &sessions(&gateway).await[..] else {
@@ -805,4 +814,62 @@ async fn message_that_the_agent_cannot_read_does_not_end_the_conversation() {
             }
         }
     }
+}
+
+/// A turn that was cancelled because its client left has no answer. A repetition prompts again, and the conversation goes on.
+#[tokio::test]
+async fn repetition_after_a_lost_connection_prompts_again() {
+    let gateway = Setup::fake(&[]).start();
+    let send = |texts: &[&str], retries: &str| {
+        let request = gateway.request(Method::POST, COMPLETIONS);
+        request
+            .header("x-conversation-id", "c")
+            .header("x-stainless-retry-count", retries)
+            .json(&completion(texts, true))
+            .send()
+    };
+    let hang = "slow chunks=1 ms=1; hang";
+    send(&["echo one"], "0")
+        .await
+        .expect("an answer")
+        .text()
+        .await
+        .expect("a body");
+    let mut lost = send(&["echo one", hang], "0").await.expect("an answer");
+    let session = lost.headers()["x-acp-session-id"]
+        .to_str()
+        .expect("an id")
+        .to_owned();
+    lost.chunk().await.expect("a chunk");
+    drop(lost);
+    eventually("the end of the turn", LONGEST, || async {
+        let events = gateway.all_events(&session).await;
+        let is_end = |event: &Value| event["cancelCause"] == "disconnect";
+        events.iter().any(is_end).then_some(())
+    })
+    .await;
+    let again = send(&["echo one", hang], "1").await.expect("an answer");
+    assert_eq!(again.headers()["x-acp-history"], "again");
+    let prompt = gateway.get(&format!("/v1/sessions/{session}")).await["promptId"].clone();
+    let path = format!(
+        "/v1/sessions/{session}/prompts/{}/cancel",
+        prompt.as_str().expect("it runs")
+    );
+    gateway.call(Method::POST, &path).await;
+    again.text().await.expect("a body");
+    let next = send(&["echo one", hang, "echo three"], "0")
+        .await
+        .expect("an answer");
+    assert!(!next.headers().contains_key("x-acp-history"));
+    assert_eq!(text(&frames(&next.text().await.expect("a body"))), "three");
+    assert_eq!(
+        prompts(&gateway, &session).await,
+        ["echo one", hang, hang, "echo three"]
+    );
+    // A repetition of a request that did not arrive, with the words of the turn before.
+    let next = send(&["echo one", hang, "echo three", "echo three"], "1")
+        .await
+        .expect("an answer");
+    next.text().await.expect("a body");
+    assert_eq!(turns(&gateway, &session).await, 5);
 }

@@ -158,6 +158,9 @@ impl Client<'_> {
             .gateway
             .request(Method::POST, self.protocol)
             .json(&body);
+        if self.has_ids() {
+            return request;
+        }
         let request = request.header("x-stainless-retry-count", retries);
         if self.protocol == COMPLETIONS {
             request.header("x-conversation-id", &self.chat)
@@ -202,7 +205,9 @@ impl Client<'_> {
                 let (last, of) = self.last.clone().expect("there was a request");
                 messages = last;
                 run = of;
-                if by_history && self.copies[&messages] > 1 {
+                // The same words alone may be those of another request.
+                let is_unsure = !self.has_ids() && messages.len() == 1;
+                if is_unsure || by_history && self.copies[&messages] > 1 {
                     told.push("repeated");
                 }
                 told.extend(&self.told);

@@ -69,6 +69,7 @@ pub(in crate::surface::openai) async fn create(
         session: previous
             .map(|previous| previous.session)
             .or(body.conversation()?),
+        follows: previous.map(|previous| previous.prompt),
         system: body.system(),
         is_retry: is_retry(&headers),
         ..ChatRequest::new(agent, "openai-responses", body.messages(), &headers)?
