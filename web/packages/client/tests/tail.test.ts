@@ -63,7 +63,7 @@ const seqOf = (item: Item) => Number(item.key.slice(1));
 
 describe("the end of a log", () => {
   test("has what the whole log has from there on", () => {
-    const { events } = script(100);
+    const { events } = script(50);
     const whole = foldAll(EMPTY, events);
     const changes = ["title", "titleByPerson", "agent", "cwd", "modes", "usage"] as const;
     for (let start = 4; start < events.length; start += 1) {
