@@ -211,28 +211,6 @@ test("the menu of a session shows the output of the agent", async () => {
   assert.equal(await more.evaluate((button) => button === document.activeElement), true);
 });
 
-test("a new conversation begins after a question that says what is lost", async () => {
-  const more = page.getByRole("button", { name: "More about this session" });
-  const entry = page.getByRole("group", { name: "This session" }).getByRole("button", { name: "New conversation" });
-  const dialog = page.getByRole("dialog", { name: "New conversation" });
-  const lost = page.getByRole("log").getByText("A new conversation was requested. It does not remember what came before.");
-  await more.click();
-  await entry.click();
-  await dialog.getByText("The agent forgets everything that was said and done in this session").waitFor();
-  await checkAccessibility(page, "new conversation");
-  await screenshot(page, "new-conversation-light");
-  await dialog.getByRole("button", { name: "Cancel" }).click();
-  await dialog.waitFor({ state: "detached" });
-  assert.equal(await lost.count(), 0, "nothing was requested");
-  await more.click();
-  await entry.click();
-  await dialog.getByRole("button", { name: "Forget and begin" }).click();
-  await lost.waitFor();
-  await dialog.waitFor({ state: "detached" });
-  await chat.send("/about");
-  await chat.ended("Finished");
-});
-
 test("the menu of a session forks and closes it", async () => {
   const more = page.getByRole("button", { name: "More about this session" });
   const items = page.getByRole("group", { name: "This session" });
@@ -253,4 +231,26 @@ test("the menu of a session forks and closes it", async () => {
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Open it again" }).click();
   await chat.message.waitFor();
+});
+
+test("a new conversation begins after a question that says what is lost", async () => {
+  const more = page.getByRole("button", { name: "More about this session" });
+  const entry = page.getByRole("group", { name: "This session" }).getByRole("button", { name: "New conversation" });
+  const dialog = page.getByRole("dialog", { name: "New conversation" });
+  const lost = page.getByRole("log").getByText("A new conversation was requested. It does not remember what came before.");
+  await more.click();
+  await entry.click();
+  await dialog.getByText("The agent forgets everything that was said and done in this session").waitFor();
+  await checkAccessibility(page, "new conversation");
+  await screenshot(page, "new-conversation-light");
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await dialog.waitFor({ state: "detached" });
+  assert.equal(await lost.count(), 0, "nothing was requested");
+  await more.click();
+  await entry.click();
+  await dialog.getByRole("button", { name: "Forget and begin" }).click();
+  await lost.waitFor();
+  await dialog.waitFor({ state: "detached" });
+  await chat.send("/about");
+  await chat.ended("Finished");
 });
