@@ -1,14 +1,14 @@
 //! Which turn a request of a chat client means.
 //!
-//! Chat clients have no ids of turns. They send messages again: all of them with each new one, the newest one after a lost
-//! connection, or an old one after an edit. [`decide`] tells these cases apart by what the request says about itself. It has no
-//! clock and does not compare texts alone where anything else is known. Only the messages of the user are compared, because
-//! clients change those of the assistant: they cut reasoning and add sources.
+//! Chat clients have no turn ids. A client sends its whole history with each new message, the newest message after a lost
+//! connection, and an old message after an edit. [`decide`] distinguishes these cases by the evidence in the request. It uses
+//! no clock, and compares texts alone only without other evidence. Only the messages of the user are compared, because clients
+//! change the messages of the assistant: they cut reasoning and add sources.
 
 use super::message::{Digest, UserMessage};
 use super::record::{Conversation, Turn};
 
-/// What a request says about itself.
+/// The evidence in a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Said<'a> {
     /// The messages of the user, at least one.

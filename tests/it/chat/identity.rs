@@ -24,7 +24,7 @@ struct Sent {
     id: String,
 }
 
-/// What a client does next.
+/// The next action of a client.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     /// Its whole history and a new message.
@@ -53,7 +53,7 @@ struct Client<'a> {
     was_alone: bool,
     /// The last request.
     last: Option<(Vec<Sent>, String)>,
-    /// What the client was told about it.
+    /// The notices in the response to the last request.
     told: Vec<&'static str>,
     session: String,
     /// The prompts of each session.
