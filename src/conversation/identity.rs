@@ -6,16 +6,16 @@
 //! change the messages of the assistant: they cut reasoning and add sources.
 
 use super::message::{Digest, UserMessage};
-use super::record::{Conversation, Turn};
+use super::record::{Conversation, MAX_TURNS, Turn};
 
 /// The evidence in a request.
 #[derive(Debug, Clone, Copy)]
-pub struct Said<'a> {
+pub struct Evidence<'a> {
     /// The messages of the user, at least one.
     pub messages: &'a [UserMessage],
     /// The client's id of the request: a header `Idempotency-Key`, or the id of a run.
     pub request: Option<Digest>,
-    /// The client says that it repeats a request that failed.
+    /// The client declares that it repeats a request that failed.
     pub is_retry: bool,
     /// The client asks for another answer to a message that it sends again.
     pub asks_again: bool,
@@ -23,23 +23,11 @@ pub struct Said<'a> {
     pub names_session: bool,
 }
 
-/// The state of a turn whose message a client may have sent again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TurnState {
-    Running {
-        /// A client reads the response with the turn, so no connection was lost.
-        is_read: bool,
-    },
-    /// The turn has no answer: the gateway cancelled it because its client had disconnected, or it failed before the agent saw it.
-    Abandoned,
-    Ended,
-}
-
 /// The meaning of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// The request is a repetition. Its turn is the one at this index. It is not certain if only a count of repetitions and the
-    /// text say so.
+    /// The request is a repetition. Its turn is the one at this index. It is not certain if the only evidence is a count of
+    /// repetitions and the text.
     Existing { turn: usize, certain: bool },
     /// The messages from this one on are new. Usually it is the last one.
     Next {
@@ -53,36 +41,51 @@ pub enum Decision {
     Changed { kept: usize },
 }
 
-impl Said<'_> {
-    /// The turns whose state the decision needs: those whose message the request may repeat.
-    pub fn repeated_turns(&self, conversation: &Conversation) -> Vec<usize> {
-        let turns = &conversation.turns;
-        let message = &self.messages[self.messages.len() - 1];
-        let newest = turns.len().checked_sub(1);
-        let same = newest.filter(|at| turns[*at].message == message.content);
-        let named = message
-            .id
-            .and_then(|id| turns.iter().rposition(|turn| turn.has_id(id)));
-        same.into_iter().chain(named).collect()
+/// The state of a turn whose message a client sends again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnState {
+    Running {
+        /// A client reads the response with the turn, so no connection was lost.
+        is_read: bool,
+    },
+    /// The turn has no answer: the gateway cancelled it because its client had disconnected, or it failed before the agent saw it.
+    Abandoned,
+    Ended,
+}
+
+/// The meaning of a request as far as the request and the conversation have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    Decided(Decision),
+    SentAgain(SentAgain),
+}
+
+/// The message of a turn is sent again. The state of the turn decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SentAgain {
+    pub turn: usize,
+    running: Decision,
+    running_and_read: Decision,
+    abandoned: Decision,
+    ended: Decision,
+}
+
+impl SentAgain {
+    pub const fn in_state(&self, state: TurnState) -> Decision {
+        match state {
+            TurnState::Running { is_read: false } => self.running,
+            TurnState::Running { is_read: true } => self.running_and_read,
+            TurnState::Abandoned => self.abandoned,
+            TurnState::Ended => self.ended,
+        }
     }
 }
 
 /// Decides what the request means. The rules are those of `docs/reference/chat-protocols.md`, in the same order.
-/// `state`: of the turn with this index.
-pub fn decide(
-    conversation: &Conversation,
-    said: &Said<'_>,
-    state: impl Fn(usize) -> TurnState,
-) -> Decision {
+pub fn decide(conversation: &Conversation, evidence: &Evidence<'_>) -> Meaning {
     let turns = &conversation.turns[..];
-    let last = said.messages.len() - 1;
-    let message = &said.messages[last];
-    let Some(newest) = turns.len().checked_sub(1) else {
-        return Decision::Next {
-            first_new: last,
-            certain: true,
-        };
-    };
+    let last = evidence.messages.len() - 1;
+    let message = &evidence.messages[last];
     let existing = |turn| Decision::Existing {
         turn,
         certain: true,
@@ -91,73 +94,95 @@ pub fn decide(
         first_new: last,
         certain,
     };
+    let Some(newest) = turns.len().checked_sub(1) else {
+        return Meaning::Decided(next(true));
+    };
     // 1. The id of the request.
-    if let Some(request) = said.request
+    if let Some(request) = evidence.request
         && let Some(at) = turns
             .iter()
             .rposition(|turn| turn.run == Some(request) && turn.message == message.content)
     {
-        return existing(at);
+        return Meaning::Decided(existing(at));
     }
     // 2. A count of repetitions.
-    let has_history = last > 0;
-    let is_same = match compare(turns, said.messages) {
-        _ if said.names_session || !has_history => turns[newest].message == message.content,
-        Compared::Continued { first_new, .. } => first_new > last,
-        Compared::Changed { .. } => false,
-    };
-    if said.is_retry && is_same {
-        return match state(newest) {
-            TurnState::Abandoned => Decision::Again,
-            TurnState::Running { .. } => existing(newest),
-            TurnState::Ended => Decision::Existing {
-                turn: newest,
-                certain: has_history && !said.names_session,
-            },
+    let has_history = last > 0 && !evidence.names_session;
+    if evidence.is_retry {
+        let is_same = if has_history {
+            matches!(compare(turns, evidence.messages), Compared::Continued { first_new, .. } if first_new > last)
+        } else {
+            turns[newest].message == message.content
         };
+        if is_same {
+            return Meaning::SentAgain(SentAgain {
+                turn: newest,
+                running: existing(newest),
+                running_and_read: existing(newest),
+                abandoned: Decision::Again,
+                ended: Decision::Existing {
+                    turn: newest,
+                    certain: has_history,
+                },
+            });
+        }
     }
-    // 3. The id of the message.
+    // 3. The id of the message. A session that the client names is not replaced by another one.
     if let Some(id) = message.id
         && let Some(at) = turns.iter().rposition(|turn| turn.has_id(id))
     {
-        let is_edit = turns[at].message != message.content;
-        return match state(at) {
-            TurnState::Abandoned if at == newest && !is_edit => Decision::Again,
-            TurnState::Running { .. } if !is_edit => existing(at),
-            _ if !is_edit && !said.asks_again => existing(at),
-            // A session that the client names is not replaced by another one.
-            _ if said.names_session => next(false),
-            _ => Decision::Changed { kept: at },
+        let changed = if evidence.names_session {
+            next(false)
+        } else {
+            Decision::Changed { kept: at }
         };
+        if turns[at].message != message.content {
+            return Meaning::Decided(changed);
+        }
+        let ended = if evidence.asks_again {
+            changed
+        } else {
+            existing(at)
+        };
+        return Meaning::SentAgain(SentAgain {
+            turn: at,
+            running: existing(at),
+            running_and_read: existing(at),
+            abandoned: if at == newest { Decision::Again } else { ended },
+            ended,
+        });
     }
     // 4. The session.
-    if said.names_session {
-        return next(true);
+    if evidence.names_session {
+        return Meaning::Decided(next(true));
     }
     // 5. A message without the ones before it.
     if !has_history {
-        if message.id.is_none() && turns[newest].message == message.content {
-            match state(newest) {
-                TurnState::Running { is_read: false } => return existing(newest),
-                TurnState::Abandoned => return Decision::Again,
-                TurnState::Running { is_read: true } | TurnState::Ended => {}
-            }
+        let next = next(conversation.sends_newest_only);
+        if message.id.is_some() || turns[newest].message != message.content {
+            return Meaning::Decided(next);
         }
-        return next(conversation.sends_newest_only);
+        return Meaning::SentAgain(SentAgain {
+            turn: newest,
+            running: existing(newest),
+            running_and_read: next,
+            abandoned: Decision::Again,
+            ended: next,
+        });
     }
     // 6. The history. A message with an id that is not known is new, also if its text is that of a turn.
     let is_new = message.id.is_some();
-    let sent = &said.messages[..last + usize::from(!is_new)];
-    match compare(turns, sent) {
+    match compare(turns, &evidence.messages[..last + usize::from(!is_new)]) {
         Compared::Continued { first_new, certain } if is_new || first_new <= last => {
-            Decision::Next { first_new, certain }
+            Meaning::Decided(Decision::Next { first_new, certain })
         }
-        Compared::Continued { .. } => match state(newest) {
-            TurnState::Running { .. } => existing(newest),
-            TurnState::Abandoned => Decision::Again,
-            TurnState::Ended => Decision::Changed { kept: newest },
-        },
-        Compared::Changed { kept } => Decision::Changed { kept },
+        Compared::Continued { .. } => Meaning::SentAgain(SentAgain {
+            turn: newest,
+            running: existing(newest),
+            running_and_read: existing(newest),
+            abandoned: Decision::Again,
+            ended: Decision::Changed { kept: newest },
+        }),
+        Compared::Changed { kept } => Meaning::Decided(Decision::Changed { kept }),
     }
 }
 
@@ -174,8 +199,15 @@ enum Compared {
 }
 
 /// Compares messages with turns. Clients with a limited context leave out the oldest messages, so the messages may begin at any
-/// turn: at the one with the id of the first message, otherwise at the one from which most messages are equal.
+/// turn: at the one with the id of the first message, otherwise at the one from which most messages are equal. A conversation
+/// that has as many turns as it can keep may have forgotten those of the first messages.
 fn compare(turns: &[Turn], messages: &[UserMessage]) -> Compared {
+    let forgotten = if turns.len() == MAX_TURNS {
+        messages.len().saturating_sub(turns.len())
+    } else {
+        0
+    };
+    let messages = &messages[forgotten..];
     let equal = |from: usize| {
         let pairs = turns[from..].iter().zip(messages);
         pairs
@@ -199,8 +231,8 @@ fn compare(turns: &[Turn], messages: &[UserMessage]) -> Compared {
     let first = turns[from].message;
     let others = turns.iter().filter(|turn| turn.message == first).count() - 1;
     Compared::Continued {
-        first_new: kept - from,
-        certain: from == 0 || named.is_some() || others == 0,
+        first_new: forgotten + kept - from,
+        certain: from == 0 || forgotten > 0 || named.is_some() || others == 0,
     }
 }
 
@@ -243,6 +275,13 @@ mod tests {
         known
     }
 
+    fn decided(known: &Conversation, evidence: &Evidence<'_>, state: TurnState) -> Decision {
+        match decide(known, evidence) {
+            Meaning::Decided(decision) => decision,
+            Meaning::SentAgain(again) => again.in_state(state),
+        }
+    }
+
     fn existing(turn: usize) -> Decision {
         Decision::Existing {
             turn,
@@ -277,14 +316,13 @@ mod tests {
             ("aba", "abx", ENDED, Decision::Changed { kept: 2 }),
         ] {
             let sent = messages(sent);
-            let said = said(&sent);
-            let decision = decide(&conversation(known), &said, |_| state);
+            let decision = decided(&conversation(known), &evidence(&sent), state);
             assert_eq!(decision, expected, "{known} {sent:?}");
         }
     }
 
-    fn said(messages: &[UserMessage]) -> Said<'_> {
-        Said {
+    fn evidence(messages: &[UserMessage]) -> Evidence<'_> {
+        Evidence {
             messages,
             request: None,
             is_retry: false,
@@ -297,12 +335,34 @@ mod tests {
     fn history_that_begins_at_two_turns_is_not_certain() {
         // Two equal messages: the client has left out the first one, or has changed the second one.
         let sent = messages("ab");
-        let decision = decide(&conversation("aa"), &said(&sent), |_| ENDED);
+        let decision = decided(&conversation("aa"), &evidence(&sent), ENDED);
         let uncertain = Decision::Next {
             first_new: 1,
             certain: false,
         };
         assert_eq!(decision, uncertain);
+    }
+
+    #[test]
+    fn history_that_is_longer_than_the_turns_that_are_kept_continues() {
+        let message = |at: usize| UserMessage {
+            content: digest(&(at % 300).to_string()),
+            id: None,
+        };
+        let mut known = Conversation::new(SessionId::AUDIT);
+        for at in 0..MAX_TURNS + 20 {
+            known.push(Turn::new(message(at), 1));
+        }
+        let mut sent: Vec<UserMessage> = (0..=MAX_TURNS + 20).map(message).collect();
+        let decision = decided(&known, &evidence(&sent), ENDED);
+        assert_eq!(decision, next(MAX_TURNS + 20));
+        sent.pop();
+        let decision = decided(&known, &evidence(&sent), CUT);
+        assert_eq!(decision, existing(MAX_TURNS - 1));
+        sent[MAX_TURNS].content = digest("changed");
+        let decision = decided(&known, &evidence(&sent), ENDED);
+        let kept = MAX_TURNS - 20;
+        assert_eq!(decision, Decision::Changed { kept });
     }
 
     #[test]
@@ -328,11 +388,11 @@ mod tests {
             ("a1b2", "a7b8c9", false, ENDED, next(2)),
         ] {
             let messages = messages(sent);
-            let said = Said {
+            let evidence = Evidence {
                 asks_again,
-                ..said(&messages)
+                ..evidence(&messages)
             };
-            let decision = decide(&conversation(known), &said, |_| state);
+            let decision = decided(&conversation(known), &evidence, state);
             assert_eq!(decision, expected, "{known} {sent}");
         }
     }
@@ -361,11 +421,11 @@ mod tests {
         ]) {
             let messages = messages(sent);
             let mut known = conversation(known);
-            let decision = decide(&known, &said(&messages), |_| state);
+            let decision = decided(&known, &evidence(&messages), state);
             assert_eq!(decision, expected, "{known:?} {sent}");
             known.sends_newest_only = true;
             if let Decision::Next { first_new, .. } = expected {
-                let decision = decide(&known, &said(&messages), |_| state);
+                let decision = decided(&known, &evidence(&messages), state);
                 assert_eq!(decision, next(first_new));
             }
         }
@@ -376,11 +436,11 @@ mod tests {
         let mut known = conversation("ab");
         known.turns[0].run = Some(digest("first"));
         let sent = messages("a");
-        let repeated = Said {
+        let repeated = Evidence {
             request: Some(digest("first")),
-            ..said(&sent)
+            ..evidence(&sent)
         };
-        assert_eq!(decide(&known, &repeated, |_| ENDED), existing(0));
+        assert_eq!(decided(&known, &repeated, ENDED), existing(0));
         let unsure = Decision::Existing {
             turn: 1,
             certain: false,
@@ -397,28 +457,28 @@ mod tests {
             ("abb", CUT, false, next(2)),
         ] {
             let sent = messages(sent);
-            let retried = Said {
+            let retried = Evidence {
                 is_retry: true,
                 names_session,
-                ..said(&sent)
+                ..evidence(&sent)
             };
-            assert_eq!(decide(&known, &retried, |_| state), expected, "{sent:?}");
+            assert_eq!(decided(&known, &retried, state), expected, "{sent:?}");
         }
         // A client with one id for all of its requests.
         let sent = messages("c");
-        let constant = Said {
+        let constant = Evidence {
             request: Some(digest("first")),
-            ..said(&sent)
+            ..evidence(&sent)
         };
         assert!(matches!(
-            decide(&known, &constant, |_| ENDED),
+            decided(&known, &constant, ENDED),
             Decision::Next { .. }
         ));
         let sent = messages("b");
-        let named = Said {
+        let named = Evidence {
             names_session: true,
-            ..said(&sent)
+            ..evidence(&sent)
         };
-        assert_eq!(decide(&known, &named, |_| CUT), next(0), "the words alone");
+        assert_eq!(decided(&known, &named, CUT), next(0), "the words alone");
     }
 }

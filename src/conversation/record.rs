@@ -10,7 +10,7 @@ use crate::eventlog::tenant_prefix;
 use crate::types::{AgentName, Principal, PromptId, SessionId, Tenant};
 
 /// The turns that a record keeps. The oldest are forgotten first, and then count as left out by the client.
-const MAX_TURNS: usize = 500;
+pub(super) const MAX_TURNS: usize = 500;
 
 /// The key of a conversation: the principal, the agent, the protocol, and the client's id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -36,7 +36,7 @@ fn of<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
 }
 
 /// Restarts the gateway, so that nothing is pending, and returns the events of this type.
-async fn settled(gateway: &mut Gateway, kind: &str) -> Vec<Value> {
+pub(crate) async fn settled(gateway: &mut Gateway, kind: &str) -> Vec<Value> {
     gateway.stop();
     gateway.start();
     of(&audit(gateway).await, kind)

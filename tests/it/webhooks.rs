@@ -7,6 +7,7 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use crate::audit::settled;
 use crate::support::wait::{LONGEST, eventually};
 use crate::support::{Answer, Gateway, Setup};
 use receiver::Receiver;
@@ -111,6 +112,40 @@ async fn stock_library_verifies_each_selected_event_once() {
         listed.iter().all(|one| one["sessionId"] == *session),
         "{listed:?}"
     );
+}
+
+/// An agent asks for a command with the id of a call that has ended. Everything outside of the session shows the command.
+#[tokio::test]
+async fn approval_is_that_of_its_request_and_not_of_the_ended_call_with_its_id() {
+    let mut receiver = Receiver::new();
+    let mut gateway = started(&mut receiver).await;
+    create(&gateway, &receiver.url("/ok"), &["request.created"]).await;
+    let session = gateway.session("fake").await;
+    let update = |members: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"$SESSION","update":{{"toolCallId":"c",{members}}}}}}}"#
+        )
+    };
+    let call = r#""sessionUpdate":"tool_call","title":"ls","kind":"read""#;
+    let end = r#""sessionUpdate":"tool_call_update","status":"completed""#;
+    let request = r#"{"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{"sessionId":"$SESSION","toolCall":{"toolCallId":"c","title":"rm -rf build","kind":"execute"},"options":[{"optionId":"yes","name":"Yes","kind":"allow_once"}]}}"#;
+    let lines = [&*update(call), &*update(end), request].join("\n");
+    gateway.prompt(&session, &format!("raw {lines}")).await;
+    let delivered = receiver.next().await["verified"]["data"]["params"]["toolCall"].clone();
+    let listed = gateway
+        .get(&format!("/v1/sessions/{session}/requests"))
+        .await;
+    let listed = &listed["requests"][0]["params"]["toolCall"];
+    for shown in [&delivered, listed] {
+        assert_eq!(
+            (&shown["title"], &shown["kind"]),
+            (&json!("rm -rf build"), &json!("execute"))
+        );
+    }
+    let path = format!("/v1/sessions/{session}/permissions/r1");
+    gateway.post(&path, &json!({ "optionId": "yes" })).await;
+    let decided = settled(&mut gateway, "permission.decided").await;
+    assert_eq!(decided[0]["toolKind"], "execute", "{decided:?}");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::surface::chat::{Message, content_blocks, media_block, resource_link, text_block};
+use crate::surface::chat::{Converted, Message, media_block, resource_link, text_part};
 
 /// `RunAgentInput`. Tools, context and state of the client do not reach an agent.
 #[derive(Debug, Deserialize)]
@@ -42,7 +42,8 @@ pub(super) struct Resume {
 
 impl RunInput {
     pub(super) fn messages(&self) -> Vec<Message> {
-        self.messages.iter().map(InputMessage::message).collect()
+        let messages = self.messages.iter().enumerate();
+        messages.map(|(at, message)| message.message(at)).collect()
     }
 
     /// Whether the client understands the outcome `cancelled`.
@@ -52,41 +53,38 @@ impl RunInput {
 }
 
 impl InputMessage {
-    fn message(&self) -> Message {
-        let blocks = content_blocks(self.content.as_ref(), block);
-        Message {
-            id: self.id.clone(),
-            ..Message::new(self.role.clone(), blocks)
-        }
+    /// `at`: the index of the message.
+    fn message(&self, at: usize) -> Message {
+        let pointer = format!("/messages/{at}/content");
+        let mut message = Message::parsed(&self.role, self.content.as_ref(), pointer, block);
+        message.id.clone_from(&self.id);
+        message
     }
 }
 
-fn block(part: &Value) -> Option<Value> {
-    match part["type"].as_str()? {
-        "text" => part["text"]
-            .as_str()
-            .filter(|text| !text.is_empty())
-            .map(text_block),
+fn block(part: &Value) -> Converted {
+    match part["type"].as_str().unwrap_or_default() {
+        "text" => text_part(part),
         "image" | "audio" | "video" | "document" => {
             let source = &part["source"];
-            let value = source["value"].as_str()?;
-            match source["type"].as_str()? {
-                "data" => media_block(
+            let value = source["value"].as_str().ok_or("expected `source.value`")?;
+            match source["type"].as_str() {
+                Some("data") => media_block(
                     value,
                     source["mimeType"].as_str(),
                     part["filename"].as_str(),
                 ),
-                "url" => Some(resource_link(value, None)),
-                _ => None,
+                Some("url") => Ok(Some(resource_link(value, None))),
+                _ => Err("the type of a source must be `data` or `url`"),
             }
         }
         "binary" => match (part["data"].as_str(), part["url"].as_str()) {
             (Some(data), _) => {
                 media_block(data, part["mimeType"].as_str(), part["filename"].as_str())
             }
-            (None, Some(url)) => Some(resource_link(url, part["filename"].as_str())),
-            (None, None) => None,
+            (None, Some(url)) => Ok(Some(resource_link(url, part["filename"].as_str()))),
+            (None, None) => Err("the gateway stores no files; send `data` or `url`"),
         },
-        _ => None,
+        _ => Err("this type of part is not known"),
     }
 }

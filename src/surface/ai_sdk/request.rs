@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::surface::chat::{Approval, Message, QuestionId, content_blocks, file_block, text_block};
+use crate::surface::chat::{Approval, Converted, Message, QuestionId, file_block, text_part};
 use crate::surface::rest::ApiError;
 use crate::types::{PromptId, SessionId};
 
@@ -21,7 +21,7 @@ pub(super) struct UiMessage {
     pub(super) id: Option<String>,
     pub(super) role: String,
     #[serde(default)]
-    parts: Vec<Value>,
+    parts: Value,
     #[serde(default)]
     content: Option<Value>,
 }
@@ -32,37 +32,50 @@ pub(super) fn message_id(session: SessionId, prompt: PromptId) -> String {
 }
 
 impl UiMessage {
-    pub(super) fn message(&self) -> Message {
-        let mut blocks: Vec<Value> = self.parts.iter().filter_map(block).collect();
-        if blocks.is_empty() {
-            blocks = content_blocks(self.content.as_ref(), block);
-        }
-        Message {
-            id: self.id.clone(),
-            ..Message::new(self.role.clone(), blocks)
-        }
+    /// `at`: the index of the message.
+    fn message(&self, at: usize) -> Message {
+        let parsed = |content, name| {
+            let pointer = format!("/messages/{at}/{name}");
+            Message::parsed(&self.role, content, pointer, block)
+        };
+        let has_parts = self.parts.as_array().is_some_and(|parts| !parts.is_empty());
+        let mut message = if has_parts {
+            parsed(Some(&self.parts), "parts")
+        } else {
+            parsed(self.content.as_ref(), "content")
+        };
+        message.id.clone_from(&self.id);
+        message
     }
 }
 
-/// The content block of a part. Other parts than texts and files are not for the agent.
-fn block(part: &Value) -> Option<Value> {
+/// The content block of a part. Data of the application, and parts of the display, are not for the agent.
+fn block(part: &Value) -> Converted {
     let text = |key: &str| part[key].as_str();
-    match text("type")? {
-        "text" => text("text").filter(|text| !text.is_empty()).map(text_block),
-        "file" => file_block(text("url")?, text("mediaType"), text("filename")),
-        _ => None,
+    match text("type").unwrap_or_default() {
+        "text" => text_part(part),
+        "file" => file_block(&part["url"], text("mediaType"), text("filename")),
+        "reasoning" | "step-start" | "source-url" | "source-document" | "dynamic-tool" => Ok(None),
+        kind if kind.starts_with("data-") || kind.starts_with("tool-") => Ok(None),
+        _ => Err("this type of part is not known; send `text` or `file`"),
     }
 }
 
 impl ChatBody {
+    pub(super) fn messages(&self) -> Vec<Message> {
+        let messages = self.messages.iter().enumerate();
+        messages.map(|(at, message)| message.message(at)).collect()
+    }
+
     /// The answers in the last message, if it is that of the assistant.
     pub(super) fn answers(&self) -> Result<Vec<Approval>, ApiError> {
         let last = self.messages.last();
         let Some(last) = last.filter(|message| message.role == "assistant") else {
             return Ok(Vec::new());
         };
-        let parts = last.parts.iter().enumerate();
+        let parts = last.parts.as_array().into_iter().flatten();
         parts
+            .enumerate()
             .filter(|(_, part)| part["state"] == "approval-responded")
             .map(|(at, part)| {
                 let approval = &part["approval"];

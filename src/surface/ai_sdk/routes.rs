@@ -71,15 +71,10 @@ async fn send(
     if !answers.is_empty() {
         return continue_turn(&gateway, &by, &answers, approvals).await;
     }
-    let messages = body
-        .messages
-        .iter()
-        .map(super::request::UiMessage::message)
-        .collect();
     let chat = ChatRequest {
         conversation: body.id.clone(),
         asks_again: body.trigger.as_deref() == Some("regenerate-message"),
-        ..ChatRequest::new(agent, PROTOCOL, messages, &headers)?
+        ..ChatRequest::new(agent, PROTOCOL, body.messages(), &headers)?
     };
     let turn = chat.begin(&gateway, &by).await?;
     Ok(respond_with(&gateway, &by, turn, approvals, None))

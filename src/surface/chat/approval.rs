@@ -63,29 +63,31 @@ impl Continued {
     ) -> Result<Self, ApiError> {
         let newest = questions.clone().max_by_key(|question| question.request);
         let newest = newest.ok_or_else(|| ApiError::invalid("", "expected an answer"))?;
-        if questions
-            .into_iter()
-            .any(|question| question.session != newest.session)
-        {
-            let detail =
-                "the answers are to questions of several sessions; send one request for each";
+        let is_of_turn = |question: QuestionId| {
+            (question.session, question.prompt) == (newest.session, newest.prompt)
+        };
+        if !questions.clone().all(is_of_turn) {
+            let detail = "the answers are to questions of several turns; send one request for each";
             return Err(ApiError::invalid("", detail));
         }
         let session = gateway.sessions.open(by, newest.session).await?;
         let range = session.query().prompt_range(newest.prompt).await?;
         let range = range.ok_or_else(ApiError::not_found)?;
         let mut permissions = 0;
-        let mut found = false;
+        let mut asked = Vec::new();
         steps_of(&session, (newest.prompt, range), |step| {
             if let Step::Requested(request) = step
-                && !found
+                && !asked.contains(&newest.request)
             {
                 permissions += u32::from(request.asked == Asked::Permission);
-                found = request.id == newest.request;
+                asked.push(request.id);
             }
         })
         .await?;
-        if !found {
+        if !questions
+            .into_iter()
+            .all(|question| asked.contains(&question.request))
+        {
             return Err(ApiError::not_found());
         }
         Ok(Self {

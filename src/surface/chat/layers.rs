@@ -60,7 +60,7 @@ async fn respond(
 fn write_error(response: &mut Response, problem: &Problem, format: ErrorFormat) {
     let (media_type, body) = match format {
         ErrorFormat::Json => ("application/json", error_body(problem).to_string()),
-        ErrorFormat::Text => ("text/plain; charset=utf-8", problem.detail.clone()),
+        ErrorFormat::Text => ("text/plain; charset=utf-8", error_text(problem)),
     };
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
@@ -69,6 +69,14 @@ fn write_error(response: &mut Response, problem: &Problem, format: ErrorFormat) 
         headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
     }
     *response.body_mut() = Body::from(body);
+}
+
+/// The explanation, and the place of an invalid member.
+fn error_text(problem: &Problem) -> String {
+    match &problem.errors[..] {
+        [error] if !error.pointer.is_empty() => format!("{} ({})", problem.detail, error.pointer),
+        _ => problem.detail.clone(),
+    }
 }
 
 /// A problem document with the member `error`.
@@ -81,6 +89,8 @@ fn error_body(problem: &Problem) -> serde_json::Value {
         500.. => "server_error",
         _ => "invalid_request_error",
     };
-    body["error"] = json!({ "message": problem.detail, "type": kind, "code": problem.code.as_str(), "param": null });
+    let mut pointers = problem.errors.iter().map(|error| &error.pointer);
+    let param = pointers.find(|pointer| !pointer.is_empty());
+    body["error"] = json!({ "message": problem.detail, "type": kind, "code": problem.code.as_str(), "param": param });
     body
 }

@@ -6,7 +6,9 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use crate::acp::PromptCapabilities;
+use crate::api::ProblemCode;
 use crate::conversation::{Digest, UserMessage};
+use crate::surface::rest::ApiError;
 
 /// The transcript that a new session receives. A longer one is cut at its beginning.
 const MAX_TRANSCRIPT_BYTES: usize = 256 << 10;
@@ -20,7 +22,14 @@ pub(crate) struct Message {
     pub(crate) text: String,
     /// The content blocks, with the text.
     pub(crate) blocks: Vec<Value>,
+    /// The place of the content in the body of the request, as a JSON pointer.
+    pub(super) pointer: String,
+    /// The index of the first part of a user's message that is no content block, and the reason.
+    pub(super) unreadable: Option<(usize, &'static str)>,
 }
+
+/// The content block of a part of a message, or the reason why it has none. `None`: the part is not for the agent.
+pub(crate) type Converted = Result<Option<Value>, &'static str>;
 
 impl Message {
     pub(crate) fn new(role: impl Into<String>, blocks: Vec<Value>) -> Self {
@@ -31,6 +40,41 @@ impl Message {
             id: None,
             text,
             blocks,
+            pointer: String::new(),
+            unreadable: None,
+        }
+    }
+
+    /// A message with this content: a text, or parts. `pointer`: its place in the body of the request.
+    pub(crate) fn parsed(
+        role: &str,
+        content: Option<&Value>,
+        pointer: String,
+        block: fn(&Value) -> Converted,
+    ) -> Self {
+        let mut blocks = Vec::new();
+        let mut unreadable = None;
+        match content {
+            Some(Value::String(text)) if !text.is_empty() => blocks.push(text_block(text)),
+            Some(Value::Array(parts)) => {
+                for (at, part) in parts.iter().enumerate() {
+                    match block(part) {
+                        Ok(converted) => blocks.extend(converted),
+                        Err(reason) if role == "user" => {
+                            let kind = part["type"].as_str().unwrap_or("part");
+                            blocks.push(text_block(&format!("[{kind}: {reason}]")));
+                            unreadable = unreadable.or(Some((at, reason)));
+                        }
+                        Err(_) => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+        Self {
+            pointer,
+            unreadable,
+            ..Self::new(role, blocks)
         }
     }
 
@@ -57,24 +101,19 @@ pub(crate) fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-/// The content blocks of a message: of a text, or of parts. A part without a block is not for the agent.
-pub(crate) fn content_blocks(
-    content: Option<&Value>,
-    block: fn(&Value) -> Option<Value>,
-) -> Vec<Value> {
-    match content {
-        Some(Value::String(text)) if !text.is_empty() => vec![text_block(text)],
-        Some(Value::Array(parts)) => parts.iter().filter_map(block).collect(),
-        _ => Vec::new(),
-    }
+/// The block of a text part. An empty text has none.
+pub(crate) fn text_part(part: &Value) -> Converted {
+    let text = part["text"].as_str().ok_or("expected `text`")?;
+    Ok((!text.is_empty()).then(|| text_block(text)))
 }
 
 /// A file by its URL: the data of a `data:` URL, or a link.
-pub(crate) fn file_block(url: &str, media_type: Option<&str>, name: Option<&str>) -> Option<Value> {
+pub(crate) fn file_block(url: &Value, media_type: Option<&str>, name: Option<&str>) -> Converted {
+    let url = url.as_str().ok_or("expected the URL of a file")?;
     if url.starts_with("data:") {
         media_block(url, media_type, name)
     } else {
-        Some(resource_link(url, name))
+        Ok(Some(resource_link(url, name)))
     }
 }
 
@@ -86,44 +125,45 @@ pub(crate) fn resource_link(url: &str, name: Option<&str>) -> Value {
     json!({ "type": "resource_link", "uri": url, "name": name.or(last).unwrap_or(url) })
 }
 
-/// A file in a `data:` URL or in base64. Images and audio have their own blocks. A text becomes a resource. `None` if the
-/// data is not base64, or if its text is not UTF-8.
-pub(crate) fn media_block(
-    data: &str,
-    media_type: Option<&str>,
-    name: Option<&str>,
-) -> Option<Value> {
-    let (declared, data) = match data.strip_prefix("data:") {
-        Some(rest) => {
-            let (head, data) = rest.split_once(',')?;
-            (head.strip_suffix(";base64")?.split(';').next(), data)
-        }
-        None => (None, data),
-    };
+/// A file in a `data:` URL or in base64. Images and audio have their own blocks. A text becomes a resource.
+pub(crate) fn media_block(data: &str, media_type: Option<&str>, name: Option<&str>) -> Converted {
+    let mut declared = None;
+    let mut data = data;
+    if let Some(rest) = data.strip_prefix("data:") {
+        let (head, content) = rest.split_once(',').ok_or("a `data:` URL needs a comma")?;
+        let head = head
+            .strip_suffix(";base64")
+            .ok_or("a `data:` URL must be in base64")?;
+        declared = head.split(';').next();
+        data = content;
+    }
     let media_type = media_type
         .or(declared)
         .filter(|text| !text.is_empty())
         .unwrap_or("application/octet-stream");
-    let bytes = STANDARD.decode(data).ok()?;
-    if media_type.starts_with("image/") {
-        return Some(json!({ "type": "image", "mimeType": media_type, "data": data }));
-    }
-    if media_type.starts_with("audio/") {
-        return Some(json!({ "type": "audio", "mimeType": media_type, "data": data }));
+    let bytes = STANDARD
+        .decode(data)
+        .map_err(|_| "the data is not base64")?;
+    for kind in ["image", "audio"] {
+        if media_type.split('/').next() == Some(kind) {
+            let block = json!({ "type": kind, "mimeType": media_type, "data": data });
+            return Ok(Some(block));
+        }
     }
     let uri = format!("attachment:///{}", name.unwrap_or("file"));
-    let is_text = media_type.starts_with("text/") || media_type == "application/json";
-    Some(if is_text {
-        let text = String::from_utf8(bytes).ok()?;
-        json!({ "type": "resource", "resource": { "uri": uri, "mimeType": media_type, "text": text } })
+    let mut resource = json!({ "uri": uri, "mimeType": media_type });
+    if media_type.starts_with("text/") || media_type == "application/json" {
+        let text = String::from_utf8(bytes).map_err(|_| "the text is not UTF-8")?;
+        resource["text"] = text.into();
     } else {
-        json!({ "type": "resource", "resource": { "uri": uri, "mimeType": media_type, "blob": data } })
-    })
+        resource["blob"] = data.into();
+    }
+    Ok(Some(json!({ "type": "resource", "resource": resource })))
 }
 
 /// The blocks of an earlier message for an agent that accepts this content, and whether all of them are as the client sent them.
 /// Of others, the agent gets a link or the type: one message that the agent cannot read must not end a conversation.
-pub(super) fn carried(blocks: &[Value], takes: PromptCapabilities) -> (Vec<Value>, bool) {
+fn carried(blocks: &[Value], takes: PromptCapabilities) -> (Vec<Value>, bool) {
     let mut is_whole = true;
     let carried = blocks.iter().map(|block| {
         let accepted = match block["type"].as_str() {
@@ -153,23 +193,53 @@ fn named(block: &Value) -> String {
     }
 }
 
-/// The content blocks of a prompt: a system message, the earlier conversation as text, and the new blocks.
-pub(super) fn prompt_blocks(
-    system: Option<&str>,
-    earlier: &[Message],
-    new: Vec<Value>,
-) -> Result<Box<RawValue>, serde_json::Error> {
-    let system = system
-        .filter(|text| !text.trim().is_empty())
-        .map(text_block);
-    let earlier = transcript(earlier).map(|text| text_block(&text));
-    to_raw_value(
-        &system
-            .into_iter()
-            .chain(earlier)
-            .chain(new)
-            .collect::<Vec<Value>>(),
-    )
+/// The prompt that messages of a client become.
+pub(super) struct PromptContent<'a> {
+    pub(super) system: Option<&'a str>,
+    /// The messages that the agent does not know. It receives them as text.
+    pub(super) earlier: &'a [Message],
+    /// New messages before the last one.
+    pub(super) joined: &'a [&'a Message],
+    pub(super) last: &'a Message,
+}
+
+impl PromptContent<'_> {
+    /// The content blocks for an agent that accepts this content, at most `max_bytes`, and whether a file of a joined message is
+    /// replaced by its name. Files of joined messages may also be too large for the prompt together.
+    pub(super) fn blocks(
+        &self,
+        takes: PromptCapabilities,
+        max_bytes: usize,
+    ) -> Result<(Box<RawValue>, bool), ApiError> {
+        for takes in [takes, PromptCapabilities::default()] {
+            let mut blocks = Vec::new();
+            let system = self.system.filter(|text| !text.trim().is_empty());
+            blocks.extend(system.map(text_block));
+            blocks.extend(transcript(self.earlier).map(|text| text_block(&text)));
+            let mut is_whole = true;
+            for message in self.joined {
+                let (carried, is_carried) = carried(&message.blocks, takes);
+                is_whole &= is_carried && message.unreadable.is_none();
+                blocks.extend(carried);
+            }
+            blocks.extend_from_slice(&self.last.blocks);
+            let blocks = to_raw_value(&blocks).map_err(ApiError::internal)?;
+            if blocks.get().len() <= max_bytes {
+                return Ok((blocks, !is_whole));
+            }
+        }
+        let detail = if self.joined.is_empty() {
+            format!("the new message exceeds {max_bytes} bytes")
+        } else {
+            format!("the new messages exceed {max_bytes} bytes together")
+        };
+        Err(ApiError::new(ProblemCode::TooLarge, detail))
+    }
+}
+
+/// Whether the agent receives a text of these messages if it does not know them.
+pub(super) fn have_text(messages: &[Message]) -> bool {
+    transcript(messages).is_some()
 }
 
 /// The messages as text for an agent. `None` without messages.
@@ -211,21 +281,24 @@ mod tests {
     #[test]
     fn media_has_the_block_of_its_type() {
         let kind = |data: &str, media_type| media_block(data, media_type, Some("a.x"));
+        let block = |data: &str, media_type| {
+            let converted = kind(data, media_type).expect("a file");
+            converted.expect("a block")
+        };
         assert_eq!(
             kind("data:image/png;base64,AAAA", None),
-            Some(json!({ "type": "image", "mimeType": "image/png", "data": "AAAA" }))
+            Ok(Some(
+                json!({ "type": "image", "mimeType": "image/png", "data": "AAAA" })
+            ))
         );
-        assert_eq!(
-            kind("AAAA", Some("audio/wav")).expect("audio")["type"],
-            "audio"
-        );
-        let text = kind("data:text/plain;charset=utf-8;base64,aGk=", None).expect("a text");
+        assert_eq!(block("AAAA", Some("audio/wav"))["type"], "audio");
+        let text = block("data:text/plain;charset=utf-8;base64,aGk=", None);
         assert_eq!(
             text["resource"],
             json!({ "uri": "attachment:///a.x", "mimeType": "text/plain", "text": "hi" })
         );
         assert_eq!(
-            kind("aGk=", Some("application/pdf")).expect("a blob")["resource"]["blob"],
+            block("aGk=", Some("application/pdf"))["resource"]["blob"],
             "aGk="
         );
         for wrong in [
@@ -234,7 +307,7 @@ mod tests {
             "http://x",
             "data:text/plain;base64,/w==",
         ] {
-            assert_eq!(kind(wrong, None), None, "{wrong}");
+            assert!(kind(wrong, None).is_err(), "{wrong}");
         }
         assert_eq!(resource_link("https://x/a/b.txt?c", None)["name"], "b.txt");
     }
@@ -248,7 +321,17 @@ mod tests {
             message("tool", "c"),
         ];
         let new = message("user", "d");
-        let blocks = prompt_blocks(Some("be brief"), &earlier, new.blocks.clone()).expect("JSON");
+        let content = PromptContent {
+            system: Some("be brief"),
+            earlier: &earlier,
+            joined: &[],
+            last: &new,
+        };
+        let of = |content: PromptContent<'_>| {
+            let blocks = content.blocks(PromptCapabilities::default(), 1 << 20);
+            blocks.expect("a small prompt").0
+        };
+        let blocks = of(content);
         let expected = json!([
             text_block("be brief"),
             text_block("The conversation so far:\n\nUser: a\n\nAssistant: b\n\nThe next message:"),
@@ -258,11 +341,30 @@ mod tests {
             serde_json::from_str::<Value>(blocks.get()).expect("JSON"),
             expected
         );
-        assert_eq!(
-            prompt_blocks(Some(" "), &[], new.blocks)
-                .expect("JSON")
-                .get(),
-            json!([text_block("d")]).to_string()
-        );
+        let content = PromptContent {
+            system: Some(" "),
+            earlier: &[],
+            joined: &[],
+            last: &new,
+        };
+        let expected = json!([text_block("d")]).to_string();
+        assert_eq!(of(content).get(), expected);
+    }
+
+    #[test]
+    fn part_without_a_block_is_named_in_messages_of_the_user() {
+        let block = |part: &Value| match part["type"].as_str() {
+            Some("text") => text_part(part),
+            Some("tool") => Ok(None),
+            _ => Err("not known"),
+        };
+        let content =
+            json!([{ "type": "tool" }, { "type": "odd" }, { "type": "text", "text": "a" }]);
+        let of = |role| Message::parsed(role, Some(&content), "/x".to_owned(), block);
+        let user = of("user");
+        assert_eq!(user.unreadable, Some((1, "not known")));
+        assert_eq!(user.text, "[odd: not known]\na");
+        let assistant = of("assistant");
+        assert_eq!((assistant.unreadable, &*assistant.text), (None, "a"));
     }
 }

@@ -31,7 +31,7 @@ pub(super) use chat_turn::{ChatTurn, LatestTurn, create_session};
 pub(super) use frames::{Interrupted, done};
 pub(super) use layers::{ErrorFormat, with_layers};
 pub(super) use message::{
-    Message, content_blocks, file_block, media_block, resource_link, text_block,
+    Converted, Message, file_block, media_block, resource_link, text_block, text_part,
 };
 pub(super) use model_option::ModelOption;
 pub(super) use past_turn::{PastTurn, steps_of};

@@ -9,15 +9,15 @@ use serde_json::value::to_raw_value;
 use sha2::{Digest as _, Sha256};
 
 use super::chat_turn::{ChatTurn, conversation_key, create_session, may_be_seen, named_session};
-use super::message::{Message, carried, prompt_blocks};
+use super::message::{Message, PromptContent, have_text};
 use super::model_option::ModelOption;
 use super::past_turn::message_id;
 use super::respond::HISTORY;
 use crate::acp::{PromptCapabilities, TraceContext};
 use crate::api::{Problem, ProblemCode};
 use crate::conversation::{
-    Conversation, ConversationKey, Decision, Digest, Locked, MAX_OF_HISTORY, Notice, Said, Turn,
-    TurnState, UserMessage, decide,
+    Conversation, ConversationKey, Decision, Digest, Evidence, Locked, MAX_OF_HISTORY, Meaning,
+    Notice, Turn, TurnState, UserMessage, decide,
 };
 use crate::session::{ClientCall, IdempotencyKey, PromptRequest, SessionError, SessionHandle};
 use crate::surface::authorized::{Authorized, CanPrompt};
@@ -128,40 +128,45 @@ impl ChatRequest {
         let Some(last) = last.filter(|at| self.messages[*at].is_user()) else {
             let detail =
                 "the last message must be one of the user: an agent cannot continue another one";
-            return Err(ApiError::invalid("/messages", detail));
+            return Err(ApiError::invalid("", detail));
         };
-        if self.messages[last].blocks.is_empty() {
-            let detail = "the last message must have a text or a file";
-            return Err(ApiError::invalid(format!("/messages/{last}"), detail));
+        let Message {
+            blocks,
+            pointer,
+            unreadable,
+            ..
+        } = &self.messages[last];
+        if let Some((at, reason)) = unreadable {
+            return Err(ApiError::invalid(format!("{pointer}/{at}"), *reason));
         }
-        let users: Vec<&Message> = self
-            .messages
-            .iter()
-            .filter(|message| message.is_user())
-            .collect();
+        if blocks.is_empty() {
+            let detail = "the last message must have a text or a file";
+            return Err(ApiError::invalid(pointer.clone(), detail));
+        }
+        let users = self.messages.iter().filter(|message| message.is_user());
+        let users: Vec<&Message> = users.collect();
         let digests: Vec<UserMessage> = users.iter().map(|message| message.digest()).collect();
-        let before = &self.messages[..last];
-        let said = Said {
+        let evidence = Evidence {
             messages: &digests,
             request: Digest::of_id(self.id.as_deref()),
             is_retry: self.is_retry,
             asks_again: self.asks_again,
             names_session: self.session.is_some(),
         };
-        let turn = Begin {
+        let start = TurnStart {
             gateway,
             by,
             request: &self,
             users: &users,
-            before,
-            said,
+            before: &self.messages[..last],
+            evidence,
         };
-        turn.run().await
+        start.run().await
     }
 }
 
 /// How a client names its conversation.
-enum Named {
+enum Reference {
     /// With an id of the client, or of a session.
     ById(ConversationKey),
     /// With the history alone: the keys of all its messages, and of all but the last one.
@@ -171,7 +176,7 @@ enum Named {
     },
 }
 
-impl Named {
+impl Reference {
     /// The key under which the conversation is stored with the new turn.
     fn stored(&self) -> &ConversationKey {
         match self {
@@ -196,7 +201,8 @@ impl Named {
     }
 }
 
-struct Begin<'a> {
+/// What the start of a turn needs: the request, and what it is evidence of.
+struct TurnStart<'a> {
     gateway: &'a Gateway,
     by: &'a Authorized<CanPrompt>,
     request: &'a ChatRequest,
@@ -204,11 +210,11 @@ struct Begin<'a> {
     users: &'a [&'a Message],
     /// The messages before the last one of the user.
     before: &'a [Message],
-    said: Said<'a>,
+    evidence: Evidence<'a>,
 }
 
 /// A conversation whose session exists.
-struct Known {
+struct Match {
     conversation: Conversation,
     session: SessionHandle,
     /// The newest turn that the client knows.
@@ -217,50 +223,48 @@ struct Known {
 
 /// The prompt that a request becomes.
 struct NewPrompt<'a> {
-    known: Option<Known>,
+    known: Option<Match>,
     /// The earlier messages that the session does not know.
     earlier: &'a [Message],
     first_new: usize,
     notices: Vec<Notice>,
 }
 
-impl<'a> Begin<'a> {
+impl<'a> TurnStart<'a> {
     async fn run(self) -> Result<ChatTurn, ApiError> {
-        let named = self.named();
+        let reference = self.reference();
         let conversations = self.gateway.conversations();
-        let locked = conversations.lock(named.locked().clone()).await;
-        if let Some((known, notices)) = self.repeated(&named).await? {
-            return self.carry_out(&locked, &named, known, notices).await;
+        let locked = conversations.lock(reference.locked().clone()).await;
+        if let Some((known, notices)) = self.repeated(&reference).await? {
+            return self.carry_out(&locked, &reference, known, notices).await;
         }
-        let Some(known) = self.known(&named).await? else {
-            return self.prompt(&locked, &named, self.first()).await;
+        let Some(known) = self.known(&reference).await? else {
+            return self.prompt(&locked, &reference, self.first()).await;
         };
         // Only a history without an id can be a copy that was continued.
-        if matches!(named, Named::ByHistory { .. }) && !is_newest(&known).await? {
+        if matches!(reference, Reference::ByHistory { .. }) && !is_newest(&known).await? {
             let changed = self.changed(known, self.users.len() - 1)?;
-            return self.prompt(&locked, &named, changed).await;
+            return self.prompt(&locked, &reference, changed).await;
         }
-        self.carry_out(&locked, &named, known, Vec::new()).await
+        self.carry_out(&locked, &reference, known, Vec::new()).await
     }
 
     /// Does what the request means for the conversation.
     async fn carry_out(
         &self,
         locked: &Locked,
-        named: &Named,
-        known: Known,
+        reference: &Reference,
+        known: Match,
         mut notices: Vec<Notice>,
     ) -> Result<ChatTurn, ApiError> {
         let last = self.users.len() - 1;
-        let mut states = Vec::new();
-        for at in self.said.repeated_turns(&known.conversation) {
-            let turn = &known.conversation.turns[at];
-            states.push((at, self.state(&known.session, turn).await?));
-        }
-        let decision = decide(&known.conversation, &self.said, |at| {
-            let state = states.iter().find(|(of, _)| *of == at);
-            state.map_or(TurnState::Ended, |(_, state)| *state)
-        });
+        let decision = match decide(&known.conversation, &self.evidence) {
+            Meaning::Decided(decision) => decision,
+            Meaning::SentAgain(again) => {
+                let turn = &known.conversation.turns[again.turn];
+                again.in_state(self.state(&known.session, turn).await?)
+            }
+        };
         let prompt = match decision {
             Decision::Existing { turn, certain } => {
                 if !certain && notices.is_empty() {
@@ -297,10 +301,10 @@ impl<'a> Begin<'a> {
             }
             Decision::Changed { kept } => self.changed(known, kept)?,
         };
-        self.prompt(locked, named, prompt).await
+        self.prompt(locked, reference, prompt).await
     }
 
-    fn named(&self) -> Named {
+    fn reference(&self) -> Reference {
         let ChatRequest {
             agent,
             protocol,
@@ -311,12 +315,12 @@ impl<'a> Begin<'a> {
         } = self.request;
         let key = |id: &str| ConversationKey::new(self.by, agent, protocol, id);
         if let Some(session) = session {
-            return Named::ById(key(&format!("session:{session}")));
+            return Reference::ById(key(&format!("session:{session}")));
         }
         // A template that a client did not fill in is no id.
         let given = conversation.as_deref().map(str::trim);
         if let Some(id) = given.filter(|id| !id.is_empty() && *id != "new" && !id.contains("{{")) {
-            return Named::ById(conversation_key(self.by, agent, protocol, id));
+            return Reference::ById(conversation_key(self.by, agent, protocol, id));
         }
         let chain = |messages: &[UserMessage]| {
             let mut hash = Sha256::new();
@@ -328,22 +332,22 @@ impl<'a> Begin<'a> {
             let hash = URL_SAFE_NO_PAD.encode(hash.finalize());
             key(&format!("history:{hash}"))
         };
-        let messages = self.said.messages;
+        let messages = self.evidence.messages;
         let before = (messages.len() > 1).then(|| chain(&messages[..messages.len() - 1]));
-        Named::ByHistory {
+        Reference::ByHistory {
             whole: chain(messages),
             before,
         }
     }
 
     /// The conversations under a key whose sessions exist.
-    async fn stored(&self, key: &ConversationKey) -> Result<Vec<Known>, ApiError> {
+    async fn stored(&self, key: &ConversationKey) -> Result<Vec<Match>, ApiError> {
         let stored = self.gateway.conversations().get(key).await;
         let mut all = Vec::new();
         for conversation in stored.map_err(ApiError::internal)? {
             let session = self.gateway.sessions.open(self.by, conversation.session);
             match session.await {
-                Ok(session) => all.push(Known {
+                Ok(session) => all.push(Match {
                     newest: conversation.turns.last().map(Turn::prompt_id),
                     conversation,
                     session,
@@ -357,20 +361,23 @@ impl<'a> Begin<'a> {
 
     /// The conversation without an id whose last turn has the whole history of this request, if the request repeats this turn:
     /// by its id, by a count of repetitions, or because the turn runs.
-    async fn repeated(&self, named: &Named) -> Result<Option<(Known, Vec<Notice>)>, ApiError> {
-        let Named::ByHistory { whole, .. } = named else {
+    async fn repeated(
+        &self,
+        reference: &Reference,
+    ) -> Result<Option<(Match, Vec<Notice>)>, ApiError> {
+        let Reference::ByHistory { whole, .. } = reference else {
             return Ok(None);
         };
         let mut all = self.stored(whole).await?;
-        let same = |known: &Known| {
+        let same = |known: &Match| {
             let newest = known.conversation.turns.last();
-            newest.is_some_and(|turn| turn.run.is_some() && turn.run == self.said.request)
+            newest.is_some_and(|turn| turn.run.is_some() && turn.run == self.evidence.request)
         };
         if let Some(at) = all.iter().position(same) {
             return Ok(Some((all.swap_remove(at), Vec::new())));
         }
         // The same first words are those of many conversations.
-        if !self.said.is_retry && self.users.len() == 1 {
+        if !self.evidence.is_retry && self.users.len() == 1 {
             return Ok(None);
         }
         for (at, known) in all.iter().enumerate().rev() {
@@ -383,7 +390,7 @@ impl<'a> Begin<'a> {
                 return Ok(Some((all.swap_remove(at), Vec::new())));
             }
         }
-        if !self.said.is_retry {
+        if !self.evidence.is_retry {
             return Ok(None);
         }
         let notices = if all.len() > 1 {
@@ -395,9 +402,9 @@ impl<'a> Begin<'a> {
     }
 
     /// The conversation that the request continues, if it exists.
-    async fn known(&self, named: &Named) -> Result<Option<Known>, ApiError> {
-        match named {
-            Named::ById(key) => {
+    async fn known(&self, reference: &Reference) -> Result<Option<Match>, ApiError> {
+        match reference {
+            Reference::ById(key) => {
                 let known = self.stored(key).await?.pop();
                 let Some(id) = self.request.session else {
                     return Ok(known);
@@ -405,14 +412,14 @@ impl<'a> Begin<'a> {
                 if known.is_some() {
                     return Ok(known);
                 }
-                Ok(Some(Known {
+                Ok(Some(Match {
                     session: self.gateway.sessions.open(self.by, id).await?,
                     conversation: Conversation::new(id),
                     newest: self.request.follows,
                 }))
             }
-            Named::ByHistory { before: None, .. } => Ok(None),
-            Named::ByHistory {
+            Reference::ByHistory { before: None, .. } => Ok(None),
+            Reference::ByHistory {
                 before: Some(before),
                 ..
             } => self.of_answer(self.stored(before).await?).await,
@@ -421,7 +428,7 @@ impl<'a> Begin<'a> {
 
     /// Of several conversations with the same messages of the user, the one whose last answer is that of the request. Without
     /// such an answer, none of them is certain.
-    async fn of_answer(&self, mut all: Vec<Known>) -> Result<Option<Known>, ApiError> {
+    async fn of_answer(&self, mut all: Vec<Match>) -> Result<Option<Match>, ApiError> {
         if all.len() < 2 {
             return Ok(all.pop());
         }
@@ -484,21 +491,17 @@ impl<'a> Begin<'a> {
 
     /// The first prompt of a conversation.
     fn first(&self) -> NewPrompt<'a> {
-        let last = self.users.len() - 1;
-        let (earlier, notices) = if last > 0 {
-            (self.before, vec![Notice::Seeded])
-        } else {
-            (&[][..], Vec::new())
-        };
+        // Some programs show a greeting as the first message of the assistant.
+        let is_seeded = have_text(self.before);
         NewPrompt {
             known: None,
-            earlier,
-            first_new: last,
-            notices,
+            earlier: self.before,
+            first_new: self.users.len() - 1,
+            notices: is_seeded.then_some(Notice::Seeded).into_iter().collect(),
         }
     }
 
-    fn changed(&self, mut known: Known, kept: usize) -> Result<NewPrompt<'a>, ApiError> {
+    fn changed(&self, mut known: Match, kept: usize) -> Result<NewPrompt<'a>, ApiError> {
         match self.request.policy {
             HistoryPolicy::New => Ok(NewPrompt {
                 notices: vec![Notice::Branched],
@@ -529,7 +532,7 @@ impl<'a> Begin<'a> {
     async fn prompt(
         &self,
         locked: &Locked,
-        named: &Named,
+        reference: &Reference,
         new: NewPrompt<'_>,
     ) -> Result<ChatTurn, ApiError> {
         let NewPrompt {
@@ -543,20 +546,17 @@ impl<'a> Begin<'a> {
             .is_some_and(|known| !known.conversation.turns.is_empty());
         let is_first = !has_turns && self.request.session.is_none();
         let limit = self.gateway.limits.max_prompt_bytes;
-        let system = self.request.system.as_deref().filter(|_| is_first);
-        let last = &self.users[self.users.len() - 1].blocks;
+        let last = self.users.len() - 1;
+        let mut content = PromptContent {
+            system: self.request.system.as_deref().filter(|_| is_first),
+            earlier,
+            joined: &[],
+            last: self.users[last],
+        };
         // Before anything changes.
-        if prompt_blocks(system, earlier, last.clone())
-            .map_err(ApiError::internal)?
-            .get()
-            .len()
-            > limit
-        {
-            let detail = format!("the new message exceeds {limit} bytes");
-            return Err(ApiError::new(ProblemCode::TooLarge, detail));
-        }
+        content.blocks(PromptCapabilities::default(), limit)?;
         let is_new = known.is_none();
-        let (session, mut conversation) = if let Some(Known {
+        let (session, mut conversation) = if let Some(Match {
             conversation,
             session,
             newest,
@@ -576,31 +576,13 @@ impl<'a> Begin<'a> {
             }
             (session.clone(), Conversation::new(session.id()))
         };
-        let joined = &self.users[first_new..self.users.len() - 1];
         let takes = session.snapshot().await?.prompt_capabilities;
         let takes = takes.as_deref().map(PromptCapabilities::parse_any_version);
-        let mut blocks = None;
-        // Files of the earlier messages may also be too large for the prompt together.
-        for takes in [takes.unwrap_or_default(), PromptCapabilities::default()] {
-            let mut new = Vec::new();
-            for message in joined {
-                let (carried, is_whole) = carried(&message.blocks, takes);
-                if !is_whole && !notices.contains(&Notice::Omitted) {
-                    notices.push(Notice::Omitted);
-                }
-                new.extend(carried);
-            }
-            new.extend_from_slice(last);
-            let whole = prompt_blocks(system, earlier, new).map_err(ApiError::internal)?;
-            if whole.get().len() <= limit {
-                blocks = Some(whole);
-                break;
-            }
+        content.joined = &self.users[first_new..last];
+        let (blocks, is_omitted) = content.blocks(takes.unwrap_or_default(), limit)?;
+        if is_omitted {
+            notices.push(Notice::Omitted);
         }
-        let blocks = blocks.ok_or_else(|| {
-            let detail = format!("the new messages exceed {limit} bytes together");
-            ApiError::new(ProblemCode::TooLarge, detail)
-        })?;
         let system = self
             .request
             .system
@@ -618,7 +600,7 @@ impl<'a> Begin<'a> {
             attachments: Vec::new(),
             queue: true,
             key: (!is_appended)
-                .then(|| self.key(named.stored(), session.id(), before))
+                .then(|| self.key(reference.stored(), session.id(), before))
                 .flatten(),
             trace: self.request.trace.clone(),
             acp_request: None,
@@ -648,7 +630,7 @@ impl<'a> Begin<'a> {
         }
         // A new session received the earlier messages as text.
         let first = if has_turns { first_new } else { 0 };
-        for (at, message) in self.said.messages.iter().enumerate().skip(first) {
+        for (at, message) in self.evidence.messages.iter().enumerate().skip(first) {
             let turn = Turn {
                 own_id: Some(Digest::of(&message_id(session.id(), prompt), [])),
                 ..Turn::new(*message, prompt.number())
@@ -656,7 +638,7 @@ impl<'a> Begin<'a> {
             conversation.push(if at >= first_new {
                 Turn {
                     notices: notices.clone(),
-                    run: self.said.request,
+                    run: self.evidence.request,
                     ..turn
                 }
             } else {
@@ -665,7 +647,11 @@ impl<'a> Begin<'a> {
         }
         // The client can find the turn again, also if it receives a single byte and the gateway is killed.
         locked
-            .put(named.stored(), conversation, named.max_conversations())
+            .put(
+                reference.stored(),
+                conversation,
+                reference.max_conversations(),
+            )
             .await
             .map_err(|_| ApiError::draining())?;
         let (first_seq, last_seq) = (admitted.first_seq, admitted.last_seq);
@@ -689,10 +675,10 @@ impl<'a> Begin<'a> {
         before: u32,
     ) -> Option<IdempotencyKey> {
         // A client that names a session means a new turn.
-        if self.said.names_session {
+        if self.evidence.names_session {
             return None;
         }
-        let message = self.said.messages[self.said.messages.len() - 1].content;
+        let message = self.evidence.messages[self.evidence.messages.len() - 1].content;
         let mut body_hash = [0; 32];
         body_hash[..16].copy_from_slice(message.bytes());
         let text = URL_SAFE_NO_PAD.encode(message.bytes());
@@ -705,25 +691,30 @@ impl<'a> Begin<'a> {
     }
 
     /// Cancels the last turn if the agent waits for an answer in it: the person has sent a new message instead. A client of
-    /// runs gets an error, because it must answer its interrupts.
+    /// runs gets an error, because it must answer its interrupts, and a client that did not begin the turn, because its message
+    /// would wait without an end.
     async fn end_open_question(
         &self,
         session: &SessionHandle,
         newest: Option<PromptId>,
     ) -> Result<(), ApiError> {
         let open = session.snapshot().await?.requests;
-        let waits = if self.request.answers_first {
-            !open.is_empty()
-        } else {
-            newest.is_some() && open.iter().any(|open| open.prompt_id == newest)
-        };
-        if waits && self.request.answers_first {
+        if self.request.answers_first && !open.is_empty() {
             let detail = "the agent waits for an answer to its interrupts; send them in `resume`";
             return Err(ApiError::new(ProblemCode::TurnRunning, detail));
         }
-        if waits {
-            session.cancel(newest, CancelCause::Person, None).await?;
+        let Some(waiting) = open.iter().find_map(|open| open.prompt_id) else {
+            return Ok(());
+        };
+        if newest != Some(waiting) {
+            let detail = "the agent waits for an answer in a turn of another client; answer it, or cancel this turn";
+            let problem = Problem {
+                retryable: false,
+                ..Problem::new(ProblemCode::TurnRunning, detail)
+            };
+            return Err(problem.into());
         }
+        session.cancel(newest, CancelCause::Person, None).await?;
         Ok(())
     }
 
@@ -764,7 +755,7 @@ impl<'a> Begin<'a> {
 }
 
 /// Whether the session has no turn after the known ones.
-async fn is_newest(known: &Known) -> Result<bool, ApiError> {
+async fn is_newest(known: &Match) -> Result<bool, ApiError> {
     let Some(turn) = known.conversation.turns.last() else {
         return Ok(true);
     };

@@ -5,9 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::client_request::{reject_forced_tool, reject_format};
-use crate::surface::chat::{
-    Message, SESSION_ID, content_blocks, file_block, media_block, text_block,
-};
+use crate::surface::chat::{Converted, Message, SESSION_ID, file_block, media_block, text_part};
 use crate::surface::rest::ApiError;
 use crate::types::SessionId;
 
@@ -71,24 +69,15 @@ impl CompletionBody {
     }
 
     pub(super) fn messages(&self) -> Vec<Message> {
-        self.messages
-            .iter()
-            .map(|message| {
-                Message::new(
-                    message.role.clone(),
-                    content_blocks(message.content.as_ref(), block),
-                )
-            })
-            .collect()
+        let messages = self.messages.iter().enumerate();
+        messages.map(|(at, message)| message.message(at)).collect()
     }
 
     /// The first system message.
     pub(super) fn system(&self) -> Option<String> {
-        let system = self
-            .messages
-            .iter()
-            .find(|message| matches!(&*message.role, "system" | "developer"))?;
-        Some(Message::new("system", content_blocks(system.content.as_ref(), block)).text)
+        let mut messages = self.messages.iter();
+        let system = messages.find(|message| matches!(&*message.role, "system" | "developer"))?;
+        Some(system.message(0).text)
     }
 
     /// The session that the client names.
@@ -131,36 +120,48 @@ impl CompletionBody {
         let [message] = &self.messages[..] else {
             return false;
         };
-        let text = Message::new("user", content_blocks(message.content.as_ref(), block)).text;
-        message.role == "user" && self.stream != Some(true) && text.starts_with("### Task:")
+        message.role == "user"
+            && self.stream != Some(true)
+            && message.message(0).text.starts_with("### Task:")
     }
 }
 
-fn block(part: &Value) -> Option<Value> {
-    match part["type"].as_str()? {
-        "text" | "input_text" => part["text"]
-            .as_str()
-            .filter(|text| !text.is_empty())
-            .map(text_block),
+impl InputMessage {
+    /// `at`: the index of the message.
+    fn message(&self, at: usize) -> Message {
+        let pointer = format!("/messages/{at}/content");
+        Message::parsed(&self.role, self.content.as_ref(), pointer, block)
+    }
+}
+
+fn block(part: &Value) -> Converted {
+    match part["type"].as_str().unwrap_or_default() {
+        "text" | "input_text" => text_part(part),
         "image_url" => {
-            let url = part["image_url"]["url"]
-                .as_str()
-                .or_else(|| part["image_url"].as_str())?;
+            let image = &part["image_url"];
+            let url = if image.is_string() {
+                image
+            } else {
+                &image["url"]
+            };
             file_block(url, None, None)
         }
         "input_audio" => {
-            let format = part["input_audio"]["format"].as_str().unwrap_or("wav");
-            media_block(
-                part["input_audio"]["data"].as_str()?,
-                Some(&format!("audio/{format}")),
-                None,
-            )
+            let audio = &part["input_audio"];
+            let format = audio["format"].as_str().unwrap_or("wav");
+            let data = audio["data"]
+                .as_str()
+                .ok_or("expected `input_audio.data`")?;
+            media_block(data, Some(&format!("audio/{format}")), None)
         }
         "file" => {
             let file = &part["file"];
-            media_block(file["file_data"].as_str()?, None, file["filename"].as_str())
+            let data = file["file_data"]
+                .as_str()
+                .ok_or("the gateway stores no files; send `file.file_data`")?;
+            media_block(data, None, file["filename"].as_str())
         }
-        _ => None,
+        _ => Err("this type of part is not known"),
     }
 }
 
@@ -188,7 +189,10 @@ mod tests {
             .collect();
         assert_eq!(
             (kinds, messages[1].text.as_str()),
-            (vec!["text", "image", "resource_link"], "look")
+            (
+                vec!["text", "image", "resource_link", "text"],
+                "look\n[odd: this type of part is not known]"
+            )
         );
     }
 

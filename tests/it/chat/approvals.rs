@@ -279,6 +279,90 @@ async fn new_message_ends_the_question_or_is_rejected() {
     );
 }
 
+/// A message to a session in which the agent waits for an answer to another client would wait without an end.
+#[tokio::test]
+async fn message_beside_a_question_to_another_client_is_rejected() {
+    let gateway = Setup::fake(&[]).start();
+    let session = waiting(&gateway).await;
+    let send = |protocol: &str, content: &Value| {
+        let request = gateway.request(Method::POST, protocol).json(content);
+        request.header("x-acp-session-id", &session).send()
+    };
+    for (protocol, content) in [
+        (AI_SDK, ui_messages(&session, &["echo on"])),
+        (AG_UI, run_input(&session, "r", &["echo on"])),
+        (COMPLETIONS, completion(&["echo on"], false)),
+        (
+            RESPONSES,
+            json!({ "model": "fake", "input": "echo on", "conversation": format!("conv_{session}") }),
+        ),
+    ] {
+        let rejected = send(protocol, &content).await.expect("an answer");
+        assert_eq!(rejected.status(), StatusCode::CONFLICT, "{protocol}");
+        assert_eq!(rejected.headers()["x-should-retry"], "false", "{protocol}");
+        let body = rejected.text().await.expect("a body");
+        assert!(body.contains("the agent waits for an answer"), "{body}");
+    }
+    assert_eq!(super::turns(&gateway, &session).await, 1);
+    gateway
+        .post(
+            &format!("/v1/sessions/{session}/permissions/r1"),
+            &json!({ "optionId": "allow" }),
+        )
+        .await;
+    let next = ui_messages(&session, &["echo on"]);
+    assert_eq!(text(&frames(&post(&gateway, AI_SDK, &next).await)), "on");
+}
+
+/// Each answer must name a question of the turn, and not the newest alone.
+#[tokio::test]
+async fn each_of_several_answers_needs_its_question() {
+    let gateway = Setup::fake(&[]).start();
+    let other = waiting(&gateway).await;
+    let session = waiting(&gateway).await;
+    let cancel = format!("/v1/sessions/{session}/prompts/p1/cancel");
+    gateway.call(Method::POST, &cancel).await;
+    gateway.prompt(&session, "permission").await;
+    gateway
+        .log_until(&session, |event| event["requestId"] == "r2")
+        .await;
+    let newest = format!("{session}_p2_r2");
+    let ui = |ids: [&str; 2]| {
+        let part = |id: &str| json!({ "type": "dynamic-tool", "toolCallId": id, "state": "approval-responded", "approval": { "id": id, "approved": true } });
+        json!({ "id": session, "messages": [{ "id": "x", "role": "assistant", "parts": ids.map(part) }] })
+    };
+    let run = |ids: [&str; 2]| {
+        let answer = |id: &str| json!({ "interruptId": id, "status": "resolved", "payload": { "approved": true } });
+        let mut input = run_input(&session, "answer", &[]);
+        input["resume"] = json!(ids.map(answer));
+        input
+    };
+    let response = |ids: [&str; 2]| {
+        let answer = |id: &str| json!({ "type": "mcp_approval_response", "approval_request_id": format!("mcpr_{id}"), "approve": true });
+        json!({ "model": "fake", "input": ids.map(answer) })
+    };
+    for (wrong, status) in [
+        // It is one of the turn before.
+        (format!("{session}_p2_r1"), StatusCode::NOT_FOUND),
+        (format!("{session}_p1_r1"), StatusCode::UNPROCESSABLE_ENTITY),
+        (format!("{other}_p1_r1"), StatusCode::UNPROCESSABLE_ENTITY),
+    ] {
+        let ids = [&*wrong, &*newest];
+        for (protocol, content) in [
+            (AI_SDK, ui(ids)),
+            (AG_UI, run(ids)),
+            (RESPONSES, response(ids)),
+        ] {
+            let request = gateway.request(Method::POST, protocol).json(&content);
+            let rejected = request.send().await.expect("an answer");
+            assert_eq!(rejected.status(), status, "{protocol} {wrong}");
+        }
+    }
+    assert!(answers(&gateway, &other).await.is_empty());
+    let resolved = answers(&gateway, &session).await;
+    assert_eq!(resolved.len(), 1, "the cancel: {resolved:?}");
+}
+
 /// A client with a whole history sends no id of a response, and its own ids of messages.
 #[tokio::test]
 async fn answer_that_names_its_question_only_never_begins_a_turn() {

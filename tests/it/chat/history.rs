@@ -873,3 +873,212 @@ async fn repetition_after_a_lost_connection_prompts_again() {
     next.text().await.expect("a body");
     assert_eq!(turns(&gateway, &session).await, 5);
 }
+
+/// The body of a request with these messages: a role and a content each.
+fn conversation(protocol: &str, chat: &str, messages: &[(&str, Value)]) -> Value {
+    let member = if protocol == AI_SDK {
+        "parts"
+    } else {
+        "content"
+    };
+    let of = |(at, (role, content)): (usize, &(&str, Value))| json!({ "id": format!("{chat}-{at}"), "role": role, member: content });
+    let all: Vec<Value> = messages.iter().enumerate().map(of).collect();
+    let run = format!("{chat}-{}", all.len());
+    match protocol {
+        AI_SDK => json!({ "id": chat, "messages": all }),
+        AG_UI => {
+            json!({ "threadId": chat, "runId": run, "messages": all, "tools": [], "context": [] })
+        }
+        COMPLETIONS => json!({ "model": "fake", "messages": all, "stream": true }),
+        _ => json!({ "model": "fake", "input": all, "stream": true }),
+    }
+}
+
+fn text_parts(protocol: &str, role: &str, text: &str) -> Value {
+    let kind = match (protocol, role) {
+        (RESPONSES, "user") => "input_text",
+        (RESPONSES, _) => "output_text",
+        _ => "text",
+    };
+    json!([{ "type": kind, "text": text }])
+}
+
+#[tokio::test]
+async fn part_that_is_no_content_block_is_named_in_the_error() {
+    let gateway = Setup::fake(&["--media"]).start();
+    let image = |source: Value| json!({ "type": "image", "source": source });
+    let odd = json!({ "type": "odd" });
+    let cases = [
+        (
+            AI_SDK,
+            vec![
+                json!({ "type": "file", "mediaType": "image/png", "url": "data:image/png;base64,!" }),
+                json!({ "type": "file", "mediaType": "text/plain", "url": "data:text/plain,hi" }),
+                json!({ "type": "file", "mediaType": "image/png" }),
+                odd.clone(),
+            ],
+        ),
+        (
+            AG_UI,
+            vec![
+                image(json!({ "type": "data", "value": "!", "mimeType": "image/png" })),
+                image(json!({ "type": "other", "value": "AAAA", "mimeType": "image/png" })),
+                json!({ "type": "binary", "mimeType": "image/png", "id": "file-1" }),
+                odd.clone(),
+            ],
+        ),
+        (
+            COMPLETIONS,
+            vec![
+                json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,!" } }),
+                json!({ "type": "input_audio", "input_audio": { "data": "!", "format": "wav" } }),
+                json!({ "type": "file", "file": { "file_id": "file-1" } }),
+                odd.clone(),
+            ],
+        ),
+        (
+            RESPONSES,
+            vec![
+                json!({ "type": "input_image", "image_url": "data:image/png;base64,!" }),
+                json!({ "type": "input_file", "filename": "a.txt", "file_data": "data:text/plain;base64,/w==" }),
+                json!({ "type": "input_image", "file_id": "file-1" }),
+                odd,
+            ],
+        ),
+    ];
+    for (protocol, parts) in cases {
+        let place = match protocol {
+            AI_SDK => "/messages/0/parts/1",
+            RESPONSES => "/input/0/content/1",
+            _ => "/messages/0/content/1",
+        };
+        for (at, part) in parts.iter().enumerate() {
+            let before = sessions(&gateway).await.len();
+            let mut content = text_parts(protocol, "user", "echo look");
+            let list = content.as_array_mut().expect("a list");
+            list.push(part.clone());
+            let chat = format!("c{at}");
+            let mut messages = vec![("user", content)];
+            let send = |messages: &[(&str, Value)]| {
+                let body = conversation(protocol, &chat, messages);
+                let request = gateway.request(Method::POST, protocol).json(&body);
+                request.header("x-conversation-id", &chat).send()
+            };
+            let rejected = send(&messages).await.expect("an answer");
+            let status = rejected.status();
+            let body = rejected.text().await.expect("a body");
+            assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{part} {body}");
+            assert!(body.contains(place), "{protocol} {part} {body}");
+            assert_eq!(sessions(&gateway).await.len(), before, "{protocol} {part}");
+            // The next message goes on, and the agent learns what is missing.
+            messages.push(("user", text_parts(protocol, "user", "echo more")));
+            let response = send(&messages).await.expect("an answer");
+            assert_eq!(response.status(), StatusCode::OK, "{protocol} {part}");
+            let session = response.headers()["x-acp-session-id"].to_str();
+            let session = session.expect("an id").to_owned();
+            response.text().await.expect("a body");
+            let prompt = prompts(&gateway, &session).await.remove(0);
+            let kind = part["type"].as_str().expect("a type");
+            assert!(prompt.contains(&format!("[{kind}: ")), "{prompt}");
+        }
+    }
+}
+
+/// Parts that an application or the display adds to a message are not for the agent.
+#[tokio::test]
+async fn parts_of_the_display_are_not_for_the_agent() {
+    let gateway = Setup::fake(&[]).start();
+    let parts = json!([{ "type": "data-cursor", "data": 1 }, { "type": "step-start" }, { "type": "text", "text": "echo one" }]);
+    let body = conversation(AI_SDK, "c", &[("user", parts)]);
+    assert_eq!(text(&frames(&post(&gateway, AI_SDK, &body).await)), "one");
+}
+
+#[tokio::test]
+async fn greeting_before_the_first_message_reaches_the_agent() {
+    let gateway = Setup::fake(&[]).start();
+    for protocol in [AI_SDK, AG_UI, COMPLETIONS, RESPONSES] {
+        let say = |role: &'static str, text: &str| (role, text_parts(protocol, role, text));
+        let mut messages = vec![say("assistant", "Welcome!"), say("user", "echo one")];
+        let send = async |messages: &[(&str, Value)]| {
+            let body = conversation(protocol, "c", messages);
+            let request = gateway.request(Method::POST, protocol).json(&body);
+            let request = request.header("x-conversation-id", "c");
+            let response = request.send().await.expect("an answer");
+            let told = response.headers().get("x-acp-history").cloned();
+            let session = response.headers()["x-acp-session-id"].clone();
+            response.text().await.expect("a body");
+            (told, session)
+        };
+        let (told, session) = send(&messages).await;
+        assert_eq!(told.expect("a notice"), "seeded", "{protocol}");
+        messages.push(say("assistant", "one"));
+        messages.push(say("user", "echo two"));
+        assert_eq!(send(&messages).await, (None, session.clone()), "{protocol}");
+        let sent = prompts(&gateway, session.to_str().expect("an id")).await;
+        let first = "The conversation so far:\n\nAssistant: Welcome!\n\nThe next message:|echo one";
+        assert_eq!(sent, [first, "echo two"], "{protocol}");
+    }
+}
+
+/// The record of a conversation has 500 turns. A client may have more messages.
+#[tokio::test]
+async fn conversation_with_more_messages_than_the_record_goes_on() {
+    let gateway = Setup::fake(&[]).start();
+    for protocol in [AI_SDK, AG_UI, COMPLETIONS, RESPONSES] {
+        let say = |at: usize| {
+            let text = format!("echo {}", at % 7);
+            ("user", text_parts(protocol, "user", &text))
+        };
+        let mut messages: Vec<(&str, Value)> = (0..510).map(say).collect();
+        let mut first = None;
+        for at in 510..513 {
+            let body = conversation(protocol, "c", &messages);
+            let request = gateway.request(Method::POST, protocol).json(&body);
+            let request = request.header("x-conversation-id", "c");
+            let response = request.send().await.expect("an answer");
+            let told = response.headers().get("x-acp-history").cloned();
+            let session = response.headers()["x-acp-session-id"].clone();
+            let shown = text(&frames(&response.text().await.expect("a body")));
+            if let Some(first) = &first {
+                assert_eq!((told, &session), (None, first), "{protocol} {at}");
+                assert_eq!(shown, ((at - 1) % 7).to_string(), "{protocol} {at}");
+            } else {
+                assert_eq!(told.expect("a notice"), "seeded", "{protocol}");
+                first = Some(session);
+            }
+            messages.push(say(at));
+        }
+    }
+}
+
+/// A response has the notices of its request in its metadata.
+#[tokio::test]
+async fn response_has_the_notices_in_its_metadata() {
+    let gateway = Setup::fake(&[]).start();
+    let say = |role: &'static str, text: &str| (role, text_parts(RESPONSES, role, text));
+    let messages = [
+        say("user", "echo one"),
+        say("assistant", "one"),
+        say("user", "echo two"),
+    ];
+    let shown = frames(
+        &post(
+            &gateway,
+            RESPONSES,
+            &conversation(RESPONSES, "c", &messages),
+        )
+        .await,
+    );
+    for kind in ["response.created", "response.completed"] {
+        let frame = shown.iter().find(|frame| frame["type"] == kind);
+        let metadata = &frame.expect("a frame")["response"]["metadata"];
+        assert_eq!(metadata["history"], "seeded");
+        let notice = metadata["notice"].as_str().expect("a sentence");
+        assert!(notice.starts_with("This conversation began elsewhere."));
+    }
+    let id = &shown[0]["response"]["id"];
+    let again = gateway
+        .get(&format!("{RESPONSES}/{}", id.as_str().expect("an id")))
+        .await;
+    assert_eq!(again["metadata"], json!({}));
+}

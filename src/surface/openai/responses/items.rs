@@ -46,6 +46,7 @@ impl TurnItems {
             },
             agent: agent.to_owned(),
             created: 0,
+            notices: Vec::new(),
         };
         let (mut number, mut writer) = (1, ResponseWriter::new(head(1), Form::Items));
         // Nothing is written.

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::id::ResponseId;
+use crate::conversation::Notice;
 use crate::projection::Role;
 use crate::types::CancelCause;
 
@@ -53,6 +54,8 @@ pub(super) struct Head {
     pub(super) agent: String,
     /// In seconds since 1970.
     pub(super) created: i64,
+    /// What the client should show. A response that is read again has none.
+    pub(super) notices: Vec<Notice>,
 }
 
 /// The response with these items.
@@ -71,10 +74,18 @@ pub(super) fn response(
         _ => Value::Null,
     };
     // The only member for facts that the protocol does not know. Its values are texts.
-    let metadata = match status {
-        Status::Cancelled(Some(cause)) => json!({ "cancelCause": cause }),
-        _ => json!({}),
-    };
+    let mut metadata = json!({});
+    if let Status::Cancelled(Some(cause)) = status {
+        metadata["cancelCause"] = json!(cause);
+    }
+    if !head.notices.is_empty() {
+        let joined = |text: fn(Notice) -> &'static str, separator: &str| {
+            let texts: Vec<&str> = head.notices.iter().copied().map(text).collect();
+            texts.join(separator)
+        };
+        metadata["history"] = joined(Notice::as_str, ", ").into();
+        metadata["notice"] = joined(Notice::text, " ").into();
+    }
     let previous = (head.id.number > 1).then(|| {
         ResponseId {
             number: head.id.number - 1,

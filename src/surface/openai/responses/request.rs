@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::surface::chat::{
-    Approval, Message, QuestionId, content_blocks, file_block, media_block, resource_link,
-    text_block,
+    Approval, Converted, Message, QuestionId, file_block, media_block, resource_link, text_block,
+    text_part,
 };
 use crate::surface::openai::client_request::{reject_forced_tool, reject_format};
 use crate::surface::rest::ApiError;
@@ -54,7 +54,10 @@ impl ResponseBody {
     pub(super) fn messages(&self) -> Vec<Message> {
         match &self.input {
             Input::Text(text) => vec![Message::new("user", vec![text_block(text)])],
-            Input::Items(items) => items.iter().filter_map(message).collect(),
+            Input::Items(items) => {
+                let items = items.iter().enumerate();
+                items.filter_map(|(at, item)| message(at, item)).collect()
+            }
         }
     }
 
@@ -93,7 +96,7 @@ impl ResponseBody {
         };
         let last_message = items
             .iter()
-            .rposition(|item| message(item).is_some_and(|message| message.is_user()));
+            .rposition(|item| message(0, item).is_some_and(|message| message.is_user()));
         let answers = items.iter().enumerate().filter(|(at, item)| {
             item["type"] == "mcp_approval_response" && counts(*at, last_message)
         });
@@ -138,29 +141,27 @@ fn approval(at: usize, item: &Value) -> Result<Approval, ApiError> {
     })
 }
 
-fn message(item: &Value) -> Option<Message> {
+/// The message of an item, at its index.
+fn message(at: usize, item: &Value) -> Option<Message> {
     if item["type"].as_str().is_some_and(|kind| kind != "message") {
         return None;
     }
-    Some(Message::new(
-        item["role"].as_str()?,
-        content_blocks(item.get("content"), block),
-    ))
+    let role = item["role"].as_str()?;
+    let pointer = format!("/input/{at}/content");
+    Some(Message::parsed(role, item.get("content"), pointer, block))
 }
 
-fn block(part: &Value) -> Option<Value> {
+fn block(part: &Value) -> Converted {
     let text = |key: &str| part[key].as_str();
-    match text("type")? {
-        "input_text" | "output_text" | "text" => {
-            text("text").filter(|text| !text.is_empty()).map(text_block)
-        }
-        "input_image" => file_block(text("image_url")?, None, None),
+    match text("type").unwrap_or_default() {
+        "input_text" | "output_text" | "text" => text_part(part),
+        "input_image" => file_block(&part["image_url"], None, None),
         "input_file" => match (text("file_data"), text("file_url")) {
             (Some(data), _) => media_block(data, None, text("filename")),
-            (None, Some(url)) => Some(resource_link(url, text("filename"))),
-            (None, None) => None,
+            (None, Some(url)) => Ok(Some(resource_link(url, text("filename")))),
+            (None, None) => Err("the gateway stores no files; send `file_data` or `file_url`"),
         },
-        _ => None,
+        _ => Err("this type of part is not known"),
     }
 }
 

@@ -213,6 +213,7 @@ async fn stream<S>(
         id,
         agent: turn.session.snapshot().await?.agent.to_string(),
         created: 0,
+        notices: turn.notices.clone(),
     };
     let encoder =
         TurnEncoder::new(ResponseWriter::new(head, form)).cancels_on_disconnect(connected);
