@@ -19,8 +19,16 @@ pub struct Evidence<'a> {
     pub is_retry: bool,
     /// The client asks for another answer to a message that it sends again.
     pub asks_again: bool,
-    /// The client names a session, whose turns may come from others.
-    pub names_session: bool,
+    /// The new messages, if the client names a session. Its turns may come from others.
+    pub in_session: Option<NewMessages>,
+}
+
+/// The new messages of a request that names a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewMessages {
+    /// The last one. Those before it are the history of the client.
+    Last,
+    All,
 }
 
 /// The meaning of a request.
@@ -64,19 +72,23 @@ pub enum Meaning {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentAgain {
     pub turn: usize,
-    running: Decision,
-    running_and_read: Decision,
-    abandoned: Decision,
+    /// Only the newest turn can be replaced by another one with the same message.
+    is_newest: bool,
+    /// The meaning if a client reads the running turn.
+    read: Decision,
     ended: Decision,
 }
 
 impl SentAgain {
     pub const fn in_state(&self, state: TurnState) -> Decision {
         match state {
-            TurnState::Running { is_read: false } => self.running,
-            TurnState::Running { is_read: true } => self.running_and_read,
-            TurnState::Abandoned => self.abandoned,
-            TurnState::Ended => self.ended,
+            TurnState::Running { is_read: false } => Decision::Existing {
+                turn: self.turn,
+                certain: true,
+            },
+            TurnState::Running { is_read: true } => self.read,
+            TurnState::Abandoned if self.is_newest => Decision::Again,
+            TurnState::Abandoned | TurnState::Ended => self.ended,
         }
     }
 }
@@ -91,11 +103,22 @@ pub fn decide(conversation: &Conversation, evidence: &Evidence<'_>) -> Meaning {
         certain: true,
     };
     let next = |certain| Decision::Next {
-        first_new: last,
+        first_new: match evidence.in_session {
+            Some(NewMessages::All) => 0,
+            Some(NewMessages::Last) | None => last,
+        },
         certain,
     };
     let Some(newest) = turns.len().checked_sub(1) else {
         return Meaning::Decided(next(true));
+    };
+    let sent_again = |turn, read, ended| {
+        Meaning::SentAgain(SentAgain {
+            turn,
+            is_newest: turn == newest,
+            read,
+            ended,
+        })
     };
     // 1. The id of the request.
     if let Some(request) = evidence.request
@@ -103,10 +126,10 @@ pub fn decide(conversation: &Conversation, evidence: &Evidence<'_>) -> Meaning {
             .iter()
             .rposition(|turn| turn.run == Some(request) && turn.message == message.content)
     {
-        return Meaning::Decided(existing(at));
+        return sent_again(at, existing(at), existing(at));
     }
     // 2. A count of repetitions.
-    let has_history = last > 0 && !evidence.names_session;
+    let has_history = last > 0 && evidence.in_session.is_none();
     if evidence.is_retry {
         let is_same = if has_history {
             matches!(compare(turns, evidence.messages), Compared::Continued { first_new, .. } if first_new > last)
@@ -114,28 +137,27 @@ pub fn decide(conversation: &Conversation, evidence: &Evidence<'_>) -> Meaning {
             turns[newest].message == message.content
         };
         if is_same {
-            return Meaning::SentAgain(SentAgain {
+            let ended = Decision::Existing {
                 turn: newest,
-                running: existing(newest),
-                running_and_read: existing(newest),
-                abandoned: Decision::Again,
-                ended: Decision::Existing {
-                    turn: newest,
-                    certain: has_history,
-                },
-            });
+                certain: has_history,
+            };
+            return sent_again(newest, existing(newest), ended);
         }
     }
     // 3. The id of the message. A session that the client names is not replaced by another one.
     if let Some(id) = message.id
         && let Some(at) = turns.iter().rposition(|turn| turn.has_id(id))
     {
-        let changed = if evidence.names_session {
+        let changed = if evidence.in_session.is_some() {
             next(false)
         } else {
             Decision::Changed { kept: at }
         };
-        if turns[at].message != message.content {
+        // A message that was sent together with the one after it has no answer of its own.
+        let is_joined = turns
+            .get(at + 1)
+            .is_some_and(|after| after.prompt == turns[at].prompt);
+        if turns[at].message != message.content || is_joined {
             return Meaning::Decided(changed);
         }
         let ended = if evidence.asks_again {
@@ -143,16 +165,10 @@ pub fn decide(conversation: &Conversation, evidence: &Evidence<'_>) -> Meaning {
         } else {
             existing(at)
         };
-        return Meaning::SentAgain(SentAgain {
-            turn: at,
-            running: existing(at),
-            running_and_read: existing(at),
-            abandoned: if at == newest { Decision::Again } else { ended },
-            ended,
-        });
+        return sent_again(at, existing(at), ended);
     }
     // 4. The session.
-    if evidence.names_session {
+    if evidence.in_session.is_some() {
         return Meaning::Decided(next(true));
     }
     // 5. A message without the ones before it.
@@ -161,13 +177,7 @@ pub fn decide(conversation: &Conversation, evidence: &Evidence<'_>) -> Meaning {
         if message.id.is_some() || turns[newest].message != message.content {
             return Meaning::Decided(next);
         }
-        return Meaning::SentAgain(SentAgain {
-            turn: newest,
-            running: existing(newest),
-            running_and_read: next,
-            abandoned: Decision::Again,
-            ended: next,
-        });
+        return sent_again(newest, next, next);
     }
     // 6. The history. A message with an id that is not known is new, also if its text is that of a turn.
     let is_new = message.id.is_some();
@@ -175,13 +185,10 @@ pub fn decide(conversation: &Conversation, evidence: &Evidence<'_>) -> Meaning {
         Compared::Continued { first_new, certain } if is_new || first_new <= last => {
             Meaning::Decided(Decision::Next { first_new, certain })
         }
-        Compared::Continued { .. } => Meaning::SentAgain(SentAgain {
-            turn: newest,
-            running: existing(newest),
-            running_and_read: existing(newest),
-            abandoned: Decision::Again,
-            ended: Decision::Changed { kept: newest },
-        }),
+        Compared::Continued { .. } => {
+            let ended = Decision::Changed { kept: newest };
+            sent_again(newest, existing(newest), ended)
+        }
         Compared::Changed { kept } => Meaning::Decided(Decision::Changed { kept }),
     }
 }
@@ -268,10 +275,11 @@ mod tests {
 
     fn conversation(text: &str) -> Conversation {
         let mut known = Conversation::new(SessionId::AUDIT);
-        for (at, message) in messages(text).into_iter().enumerate() {
-            let number = u32::try_from(at + 1).expect("few turns");
-            known.push(Turn::new(message, number));
-        }
+        known.extend(
+            (1..)
+                .zip(messages(text))
+                .map(|(number, message)| Turn::new(message, number)),
+        );
         known
     }
 
@@ -327,7 +335,7 @@ mod tests {
             request: None,
             is_retry: false,
             asks_again: false,
-            names_session: false,
+            in_session: None,
         }
     }
 
@@ -350,9 +358,12 @@ mod tests {
             id: None,
         };
         let mut known = Conversation::new(SessionId::AUDIT);
-        for at in 0..MAX_TURNS + 20 {
-            known.push(Turn::new(message(at), 1));
-        }
+        let all = (0..MAX_TURNS + 20).map(message);
+        known.extend(
+            (1..)
+                .zip(all)
+                .map(|(number, message)| Turn::new(message, number)),
+        );
         let mut sent: Vec<UserMessage> = (0..=MAX_TURNS + 20).map(message).collect();
         let decision = decided(&known, &evidence(&sent), ENDED);
         assert_eq!(decision, next(MAX_TURNS + 20));
@@ -363,6 +374,41 @@ mod tests {
         let decision = decided(&known, &evidence(&sent), ENDED);
         let kept = MAX_TURNS - 20;
         assert_eq!(decision, Decision::Changed { kept });
+    }
+
+    #[test]
+    fn messages_of_one_prompt_have_one_answer() {
+        // The second and the third message were sent together.
+        let mut known = conversation("a1b2c3");
+        known.turns[2].prompt = known.turns[1].prompt;
+        for (sent, names_session, expected) in [
+            ("a1b2c3", false, existing(2)),
+            ("a1b2", false, Decision::Changed { kept: 1 }),
+            ("a1", false, existing(0)),
+            (
+                "b2",
+                true,
+                Decision::Next {
+                    first_new: 0,
+                    certain: false,
+                },
+            ),
+        ] {
+            let messages = messages(sent);
+            let evidence = Evidence {
+                in_session: names_session.then_some(NewMessages::Last),
+                ..evidence(&messages)
+            };
+            assert_eq!(decided(&known, &evidence, ENDED), expected, "{sent}");
+        }
+        let messages = messages("xy");
+        let evidence = Evidence {
+            in_session: Some(NewMessages::All),
+            ..evidence(&messages)
+        };
+        for known in [&known, &conversation("")] {
+            assert_eq!(decided(known, &evidence, ENDED), next(0));
+        }
     }
 
     #[test]
@@ -441,6 +487,9 @@ mod tests {
             ..evidence(&sent)
         };
         assert_eq!(decided(&known, &repeated, ENDED), existing(0));
+        let mut failed = conversation("a");
+        failed.turns[0].run = known.turns[0].run;
+        assert_eq!(decided(&failed, &repeated, LOST), Decision::Again);
         let unsure = Decision::Existing {
             turn: 1,
             certain: false,
@@ -459,7 +508,7 @@ mod tests {
             let sent = messages(sent);
             let retried = Evidence {
                 is_retry: true,
-                names_session,
+                in_session: names_session.then_some(NewMessages::Last),
                 ..evidence(&sent)
             };
             assert_eq!(decided(&known, &retried, state), expected, "{sent:?}");
@@ -476,7 +525,7 @@ mod tests {
         ));
         let sent = messages("b");
         let named = Evidence {
-            names_session: true,
+            in_session: Some(NewMessages::Last),
             ..evidence(&sent)
         };
         assert_eq!(decided(&known, &named, CUT), next(0), "the words alone");

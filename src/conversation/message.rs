@@ -1,11 +1,29 @@
 //! A message of a client, as its hash.
 
-use serde::{Deserialize, Serialize};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
 
 /// The hash of a message of the user, of an id, or of another text of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digest([u8; 16]);
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&URL_SAFE_NO_PAD.encode(self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(de::Error::custom)?;
+        let bytes = bytes.try_into();
+        let bytes = bytes.map_err(|_| de::Error::custom("a digest has 16 bytes"))?;
+        Ok(Self(bytes))
+    }
+}
 
 impl Digest {
     /// The hash of a text and of the content blocks that are not text. White space at both ends of the text is ignored.
@@ -60,6 +78,11 @@ mod tests {
         ];
         for (at, one) in all.iter().enumerate() {
             assert!(!all[..at].contains(one), "{at}");
+            let stored = serde_json::to_string(one).expect("JSON");
+            assert_eq!(
+                serde_json::from_str::<Digest>(&stored).expect("a digest"),
+                *one
+            );
         }
     }
 }

@@ -17,6 +17,6 @@ mod message;
 mod record;
 
 pub use handle::{Conversations, Locked, MAX_OF_HISTORY, start};
-pub use identity::{Decision, Evidence, Meaning, TurnState, decide};
+pub use identity::{Decision, Evidence, Meaning, NewMessages, TurnState, decide};
 pub use message::{Digest, UserMessage};
 pub use record::{Conversation, ConversationKey, Notice, Turn};

@@ -68,6 +68,10 @@ pub enum Notice {
     Repeated,
     /// An earlier message has a file that the agent does not support. The agent received its name.
     Omitted,
+    /// The earlier messages were too long for the prompt. The agent did not receive the beginning.
+    Shortened,
+    /// The session of the conversation was deleted, and the request has no earlier messages.
+    Forgotten,
     /// The system message had no effect. It counts with the first prompt of a session only.
     Instructions,
 }
@@ -83,6 +87,8 @@ impl Notice {
             Self::Again => "again",
             Self::Repeated => "repeated",
             Self::Omitted => "omitted",
+            Self::Shortened => "shortened",
+            Self::Forgotten => "forgotten",
             Self::Instructions => "instructions",
         }
     }
@@ -108,6 +114,12 @@ impl Notice {
             }
             Self::Omitted => {
                 "The agent does not support a file of an earlier message. It received the name of the file."
+            }
+            Self::Shortened => {
+                "The conversation is too long for one prompt. The agent did not receive its beginning."
+            }
+            Self::Forgotten => {
+                "The session of this conversation was deleted. The agent does not know the earlier messages."
             }
             Self::Instructions => {
                 "The system message had no effect. An agent receives it with the first message of a session only."
@@ -146,7 +158,7 @@ impl Turn {
         }
     }
 
-    pub(super) fn has_id(&self, id: Digest) -> bool {
+    pub fn has_id(&self, id: Digest) -> bool {
         self.id == Some(id) || self.own_id == Some(id)
     }
 
@@ -178,10 +190,10 @@ impl Conversation {
         }
     }
 
-    pub fn push(&mut self, turn: Turn) {
-        if self.turns.len() == MAX_TURNS {
-            self.turns.remove(0);
-        }
-        self.turns.push(turn);
+    /// Adds turns. The oldest are forgotten.
+    pub fn extend(&mut self, turns: impl Iterator<Item = Turn>) {
+        self.turns.extend(turns);
+        let excess = self.turns.len().saturating_sub(MAX_TURNS);
+        self.turns.drain(..excess);
     }
 }

@@ -1,6 +1,8 @@
 """The stock Python clients: the SDK of OpenAI, its agents, and LiteLLM. Prints what they deliver, as JSON.
 
-    python openai_python.py URL KEY SCENARIO PROMPT
+    python openai_python.py URL KEY SCENARIO PROMPT [MODEL]
+
+`CLIENT:SCENARIO` plays a scenario of `chat_scenarios.py`. Its messages in PROMPT are separated by `|`.
 """
 
 import asyncio
@@ -11,11 +13,13 @@ import sys
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
 
+import chat_scenarios
 import httpx
 import openai
+from pydantic import BaseModel
 
 URL, KEY, SCENARIO, PROMPT = sys.argv[1:5]
-MODEL = "demo"
+MODEL = sys.argv[5] if len(sys.argv) > 5 else "demo"
 
 
 def client(**options):
@@ -155,6 +159,163 @@ def litellm():
     return seen
 
 
+class City(BaseModel):
+    name: str
+
+
+def image(content):
+    """The content of a message of chat completions."""
+    if isinstance(content, str):
+        return content
+    text, url = content
+    return [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": url}}]
+
+
+class Chat:
+    """The SDK of OpenAI with chat completions. An application keeps the messages, also one that failed."""
+
+    def __init__(self):
+        self.client = client()
+        self.messages = []
+
+    def complete(self, **options):
+        return self.client.chat.completions.create(model=MODEL, messages=self.messages, **options)
+
+    def ask(self, content, stream):
+        self.messages.append(user(image(content)))
+        answer = self.complete(stream=stream)
+        if stream:
+            deltas = [chunk.choices[0].delta.content for chunk in answer if chunk.choices]
+            text = "".join(delta or "" for delta in deltas)
+        else:
+            text = answer.choices[0].message.content
+        self.messages.append({"role": "assistant", "content": text})
+        return text
+
+    def structured(self, text):
+        return str(self.client.chat.completions.parse(model=MODEL, messages=[user(text)], response_format=City))
+
+
+class LiteLlm(Chat):
+    def complete(self, **options):
+        import litellm
+
+        return litellm.completion(model=f"openai/{MODEL}", api_base=URL, api_key=KEY, messages=self.messages, **options)
+
+    def structured(self, text):
+        self.messages.append(user(text))
+        return str(self.complete(response_format=City))
+
+
+class Responses:
+    """The SDK of OpenAI with responses. The history is the output of each response."""
+
+    def __init__(self):
+        self.client = client()
+        self.items = []
+
+    def ask(self, content, stream):
+        if not isinstance(content, str):
+            text, url = content
+            content = [{"type": "input_text", "text": text}, {"type": "input_image", "image_url": url}]
+        self.items.append(user(content))
+        final = self.client.responses.create(model=MODEL, input=self.items, stream=stream)
+        if stream:
+            # The last event has the whole response.
+            *_, last = final
+            final = last.response
+        if final.error:
+            raise RuntimeError(final.error.message)
+        self.items += final.output
+        return final.output_text
+
+    def structured(self, text):
+        return str(self.client.responses.parse(model=MODEL, input=text, text_format=City))
+
+
+class Agents:
+    """An agent of the agents SDK, with its list of items or with a session as the history."""
+
+    def __init__(self, kind, has_session, tools=()):
+        import agents
+
+        self.run = agents.Runner
+        self.model = getattr(agents, kind)(model=MODEL, openai_client=openai.AsyncOpenAI(base_url=URL, api_key=KEY))
+        self.agent = agents.Agent(name="remote", model=self.model, tools=list(tools))
+        self.session = agents.SQLiteSession("one") if has_session else None
+        self.items = []
+        # The HTTP client belongs to one loop.
+        self.loop = asyncio.new_event_loop()
+
+    async def turn(self, entry, stream):
+        if not stream:
+            return await self.run.run(self.agent, entry, session=self.session)
+        streamed = self.run.run_streamed(self.agent, entry, session=self.session)
+        async for _ in streamed.stream_events():
+            pass
+        return streamed
+
+    def ask(self, content, stream):
+        if not isinstance(content, str):
+            text, url = content
+            content = [{"type": "input_text", "text": text}, {"type": "input_image", "image_url": url}]
+        new = [user(content)]
+        self.items += new
+        result = self.loop.run_until_complete(self.turn(new if self.session else self.items, stream))
+        self.items = result.to_input_list()
+        return result.final_output
+
+    def structured(self, text):
+        import agents
+
+        self.agent = agents.Agent(name="remote", model=self.model, output_type=City)
+        return str(self.ask(text, False))
+
+
+def hosted(**options):
+    """The tools of the gateway's agent, whose calls the agents SDK asks about."""
+    from agents import HostedMCPTool
+
+    tool = {"type": "mcp", "server_label": MODEL, "server_url": "https://example.com", "require_approval": "always"}
+    return HostedMCPTool(tool_config=tool, **options)
+
+
+def interrupted(approve, has_session, stream):
+    """A run of the agents SDK is interrupted by a request, and goes on with the answer. Then another message follows."""
+    agents_client = Agents("OpenAIResponsesModel", has_session, [hosted()])
+    run = agents_client.loop.run_until_complete
+    first = run(agents_client.turn(PROMPT, stream))
+    [request] = first.interruptions
+    state = first.to_state()
+    (state.approve if approve else state.reject)(request)
+    second = run(agents_client.turn(state, stream))
+    agents_client.items = second.to_input_list()
+    return {
+        "name": request.raw_item.name,
+        "arguments": json.loads(request.raw_item.arguments),
+        "text": second.final_output,
+        "items": [type(item).__name__ for item in second.new_items],
+        "next": agents_client.ask("echo next", stream),
+    }
+
+
+def decided(approve, stream):
+    """A function of the application answers the request."""
+    decide = hosted(on_approval_request=lambda _: {"approve": approve})
+    agents_client = Agents("OpenAIResponsesModel", False, [decide])
+    return {"text": agents_client.ask(PROMPT, stream), "next": agents_client.ask("echo next", stream)}
+
+
+CLIENTS = {
+    "openai": Chat,
+    "openai-responses": Responses,
+    "litellm": LiteLlm,
+    "agents": lambda: Agents("OpenAIResponsesModel", False),
+    "agents-session": lambda: Agents("OpenAIResponsesModel", True),
+    "agents-chat": lambda: Agents("OpenAIChatCompletionsModel", False),
+    "agents-chat-session": lambda: Agents("OpenAIChatCompletionsModel", True),
+}
+
 SCENARIOS = {
     "models": models,
     "whole": whole,
@@ -168,6 +329,15 @@ SCENARIOS = {
     "cancelled": cancelled,
     "agents": agents,
     "litellm": litellm,
+    "interrupted": lambda: interrupted(True, False, False),
+    "interrupted-streamed": lambda: interrupted(True, False, True),
+    "interrupted-session": lambda: interrupted(True, True, False),
+    "rejected": lambda: interrupted(False, False, False),
+    "decided": lambda: decided(True, False),
+    "decided-streamed": lambda: decided(True, True),
 }
 
-print(json.dumps(SCENARIOS[SCENARIO]()))
+if ":" in SCENARIO:
+    print(json.dumps(chat_scenarios.play(CLIENTS, URL, KEY, SCENARIO, PROMPT)))
+else:
+    print(json.dumps(SCENARIOS[SCENARIO]()))

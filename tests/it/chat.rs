@@ -4,9 +4,11 @@ mod approvals;
 pub(crate) mod clients;
 mod history;
 mod identity;
+mod more_clients;
 mod openai;
 mod projections;
 mod responses;
+mod scenarios;
 
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};

@@ -44,12 +44,20 @@ async fn run(
     let by = Authorized::<CanPrompt>::from_parts(&parts)?;
     let (headers, input) =
         read_json::<RunInput>(&gateway, Request::from_parts(parts, body)).await?;
+    let messages = input.messages();
+    let newest = messages.iter().rfind(|message| message.is_spoken());
     if let Some(resume) = input.resume.as_deref().filter(|resume| !resume.is_empty()) {
+        if let Some(message) = newest.filter(|message| message.is_user())
+            && let Some(turn) =
+                LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &input.thread_id)).await?
+            && !turn.may_have(message)
+        {
+            let detail = "send `resume` and a new message in two runs; the run with `resume` continues the turn";
+            return Err(ApiError::invalid("/messages", detail));
+        }
         return continue_turn(&gateway, &by, &input, resume).await;
     }
-    let messages = input.messages();
     // A run without a new message shows the newest turn of the thread.
-    let newest = messages.iter().rfind(|message| message.is_spoken());
     if !newest.is_some_and(Message::is_user)
         && let Some(turn) =
             LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &input.thread_id)).await?

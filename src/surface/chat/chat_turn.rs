@@ -1,12 +1,17 @@
 //! A turn of a conversation, and the newest one.
 
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 
 use super::abandon::CancelOnDisconnect;
+use super::message::Message;
 use super::past_turn::{PastTurn, turns_of};
 use crate::acp::TraceContext;
-use crate::api::CreateSession;
-use crate::conversation::{Conversation, ConversationKey, Notice, Turn};
+use crate::api::{CreateSession, Problem, ProblemCode};
+use crate::conversation::{Conversation, ConversationKey, Notice, Turn, UserMessage};
 use crate::eventlog::{Item, Start};
 use crate::session::{PromptRange, SessionError, SessionHandle};
 use crate::stream::{Feed, Source, StreamGuard, TurnFilter};
@@ -14,6 +19,12 @@ use crate::surface::authorized::{Authorized, CanPrompt};
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
 use crate::types::{AgentName, Principal, PromptId, SessionId};
+
+/// The session of a request or a response.
+pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("x-acp-session-id");
+/// How long a response that is not streamed waits for its turn before it sends the status. Clients and proxies close a connection
+/// without a byte after half a minute or more.
+const STATUS_WAIT: Duration = Duration::from_secs(20);
 
 /// A turn of a conversation.
 #[derive(Debug)]
@@ -49,11 +60,39 @@ impl ChatTurn {
         CancelOnDisconnect::new((self.session.clone(), self.prompt), self.is_own, watched)
     }
 
-    /// Whether the agent may have seen the prompt.
-    pub(crate) async fn may_be_seen(&self) -> Result<bool, ApiError> {
+    /// Waits for the end of a turn whose response is not streamed, and returns the response of a turn that fails meanwhile. After
+    /// the wait, the status is sent before the end is known.
+    pub(crate) async fn failed_early(
+        &self,
+        gateway: &Gateway,
+    ) -> Result<Option<Response>, ApiError> {
+        let ended = self.session.wait_ended(self.prompt, STATUS_WAIT).await?;
+        let mut problem = match ended {
+            Some(ended) => match ended.error {
+                Some(error) => {
+                    serde_json::from_str(error.get()).unwrap_or_else(|_| Problem::internal())
+                }
+                None => return Ok(None),
+            },
+            None if gateway.shutdown.is_draining() => Problem::new(
+                ProblemCode::Draining,
+                "the gateway is shutting down, and cancels the turn after timeouts.drain_timeout",
+            ),
+            None => return Ok(None),
+        };
         let range = self.session.query().prompt_range(self.prompt).await?;
         let range = range.ok_or_else(ApiError::not_found)?;
-        may_be_seen(&self.session, self.prompt, range).await
+        let repeats = matches!(problem.status, 408 | 409 | 429 | 500..);
+        if repeats && may_be_seen(&self.session, self.prompt, range).await? {
+            // The libraries repeat requests with these statuses, and the agent would act twice.
+            problem.status = StatusCode::FAILED_DEPENDENCY.as_u16();
+            problem.retryable = false;
+        }
+        let mut response = ApiError::from(problem).into_response();
+        response
+            .headers_mut()
+            .insert(SESSION_ID, session_header(self.session.id()));
+        Ok(Some(response))
     }
 
     /// The same turn for a client that may not have begun it. Its disconnect cancels nothing.
@@ -117,6 +156,16 @@ pub(super) async fn may_be_seen(
     }
 }
 
+pub(super) fn session_header(session: SessionId) -> HeaderValue {
+    HeaderValue::try_from(session.to_string()).expect("an id is plain ASCII")
+}
+
+/// The id that a client has for its conversation. A template that the client did not fill in is no id.
+pub(super) fn given_id(id: &str) -> Option<&str> {
+    let id = id.trim();
+    (!id.is_empty() && id != "new" && !id.contains("{{")).then_some(id)
+}
+
 /// The key of a conversation that the client gave an id.
 pub(super) fn conversation_key(
     by: &Principal,
@@ -178,6 +227,9 @@ impl LatestTurn {
                 turns: Vec::new(),
             }));
         }
+        let Some(id) = given_id(id) else {
+            return Ok(None);
+        };
         let key = conversation_key(by, agent, protocol, id);
         let conversation = gateway
             .conversations()
@@ -203,6 +255,14 @@ impl LatestTurn {
             Err(SessionError::NoSuchSession) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether a message of the user may be one of the conversation. Those of a session that the client named are not known.
+    pub(crate) fn may_have(&self, message: &Message) -> bool {
+        let UserMessage { content, id } = message.digest();
+        let mut turns = self.turns.iter();
+        turns.len() == 0
+            || turns.any(|turn| turn.message == content || id.is_some_and(|id| turn.has_id(id)))
     }
 
     /// The newest turns of the conversation, at most `max`, for a client that has no messages.

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::acp::PromptCapabilities;
 use crate::api::ProblemCode;
-use crate::conversation::{Digest, UserMessage};
+use crate::conversation::{Digest, Notice, UserMessage};
 use crate::surface::rest::ApiError;
 
-/// The transcript that a new session receives. A longer one is cut at its beginning.
+/// The transcript that a new session receives. A longer one has no beginning.
 const MAX_TRANSCRIPT_BYTES: usize = 256 << 10;
 
 /// A message of the history of a client.
@@ -82,9 +82,13 @@ impl Message {
         self.role == "user"
     }
 
-    /// Whether it is a message of the conversation, and not an instruction.
+    pub(super) fn is_instruction(&self) -> bool {
+        matches!(&*self.role, "system" | "developer")
+    }
+
+    /// Whether it is a message of the conversation, and neither an instruction nor a part of the display.
     pub(crate) fn is_spoken(&self) -> bool {
-        matches!(&*self.role, "user" | "assistant" | "tool")
+        !self.is_instruction() && !matches!(&*self.role, "activity" | "reasoning" | "data")
     }
 
     pub(crate) fn digest(&self) -> UserMessage {
@@ -204,29 +208,45 @@ pub(super) struct PromptContent<'a> {
 }
 
 impl PromptContent<'_> {
-    /// The content blocks for an agent that accepts this content, at most `max_bytes`, and whether a file of a joined message is
-    /// replaced by its name. Files of joined messages may also be too large for the prompt together.
+    /// The content blocks for an agent that accepts this content, at most `max_bytes`, and what they lack. Files of joined
+    /// messages may also be too large for the prompt together.
     pub(super) fn blocks(
         &self,
         takes: PromptCapabilities,
         max_bytes: usize,
-    ) -> Result<(Box<RawValue>, bool), ApiError> {
-        for takes in [takes, PromptCapabilities::default()] {
-            let mut blocks = Vec::new();
-            let system = self.system.filter(|text| !text.trim().is_empty());
-            blocks.extend(system.map(text_block));
-            blocks.extend(transcript(self.earlier).map(|text| text_block(&text)));
-            let mut is_whole = true;
-            for message in self.joined {
-                let (carried, is_carried) = carried(&message.blocks, takes);
-                is_whole &= is_carried && message.unreadable.is_none();
-                blocks.extend(carried);
+    ) -> Result<(Box<RawValue>, Vec<Notice>), ApiError> {
+        let mut room = MAX_TRANSCRIPT_BYTES;
+        loop {
+            for takes in [takes, PromptCapabilities::default()] {
+                let mut lacks = Vec::new();
+                let mut blocks = Vec::new();
+                let system = self.system.filter(|text| !text.trim().is_empty());
+                blocks.extend(system.map(text_block));
+                if let Some((text, is_whole)) = transcript(self.earlier, room) {
+                    blocks.push(text_block(&text));
+                    if !is_whole {
+                        lacks.push(Notice::Shortened);
+                    }
+                }
+                let mut is_whole = true;
+                for message in self.joined {
+                    let (carried, is_carried) = carried(&message.blocks, takes);
+                    is_whole &= is_carried && message.unreadable.is_none();
+                    blocks.extend(carried);
+                }
+                if !is_whole {
+                    lacks.push(Notice::Omitted);
+                }
+                blocks.extend_from_slice(&self.last.blocks);
+                let blocks = to_raw_value(&blocks).map_err(ApiError::internal)?;
+                if blocks.get().len() <= max_bytes {
+                    return Ok((blocks, lacks));
+                }
             }
-            blocks.extend_from_slice(&self.last.blocks);
-            let blocks = to_raw_value(&blocks).map_err(ApiError::internal)?;
-            if blocks.get().len() <= max_bytes {
-                return Ok((blocks, !is_whole));
+            if room == 0 || self.earlier.is_empty() {
+                break;
             }
+            room /= 2;
         }
         let detail = if self.joined.is_empty() {
             format!("the new message exceeds {max_bytes} bytes")
@@ -239,11 +259,12 @@ impl PromptContent<'_> {
 
 /// Whether the agent receives a text of these messages if it does not know them.
 pub(super) fn have_text(messages: &[Message]) -> bool {
-    transcript(messages).is_some()
+    transcript(messages, MAX_TRANSCRIPT_BYTES).is_some()
 }
 
-/// The messages as text for an agent. `None` without messages.
-fn transcript(messages: &[Message]) -> Option<String> {
+/// The messages as text for an agent, their end if they have more than `max` bytes, and whether it is all of them. `None` without
+/// messages.
+fn transcript(messages: &[Message], max: usize) -> Option<(String, bool)> {
     let spoken = messages
         .iter()
         .filter(|message| matches!(&*message.role, "user" | "assistant"));
@@ -267,11 +288,17 @@ fn transcript(messages: &[Message]) -> Option<String> {
         return None;
     }
     let text = parts.join("\n\n");
-    let start = text.ceil_char_boundary(text.len().saturating_sub(MAX_TRANSCRIPT_BYTES));
-    Some(format!(
-        "The conversation so far:\n\n{}\n\nThe next message:",
+    let start = text.ceil_char_boundary(text.len().saturating_sub(max));
+    let cut = if start > 0 {
+        "(The beginning is left out.)\n\n"
+    } else {
+        ""
+    };
+    let text = format!(
+        "The conversation so far:\n\n{cut}{}\n\nThe next message:",
         &text[start..]
-    ))
+    );
+    Some((text, start == 0))
 }
 
 #[cfg(test)]
@@ -349,6 +376,25 @@ mod tests {
         };
         let expected = json!([text_block("d")]).to_string();
         assert_eq!(of(content).get(), expected);
+    }
+
+    #[test]
+    fn long_transcript_has_the_room_that_the_message_leaves() {
+        let earlier = [Message::new("user", vec![text_block(&"a".repeat(5000))])];
+        let new = Message::new("user", vec![text_block(&"b".repeat(900))]);
+        let content = PromptContent {
+            system: None,
+            earlier: &earlier,
+            joined: &[],
+            last: &new,
+        };
+        let takes = PromptCapabilities::default();
+        let (whole, lacks) = content.blocks(takes, 8000).expect("there is room");
+        assert!(whole.get().len() > 5900 && lacks.is_empty());
+        let (cut, lacks) = content.blocks(takes, 3000).expect("there is less");
+        assert!(cut.get().contains("(The beginning is left out.)"));
+        assert_eq!(lacks, [Notice::Shortened]);
+        assert!(content.blocks(takes, 900).is_err());
     }
 
     #[test]

@@ -27,14 +27,12 @@ mod turn_encoder;
 pub(super) use abandon::{CancelOnDisconnect, Watchers};
 pub(super) use approval::{Approval, Continued, QuestionId, answer};
 pub(super) use body::read_json;
-pub(super) use chat_turn::{ChatTurn, LatestTurn, create_session};
+pub(super) use chat_turn::{ChatTurn, LatestTurn, SESSION_ID, create_session};
 pub(super) use frames::{Interrupted, done};
 pub(super) use layers::{ErrorFormat, with_layers};
-pub(super) use message::{
-    Converted, Message, file_block, media_block, resource_link, text_block, text_part,
-};
+pub(super) use message::{Converted, Message, file_block, media_block, resource_link, text_part};
 pub(super) use model_option::ModelOption;
 pub(super) use past_turn::{PastTurn, steps_of};
-pub(super) use respond::{SESSION_ID, respond};
+pub(super) use respond::respond;
 pub(super) use turn::ChatRequest;
 pub(super) use turn_encoder::{TurnEncoder, TurnWriter};

@@ -59,8 +59,8 @@ pub(super) fn message_id(session: SessionId, prompt: PromptId) -> String {
     format!("{session}_{prompt}-0")
 }
 
-/// The turns of a conversation. Empty if a client could not send their messages again as they were: with files, or joined
-/// to one prompt.
+/// The newest turns of a conversation: those after the last one whose message a client could not send again as it was, because it
+/// has files, or was joined with another one.
 pub(super) async fn turns_of<'a>(
     session: &'a SessionHandle,
     turns: &[Turn],
@@ -73,18 +73,22 @@ pub(super) async fn turns_of<'a>(
             session.query().prompt_range(prompt).await?,
             session.query().first_blocks(prompt).await?,
         ) else {
-            return Ok(Vec::new());
+            past.clear();
+            continue;
         };
         let blocks: Vec<Value> = serde_json::from_str(blocks.get()).unwrap_or_default();
         let messages = (0..=MAX_LEADING.min(blocks.len()))
             .map(|leading| Message::new("user", blocks[leading..].to_vec()));
         let same = |message: &Message| message.digest().content == turn.message;
-        let Some(message) = messages.into_iter().find(same) else {
-            return Ok(Vec::new());
+        let message = messages.into_iter().find(same);
+        let message = message.filter(|message| {
+            let mut blocks = message.blocks.iter();
+            blocks.len() > 0 && blocks.all(|block| block["type"] == "text")
+        });
+        let Some(message) = message else {
+            past.clear();
+            continue;
         };
-        if message.blocks.is_empty() || message.blocks.iter().any(|block| block["type"] != "text") {
-            return Ok(Vec::new());
-        }
         past.push(PastTurn {
             session,
             prompt,

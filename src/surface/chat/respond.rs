@@ -3,13 +3,11 @@
 use axum::response::Response;
 use http::{HeaderName, HeaderValue};
 
-use super::chat_turn::ChatTurn;
+use super::chat_turn::{ChatTurn, SESSION_ID, session_header};
 use super::turn_encoder::{TurnEncoder, TurnWriter};
 use crate::surface::authorized::Authorized;
 use crate::surface::state::Gateway;
 
-/// The session of a request or a response.
-pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("x-acp-session-id");
 /// In a request: the policy for a changed history. In a response: what the gateway did.
 pub(crate) const HISTORY: HeaderName = HeaderName::from_static("x-acp-history");
 
@@ -31,8 +29,7 @@ pub(crate) fn respond<S, W: TurnWriter + 'static>(
     let mut response =
         gateway.stream_response(by.admission(), guard, feed, Box::new(encoder), follow);
     let headers = response.headers_mut();
-    let id = HeaderValue::try_from(session.id().to_string()).expect("an id is plain ASCII");
-    headers.insert(SESSION_ID, id);
+    headers.insert(SESSION_ID, session_header(session.id()));
     for notice in notices {
         headers.append(HISTORY, HeaderValue::from_static(notice.as_str()));
     }

@@ -8,7 +8,9 @@ use http::{HeaderMap, HeaderName};
 use serde_json::value::to_raw_value;
 use sha2::{Digest as _, Sha256};
 
-use super::chat_turn::{ChatTurn, conversation_key, create_session, may_be_seen, named_session};
+use super::chat_turn::{
+    ChatTurn, conversation_key, create_session, given_id, may_be_seen, named_session,
+};
 use super::message::{Message, PromptContent, have_text};
 use super::model_option::ModelOption;
 use super::past_turn::message_id;
@@ -17,7 +19,7 @@ use crate::acp::{PromptCapabilities, TraceContext};
 use crate::api::{Problem, ProblemCode};
 use crate::conversation::{
     Conversation, ConversationKey, Decision, Digest, Evidence, Locked, MAX_OF_HISTORY, Meaning,
-    Notice, Turn, TurnState, UserMessage, decide,
+    NewMessages, Notice, Turn, TurnState, UserMessage, decide,
 };
 use crate::session::{ClientCall, IdempotencyKey, PromptRequest, SessionError, SessionHandle};
 use crate::surface::authorized::{Authorized, CanPrompt};
@@ -26,6 +28,8 @@ use crate::surface::state::Gateway;
 use crate::surface::turn::NewTurn;
 use crate::types::{AgentName, CancelCause, PromptId, SessionId};
 
+/// The messages without an answer after which a history names no conversation.
+const MAX_UNANSWERED: usize = 8;
 /// A client sends the same key with each repetition of a request.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -68,7 +72,12 @@ pub(crate) struct ChatRequest {
     pub(crate) user: Option<String>,
     /// The session that the client names. Its turns may come from other clients, so the history is not compared.
     pub(crate) session: Option<SessionId>,
+    /// The session with the last answer in the history, if the answer has an id of the gateway.
+    pub(crate) answered_in: Option<SessionId>,
+    /// The messages that are new in this session.
+    pub(crate) new_messages: NewMessages,
     pub(crate) messages: Vec<Message>,
+    /// The instructions. Those of the messages are added.
     pub(crate) system: Option<String>,
     pub(crate) policy: HistoryPolicy,
     /// The client asks for another answer if it sends the message of a turn again.
@@ -103,6 +112,8 @@ impl ChatRequest {
             conversation: None,
             user: None,
             session: None,
+            answered_in: None,
+            new_messages: NewMessages::Last,
             messages,
             system: None,
             policy: HistoryPolicy::from_headers(headers)?,
@@ -124,6 +135,14 @@ impl ChatRequest {
         if let (None, Some(id)) = (self.session, &self.conversation) {
             self.session = named_session(gateway, by, id).await?;
         }
+        let instructions = self
+            .messages
+            .iter()
+            .filter(|message| message.is_instruction());
+        let texts = instructions.map(|message| &*message.text);
+        let texts: Vec<&str> = self.system.as_deref().into_iter().chain(texts).collect();
+        let texts = texts.join("\n\n");
+        self.system = (!texts.trim().is_empty()).then_some(texts);
         let last = self.messages.iter().rposition(Message::is_spoken);
         let Some(last) = last.filter(|at| self.messages[*at].is_user()) else {
             let detail =
@@ -151,7 +170,7 @@ impl ChatRequest {
             request: Digest::of_id(self.id.as_deref()),
             is_retry: self.is_retry,
             asks_again: self.asks_again,
-            names_session: self.session.is_some(),
+            in_session: self.session.map(|_| self.new_messages),
         };
         let start = TurnStart {
             gateway,
@@ -169,10 +188,11 @@ impl ChatRequest {
 enum Reference {
     /// With an id of the client, or of a session.
     ById(ConversationKey),
-    /// With the history alone: the keys of all its messages, and of all but the last one.
+    /// With the history alone: the keys of all its messages, and of those without the last ones, the longest first. More than one
+    /// message may be new if those before the last one have no answer.
     ByHistory {
         whole: ConversationKey,
-        before: Option<ConversationKey>,
+        before: Vec<ConversationKey>,
     },
 }
 
@@ -196,12 +216,11 @@ impl Reference {
     fn locked(&self) -> &ConversationKey {
         match self {
             Self::ById(key) => key,
-            Self::ByHistory { whole, before } => before.as_ref().unwrap_or(whole),
+            Self::ByHistory { whole, before } => before.first().unwrap_or(whole),
         }
     }
 }
 
-/// What the start of a turn needs: the request, and what it is evidence of.
 struct TurnStart<'a> {
     gateway: &'a Gateway,
     by: &'a Authorized<CanPrompt>,
@@ -228,6 +247,18 @@ struct NewPrompt<'a> {
     earlier: &'a [Message],
     first_new: usize,
     notices: Vec<Notice>,
+    /// The turn without an answer that the prompt replaces.
+    replaces: Option<u32>,
+}
+
+/// Whether the last answer in a request is that of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Likeness {
+    Other,
+    /// The request or the turn has no text.
+    Unknown,
+    Part,
+    Same,
 }
 
 impl<'a> TurnStart<'a> {
@@ -236,28 +267,49 @@ impl<'a> TurnStart<'a> {
         let conversations = self.gateway.conversations();
         let locked = conversations.lock(reference.locked().clone()).await;
         if let Some((known, notices)) = self.repeated(&reference).await? {
-            return self.carry_out(&locked, &reference, known, notices).await;
+            return self
+                .carry_out(&locked, &reference, known, notices, None)
+                .await;
         }
-        let Some(known) = self.known(&reference).await? else {
-            return self.prompt(&locked, &reference, self.first()).await;
+        let (known, notices) = self.known(&reference).await?;
+        let Some(known) = known else {
+            let mut first = self.first();
+            if first.notices.is_empty() {
+                first.notices = notices;
+            }
+            return self.prompt(&locked, &reference, first).await;
         };
-        // Only a history without an id can be a copy that was continued.
-        if matches!(reference, Reference::ByHistory { .. }) && !is_newest(&known).await? {
-            let changed = self.changed(known, self.users.len() - 1)?;
-            return self.prompt(&locked, &reference, changed).await;
+        // Only a history without an id can be a copy that was continued. Some clients leave out a message that failed.
+        if matches!(reference, Reference::ByHistory { .. }) {
+            return match later_turns(&known).await? {
+                Later::None => {
+                    self.carry_out(&locked, &reference, known, notices, None)
+                        .await
+                }
+                Later::Failed(newest) => {
+                    let notices = vec![Notice::Continued];
+                    self.carry_out(&locked, &reference, known, notices, Some(newest))
+                        .await
+                }
+                Later::Answered => {
+                    let changed = self.changed(known, self.users.len() - 1).await?;
+                    self.prompt(&locked, &reference, changed).await
+                }
+            };
         }
-        self.carry_out(&locked, &reference, known, Vec::new()).await
+        self.carry_out(&locked, &reference, known, notices, None)
+            .await
     }
 
-    /// Does what the request means for the conversation.
+    /// Does what the request means for the conversation. `failed`: the newest turn of the session, if the client left it out.
     async fn carry_out(
         &self,
         locked: &Locked,
         reference: &Reference,
         known: Match,
         mut notices: Vec<Notice>,
+        failed: Option<u32>,
     ) -> Result<ChatTurn, ApiError> {
-        let last = self.users.len() - 1;
         let decision = match decide(&known.conversation, &self.evidence) {
             Meaning::Decided(decision) => decision,
             Meaning::SentAgain(again) => {
@@ -277,10 +329,10 @@ impl<'a> TurnStart<'a> {
                     .await;
             }
             Decision::Next { first_new, certain } => {
-                if first_new < last {
+                if first_new < self.users.len() - 1 {
                     notices.push(Notice::Joined);
                 }
-                if !certain {
+                if !certain && !notices.contains(&Notice::Continued) {
                     notices.push(Notice::Continued);
                 }
                 NewPrompt {
@@ -288,20 +340,47 @@ impl<'a> TurnStart<'a> {
                     earlier: &[],
                     first_new,
                     notices,
+                    replaces: failed,
                 }
             }
-            Decision::Again => {
-                notices.push(Notice::Again);
-                NewPrompt {
-                    known: Some(known),
-                    earlier: &[],
-                    first_new: last,
-                    notices,
-                }
-            }
-            Decision::Changed { kept } => self.changed(known, kept)?,
+            Decision::Again => self.again(known),
+            Decision::Changed { kept } => self.changed(known, kept).await?,
         };
         self.prompt(locked, reference, prompt).await
+    }
+
+    /// The prompt in place of the newest turn, which has no answer: with all that its prompt contained.
+    fn again(&self, mut known: Match) -> NewPrompt<'a> {
+        let turns = &mut known.conversation.turns;
+        let replaced = turns.last().expect("there is a newest turn").clone();
+        let first = turns.iter().position(|turn| turn.prompt == replaced.prompt);
+        let replaced_turns = turns.split_off(first.expect("it is the newest one"));
+        let mut notices = vec![Notice::Again];
+        notices.extend(
+            replaced
+                .notices
+                .into_iter()
+                .filter(|notice| *notice != Notice::Again),
+        );
+        let messages = self.evidence.messages;
+        let pairs = replaced_turns.iter().rev().zip(messages.iter().rev());
+        let equal = pairs
+            .take_while(|(turn, message)| turn.message == message.content)
+            .count();
+        // Other clients may have turns in the session.
+        let is_first = turns.is_empty() && replaced.prompt == 1;
+        let last = messages.len() - 1;
+        NewPrompt {
+            earlier: if is_first { self.before } else { &[] },
+            first_new: if is_first {
+                last
+            } else {
+                messages.len() - equal.max(1)
+            },
+            known: Some(known),
+            notices,
+            replaces: Some(replaced.prompt),
+        }
     }
 
     fn reference(&self) -> Reference {
@@ -317,33 +396,43 @@ impl<'a> TurnStart<'a> {
         if let Some(session) = session {
             return Reference::ById(key(&format!("session:{session}")));
         }
-        // A template that a client did not fill in is no id.
-        let given = conversation.as_deref().map(str::trim);
-        if let Some(id) = given.filter(|id| !id.is_empty() && *id != "new" && !id.contains("{{")) {
+        if let Some(id) = conversation.as_deref().and_then(given_id) {
             return Reference::ById(conversation_key(self.by, agent, protocol, id));
         }
-        let chain = |messages: &[UserMessage]| {
-            let mut hash = Sha256::new();
-            hash.update(user.as_deref().unwrap_or_default());
-            for message in messages {
-                hash.update([0]);
-                hash.update(message.content.bytes());
-            }
-            let hash = URL_SAFE_NO_PAD.encode(hash.finalize());
-            key(&format!("history:{hash}"))
-        };
+        let mut hash = Sha256::new();
+        hash.update(user.as_deref().unwrap_or_default());
         let messages = self.evidence.messages;
-        let before = (messages.len() > 1).then(|| chain(&messages[..messages.len() - 1]));
+        let first_key = (messages.len() - 1).saturating_sub(self.unanswered() + 1);
+        let mut keys = Vec::new();
+        for (at, message) in messages.iter().enumerate() {
+            hash.update([0]);
+            hash.update(message.content.bytes());
+            if at >= first_key {
+                let hash = URL_SAFE_NO_PAD.encode(hash.clone().finalize());
+                keys.push(key(&format!("history:{hash}")));
+            }
+        }
+        let whole = keys.pop().expect("there is a message");
+        keys.reverse();
         Reference::ByHistory {
-            whole: chain(messages),
-            before,
+            whole,
+            before: keys,
         }
     }
 
-    /// The conversations under a key whose sessions exist.
-    async fn stored(&self, key: &ConversationKey) -> Result<Vec<Match>, ApiError> {
+    /// The number of messages of the user before the last one that have no answer in the request.
+    fn unanswered(&self) -> usize {
+        let before = self.before.iter().rev();
+        let after_answer = before.take_while(|message| message.role != "assistant");
+        let users = after_answer.filter(|message| message.is_user());
+        users.count().min(MAX_UNANSWERED)
+    }
+
+    /// The conversations under a key whose sessions exist, and whether there were others.
+    async fn stored(&self, key: &ConversationKey) -> Result<(Vec<Match>, bool), ApiError> {
         let stored = self.gateway.conversations().get(key).await;
         let mut all = Vec::new();
+        let mut are_missing = false;
         for conversation in stored.map_err(ApiError::internal)? {
             let session = self.gateway.sessions.open(self.by, conversation.session);
             match session.await {
@@ -352,15 +441,16 @@ impl<'a> TurnStart<'a> {
                     conversation,
                     session,
                 }),
-                Err(SessionError::NoSuchSession) => {}
+                Err(SessionError::NoSuchSession) => are_missing = true,
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(all)
+        Ok((all, are_missing))
     }
 
     /// The conversation without an id whose last turn has the whole history of this request, if the request repeats this turn:
-    /// by its id, by a count of repetitions, or because the turn runs.
+    /// by its id, by a count of repetitions, or because the turn has not ended. Other chats may have the same messages of the
+    /// user, so the last answer must be the same, too.
     async fn repeated(
         &self,
         reference: &Reference,
@@ -368,101 +458,162 @@ impl<'a> TurnStart<'a> {
         let Reference::ByHistory { whole, .. } = reference else {
             return Ok(None);
         };
-        let mut all = self.stored(whole).await?;
-        let same = |known: &Match| {
-            let newest = known.conversation.turns.last();
-            newest.is_some_and(|turn| turn.run.is_some() && turn.run == self.evidence.request)
-        };
-        if let Some(at) = all.iter().position(same) {
-            return Ok(Some((all.swap_remove(at), Vec::new())));
-        }
+        let is_first = self.users.len() == 1;
         // The same first words are those of many conversations.
-        if !self.evidence.is_retry && self.users.len() == 1 {
+        if is_first && !self.evidence.is_retry && self.evidence.request.is_none() {
             return Ok(None);
         }
-        for (at, known) in all.iter().enumerate().rev() {
-            if let Some(turn) = known.conversation.turns.last()
-                && matches!(
-                    self.state(&known.session, turn).await?,
-                    TurnState::Running { .. }
-                )
-            {
-                return Ok(Some((all.swap_remove(at), Vec::new())));
+        let mut likely = Vec::new();
+        for known in self.stored(whole).await?.0 {
+            let Some((newest, before)) = known.conversation.turns.split_last() else {
+                continue;
+            };
+            if newest.run.is_some() && newest.run == self.evidence.request {
+                return Ok(Some((known, Vec::new())));
+            }
+            let likeness = self.likeness(&known, before.len(), self.unanswered());
+            let likeness = likeness.await?;
+            if likeness > Likeness::Other {
+                likely.push((known, likeness));
             }
         }
-        if !self.evidence.is_retry {
+        if is_first && !self.evidence.is_retry {
             return Ok(None);
         }
-        let notices = if all.len() > 1 {
-            vec![Notice::Repeated]
-        } else {
-            Vec::new()
-        };
-        Ok(all.pop().map(|newest| (newest, notices)))
+        let is_certain = likely.len() == 1 && likely[0].1 > Likeness::Unknown;
+        while let Some((known, likeness)) = likely.pop() {
+            let newest = known.conversation.turns.last();
+            let state = self
+                .state(&known.session, newest.expect("it has a turn"))
+                .await?;
+            // A running turn whose response nobody reads lost its client.
+            let is_open = match state {
+                TurnState::Running { is_read } => !is_read || likeness > Likeness::Unknown,
+                TurnState::Abandoned => true,
+                TurnState::Ended => false,
+            };
+            if is_open || self.evidence.is_retry {
+                let is_lost = state == TurnState::Running { is_read: false };
+                let notices = if is_certain || is_lost || state == TurnState::Abandoned {
+                    Vec::new()
+                } else {
+                    vec![Notice::Repeated]
+                };
+                return Ok(Some((known, notices)));
+            }
+        }
+        Ok(None)
     }
 
-    /// The conversation that the request continues, if it exists.
-    async fn known(&self, reference: &Reference) -> Result<Option<Match>, ApiError> {
+    /// The conversation that the request continues, if it exists, and what the client should know about it.
+    async fn known(&self, reference: &Reference) -> Result<(Option<Match>, Vec<Notice>), ApiError> {
         match reference {
             Reference::ById(key) => {
-                let known = self.stored(key).await?.pop();
-                let Some(id) = self.request.session else {
-                    return Ok(known);
-                };
-                if known.is_some() {
-                    return Ok(known);
+                let (mut stored, are_missing) = self.stored(key).await?;
+                if let (None, Some(id)) = (stored.last(), self.request.session) {
+                    stored.push(Match {
+                        session: self.gateway.sessions.open(self.by, id).await?,
+                        conversation: Conversation::new(id),
+                        newest: self.request.follows,
+                    });
                 }
-                Ok(Some(Match {
-                    session: self.gateway.sessions.open(self.by, id).await?,
-                    conversation: Conversation::new(id),
-                    newest: self.request.follows,
-                }))
+                let known = stored.pop();
+                let is_forgotten = known.is_none() && are_missing;
+                let notices = is_forgotten.then_some(Notice::Forgotten);
+                Ok((known, notices.into_iter().collect()))
             }
-            Reference::ByHistory { before: None, .. } => Ok(None),
-            Reference::ByHistory {
-                before: Some(before),
-                ..
-            } => self.of_answer(self.stored(before).await?).await,
+            Reference::ByHistory { before, .. } => {
+                for (more, key) in before.iter().enumerate() {
+                    let all = self.stored(key).await?.0;
+                    if !all.is_empty() {
+                        return self.of_answer(all, self.unanswered() - more).await;
+                    }
+                }
+                Ok((None, Vec::new()))
+            }
         }
     }
 
     /// Of several conversations with the same messages of the user, the one whose last answer is that of the request. Without
-    /// such an answer, none of them is certain.
-    async fn of_answer(&self, mut all: Vec<Match>) -> Result<Option<Match>, ApiError> {
-        if all.len() < 2 {
-            return Ok(all.pop());
-        }
-        let answer = self
-            .before
-            .iter()
-            .rfind(|message| message.role == "assistant");
-        let answer = answer.map(|message| without_space(&message.text));
-        let Some(answer) = answer.filter(|answer| !answer.is_empty()) else {
-            return Ok(None);
-        };
+    /// such an answer, none of them is certain. A single one with another answer is continued, and the client is told.
+    async fn of_answer(
+        &self,
+        mut all: Vec<Match>,
+        unanswered: usize,
+    ) -> Result<(Option<Match>, Vec<Notice>), ApiError> {
+        let is_only = all.len() == 1;
         let mut best = None;
         for (at, known) in all.iter().enumerate() {
-            let Some(turn) = known.conversation.turns.last() else {
-                continue;
-            };
-            let state = known.session.query().prompt_state(turn.prompt_id()).await?;
-            let own = state
-                .map(|turn| without_space(&turn.text))
-                .unwrap_or_default();
-            let similarity = if own == answer {
-                2
-            } else if !own.is_empty() && (own.contains(&answer) || answer.contains(&own)) {
-                1
-            } else {
-                continue;
-            };
-            let rank = (similarity, is_newest(known).await?);
+            let turns = known.conversation.turns.len();
+            let likeness = self.likeness(known, turns, unanswered).await?;
+            let rank = (likeness, later_turns(known).await? != Later::Answered);
             // Of equal ones, the newest.
             if best.is_none_or(|(other, _)| rank >= other) {
                 best = Some((rank, at));
             }
         }
-        Ok(best.map(|(_, at)| all.swap_remove(at)))
+        let Some(((likeness, _), at)) = best else {
+            return Ok((None, Vec::new()));
+        };
+        match likeness {
+            Likeness::Same | Likeness::Part => Ok((Some(all.swap_remove(at)), Vec::new())),
+            Likeness::Unknown if is_only => Ok((all.pop(), Vec::new())),
+            Likeness::Other if is_only && self.request.answered_in.is_none() => {
+                Ok((all.pop(), vec![Notice::Continued]))
+            }
+            Likeness::Unknown | Likeness::Other => Ok((None, Vec::new())),
+        }
+    }
+
+    /// Whether the last answer in the request is that of the first `turns` turns without the last `unanswered` ones. Clients change
+    /// answers: they cut reasoning and add sources.
+    async fn likeness(
+        &self,
+        known: &Match,
+        turns: usize,
+        unanswered: usize,
+    ) -> Result<Likeness, ApiError> {
+        let Match {
+            conversation,
+            session,
+            ..
+        } = known;
+        if let Some(answered_in) = self.request.answered_in {
+            return Ok(if answered_in == session.id() {
+                Likeness::Same
+            } else {
+                Likeness::Other
+            });
+        }
+        let mut before = self.before.iter();
+        let answer = before.rfind(|message| message.role == "assistant");
+        let turn = turns.checked_sub(1 + unanswered);
+        let (Some(answer), Some(at)) = (answer, turn) else {
+            return Ok(Likeness::Unknown);
+        };
+        let turn = &conversation.turns[at];
+        // A message that was sent together with the one after it has no answer of its own.
+        let mut after = conversation.turns[at + 1..].iter();
+        if after
+            .next()
+            .is_some_and(|after| after.prompt == turn.prompt)
+        {
+            return Ok(Likeness::Unknown);
+        }
+        let answer = without_space(&answer.text);
+        let own = session.query().prompt_state(turn.prompt_id()).await?;
+        let own = own
+            .map(|turn| without_space(&turn.text))
+            .unwrap_or_default();
+        Ok(if answer.is_empty() || own.is_empty() {
+            Likeness::Unknown
+        } else if own == answer {
+            Likeness::Same
+        } else if own.contains(&answer) || answer.contains(&own) {
+            Likeness::Part
+        } else {
+            Likeness::Other
+        })
     }
 
     /// The state of a turn whose message may have been sent again.
@@ -498,15 +649,20 @@ impl<'a> TurnStart<'a> {
             earlier: self.before,
             first_new: self.users.len() - 1,
             notices: is_seeded.then_some(Notice::Seeded).into_iter().collect(),
+            replaces: None,
         }
     }
 
-    fn changed(&self, mut known: Match, kept: usize) -> Result<NewPrompt<'a>, ApiError> {
+    async fn changed(&self, mut known: Match, kept: usize) -> Result<NewPrompt<'a>, ApiError> {
         match self.request.policy {
-            HistoryPolicy::New => Ok(NewPrompt {
-                notices: vec![Notice::Branched],
-                ..self.first()
-            }),
+            HistoryPolicy::New => {
+                self.end_open_question(&known.session, known.newest, false)
+                    .await?;
+                Ok(NewPrompt {
+                    notices: vec![Notice::Branched],
+                    ..self.first()
+                })
+            }
             HistoryPolicy::Append => {
                 // From now on, the turns are those of the client's history.
                 known.conversation.turns.truncate(kept);
@@ -515,6 +671,7 @@ impl<'a> TurnStart<'a> {
                     earlier: &[],
                     first_new: self.users.len() - 1,
                     notices: vec![Notice::Appended],
+                    replaces: None,
                 })
             }
             HistoryPolicy::Reject => {
@@ -540,11 +697,24 @@ impl<'a> TurnStart<'a> {
             earlier,
             first_new,
             mut notices,
+            replaces,
         } = new;
         let has_turns = known
             .as_ref()
             .is_some_and(|known| !known.conversation.turns.is_empty());
-        let is_first = !has_turns && self.request.session.is_none();
+        let is_first = match &known {
+            Some(known) if !has_turns => {
+                replaces == Some(1)
+                    || known
+                        .session
+                        .query()
+                        .prompts(None, 1)
+                        .await?
+                        .prompts
+                        .is_empty()
+            }
+            known => known.is_none(),
+        };
         let limit = self.gateway.limits.max_prompt_bytes;
         let last = self.users.len() - 1;
         let mut content = PromptContent {
@@ -556,15 +726,10 @@ impl<'a> TurnStart<'a> {
         // Before anything changes.
         content.blocks(PromptCapabilities::default(), limit)?;
         let is_new = known.is_none();
-        let (session, mut conversation) = if let Some(Match {
-            conversation,
-            session,
-            newest,
-        }) = known
-        {
-            self.end_open_question(&session, newest).await?;
-            self.select_model(&session).await?;
-            (session, conversation)
+        let newest = known.as_ref().and_then(|known| known.newest);
+        let (session, mut conversation) = if let Some(known) = known {
+            self.select_model(&known.session).await?;
+            (known.session, known.conversation)
         } else {
             let ChatRequest { agent, trace, .. } = self.request;
             let session =
@@ -579,9 +744,14 @@ impl<'a> TurnStart<'a> {
         let takes = session.snapshot().await?.prompt_capabilities;
         let takes = takes.as_deref().map(PromptCapabilities::parse_any_version);
         content.joined = &self.users[first_new..last];
-        let (blocks, is_omitted) = content.blocks(takes.unwrap_or_default(), limit)?;
-        if is_omitted {
-            notices.push(Notice::Omitted);
+        let (blocks, lacks) = content.blocks(takes.unwrap_or_default(), limit)?;
+        for notice in lacks {
+            if !notices.contains(&notice) {
+                notices.push(notice);
+            }
+        }
+        if !is_new {
+            self.end_open_question(&session, newest, true).await?;
         }
         let system = self
             .request
@@ -594,6 +764,7 @@ impl<'a> TurnStart<'a> {
         conversation.system = system.or(conversation.system);
         conversation.sends_newest_only = has_turns && self.users.len() == 1;
         let before = conversation.turns.last().map_or(0, |turn| turn.prompt);
+        let before = replaces.unwrap_or(before);
         let is_appended = notices.contains(&Notice::Appended);
         let prompt = PromptRequest {
             blocks,
@@ -625,26 +796,19 @@ impl<'a> TurnStart<'a> {
                 "the messages of a chat client are not simply the next turn"
             );
         }
-        if notices.contains(&Notice::Again) {
-            conversation.turns.pop();
-        }
         // A new session received the earlier messages as text.
         let first = if has_turns { first_new } else { 0 };
-        for (at, message) in self.evidence.messages.iter().enumerate().skip(first) {
-            let turn = Turn {
-                own_id: Some(Digest::of(&message_id(session.id(), prompt), [])),
-                ..Turn::new(*message, prompt.number())
-            };
-            conversation.push(if at >= first_new {
-                Turn {
-                    notices: notices.clone(),
-                    run: self.evidence.request,
-                    ..turn
-                }
-            } else {
-                turn
-            });
-        }
+        let own_id = Digest::of(&message_id(session.id(), prompt), []);
+        let messages = self.evidence.messages.iter().enumerate().skip(first);
+        conversation.extend(messages.map(|(at, message)| {
+            let mut turn = Turn::new(*message, prompt.number());
+            turn.own_id = Some(own_id);
+            if at >= first_new {
+                turn.notices.clone_from(&notices);
+                turn.run = self.evidence.request;
+            }
+            turn
+        }));
         // The client can find the turn again, also if it receives a single byte and the gateway is killed.
         locked
             .put(
@@ -675,7 +839,7 @@ impl<'a> TurnStart<'a> {
         before: u32,
     ) -> Option<IdempotencyKey> {
         // A client that names a session means a new turn.
-        if self.evidence.names_session {
+        if self.evidence.in_session.is_some() {
             return None;
         }
         let message = self.evidence.messages[self.evidence.messages.len() - 1].content;
@@ -691,22 +855,24 @@ impl<'a> TurnStart<'a> {
     }
 
     /// Cancels the last turn if the agent waits for an answer in it: the person has sent a new message instead. A client of
-    /// runs gets an error, because it must answer its interrupts, and a client that did not begin the turn, because its message
-    /// would wait without an end.
+    /// runs gets an error, because it must answer its interrupts. `stays`: the message is for this session. Then a client that
+    /// did not begin the turn gets an error, because its message would wait without an end.
     async fn end_open_question(
         &self,
         session: &SessionHandle,
         newest: Option<PromptId>,
+        stays: bool,
     ) -> Result<(), ApiError> {
         let open = session.snapshot().await?.requests;
-        if self.request.answers_first && !open.is_empty() {
+        let waiting = open.iter().find_map(|open| open.prompt_id);
+        let is_own = waiting.is_some() && waiting == newest;
+        if self.request.answers_first && (is_own || stays && !open.is_empty()) {
             let detail = "the agent waits for an answer to its interrupts; send them in `resume`";
             return Err(ApiError::new(ProblemCode::TurnRunning, detail));
         }
-        let Some(waiting) = open.iter().find_map(|open| open.prompt_id) else {
-            return Ok(());
-        };
-        if newest != Some(waiting) {
+        if is_own {
+            session.cancel(newest, CancelCause::Person, None).await?;
+        } else if waiting.is_some() && stays {
             let detail = "the agent waits for an answer in a turn of another client; answer it, or cancel this turn";
             let problem = Problem {
                 retryable: false,
@@ -714,7 +880,6 @@ impl<'a> TurnStart<'a> {
             };
             return Err(problem.into());
         }
-        session.cancel(newest, CancelCause::Person, None).await?;
         Ok(())
     }
 
@@ -754,13 +919,32 @@ impl<'a> TurnStart<'a> {
     }
 }
 
-/// Whether the session has no turn after the known ones.
-async fn is_newest(known: &Match) -> Result<bool, ApiError> {
+/// The turns of a session after those of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Later {
+    None,
+    /// All of them failed without a text. The newest one has this number.
+    Failed(u32),
+    Answered,
+}
+
+async fn later_turns(known: &Match) -> Result<Later, ApiError> {
     let Some(turn) = known.conversation.turns.last() else {
-        return Ok(true);
+        return Ok(Later::None);
     };
-    let next = turn.prompt_id().next();
-    Ok(known.session.query().prompt_range(next).await?.is_none())
+    let mut later = Later::None;
+    let mut prompt = turn.prompt_id();
+    for _ in 0..MAX_UNANSWERED {
+        prompt = prompt.next();
+        let Some(turn) = known.session.query().prompt_state(prompt).await? else {
+            return Ok(later);
+        };
+        if turn.error.is_none() || !turn.text.is_empty() {
+            return Ok(Later::Answered);
+        }
+        later = Later::Failed(prompt.number());
+    }
+    Ok(Later::Answered)
 }
 
 fn without_space(text: &str) -> String {

@@ -1,25 +1,18 @@
 //! `POST /openai/v1/chat/completions`.
 
-use std::time::Duration;
-
 use axum::extract::{Request, State};
 use axum::response::Response;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, header};
 
 use super::chat_encoder::{CompletionWriter, Options};
 use super::chat_request::CompletionBody;
 use super::client_request::is_retry;
 use super::{models, side_job};
-use crate::api::{Problem, ProblemCode};
 use crate::surface::authorized::{Authorized, CanPrompt};
-use crate::surface::chat::{ChatRequest, ChatTurn, TurnEncoder, read_json, respond};
+use crate::surface::chat::{ChatRequest, TurnEncoder, read_json, respond};
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
 use crate::types::SessionId;
-
-/// How long a completion that is not streamed waits for its turn before it sends the status. Clients and proxies close a
-/// connection without a byte after half a minute or more.
-const STATUS_WAIT: Duration = Duration::from_secs(20);
 
 pub(super) async fn create(
     State(gateway): State<Gateway>,
@@ -39,7 +32,6 @@ pub(super) async fn create(
         conversation: CompletionBody::conversation(&headers),
         user: body.user(),
         session: body.session(&headers)?,
-        system: body.system(),
         is_retry: is_retry(&headers),
         ..ChatRequest::new(agent, "openai-chat", body.messages(), &headers)?
     };
@@ -54,37 +46,14 @@ pub(super) async fn create(
         notices: turn.notices.clone(),
     };
     let connected = turn.cancel_on_disconnect(&gateway);
-    if !options.streamed {
-        fail_early(&gateway, &turn).await?;
+    if !options.streamed
+        && let Some(failed) = turn.failed_early(&gateway).await?
+    {
+        return Ok(failed);
     }
     let encoder =
         TurnEncoder::new(CompletionWriter::new(options)).cancels_on_disconnect(Some(connected));
     Ok(respond(&gateway, &by, turn, encoder, true))
-}
-
-/// Waits for the end of a turn, and fails with the turn. After the wait, the status is sent before the end is known.
-async fn fail_early(gateway: &Gateway, turn: &ChatTurn) -> Result<(), ApiError> {
-    let ended = turn.session.wait_ended(turn.prompt, STATUS_WAIT).await?;
-    let mut problem = match ended {
-        Some(ended) => match ended.error {
-            Some(error) => {
-                serde_json::from_str(error.get()).unwrap_or_else(|_| Problem::internal())
-            }
-            None => return Ok(()),
-        },
-        None if gateway.shutdown.is_draining() => Problem::new(
-            ProblemCode::Draining,
-            "the gateway is shutting down, and cancels the turn after timeouts.drain_timeout",
-        ),
-        None => return Ok(()),
-    };
-    let repeats = matches!(problem.status, 408 | 409 | 429 | 500..);
-    if repeats && turn.may_be_seen().await? {
-        // The libraries repeat requests with these statuses, and the agent would act twice.
-        problem.status = StatusCode::FAILED_DEPENDENCY.as_u16();
-        problem.retryable = false;
-    }
-    Err(problem.into())
 }
 
 /// The session on the chat page.

@@ -226,20 +226,15 @@ impl CompletionWriter {
                     "refusal" => "content_filter",
                     _ => "stop",
                 };
-                let usage = usage.and_then(Usage::of);
+                // Some clients fail without the member.
+                let usage = usage.and_then(Usage::of).unwrap_or_default();
                 self.complete = true;
                 if !self.options.streamed {
-                    return body(
-                        out,
-                        &self.head,
-                        (&self.content, &self.reasoning),
-                        reason,
-                        usage,
-                        None,
-                    );
+                    let texts = (&*self.content, &*self.reasoning);
+                    return body(out, &self.head, texts, reason, usage);
                 }
                 delta(out, &self.head, &json!({}), Some(reason));
-                if let Some(usage) = usage.filter(|_| self.options.includes_usage) {
+                if self.options.includes_usage {
                     usage_frame(out, &self.head, usage);
                 }
                 done(out);
@@ -254,17 +249,11 @@ impl CompletionWriter {
             error(out, code, message);
             return done(out);
         }
-        // The status 200 is sent. Clients show the text, and look for an error by its member.
+        // The status 200 is sent. All clients show the text. Some of them replace it with an empty error if there is a member
+        // `error`.
         self.notice(out, &format!("[Error: {message}]"));
         let texts = (&*self.content, &*self.reasoning);
-        body(
-            out,
-            &self.head,
-            texts,
-            "length",
-            None,
-            Some((code, message)),
-        );
+        body(out, &self.head, texts, "length", Usage::default());
     }
 }
 

@@ -73,13 +73,6 @@ impl CompletionBody {
         messages.map(|(at, message)| message.message(at)).collect()
     }
 
-    /// The first system message.
-    pub(super) fn system(&self) -> Option<String> {
-        let mut messages = self.messages.iter();
-        let system = messages.find(|message| matches!(&*message.role, "system" | "developer"))?;
-        Some(system.message(0).text)
-    }
-
     /// The session that the client names.
     pub(super) fn session(&self, headers: &HeaderMap) -> Result<Option<SessionId>, ApiError> {
         let header = headers
@@ -89,7 +82,7 @@ impl CompletionBody {
             .metadata
             .as_ref()
             .and_then(|metadata| metadata["session_id"].as_str());
-        let named = header.or(metadata);
+        let named = header.or(metadata).filter(|id| !id.is_empty());
         named
             .map(|id| id.parse().map_err(|_| ApiError::not_found()))
             .transpose()
@@ -180,8 +173,8 @@ mod tests {
             {"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}},
             {"type":"image_url","image_url":{"url":"https://x/y.png"}},{"type":"odd"}]},{"role":"assistant","content":null}]}"#,
         );
-        assert_eq!(body.system().as_deref(), Some("be brief"));
         let messages = body.messages();
+        assert_eq!(messages[0].text, "be brief");
         let kinds: Vec<_> = messages[1]
             .blocks
             .iter()

@@ -2,8 +2,8 @@
 
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use crate::event::write_json;
 use crate::transcript::decode;
@@ -37,9 +37,9 @@ pub(super) struct Head {
     pub(super) model: String,
 }
 
-/// The tokens of a turn. Absent unless the agent reports them.
+/// The tokens of a turn: 0 unless the agent reports them.
 #[expect(clippy::struct_field_names, reason = "the protocol names the members")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub(super) struct Usage {
     prompt_tokens: u64,
     completion_tokens: u64,
@@ -167,14 +167,13 @@ pub(super) fn usage_frame(out: &mut BytesMut, head: &Head, usage: Usage) {
     );
 }
 
-/// The body of a completion that is not streamed. `error`: the code and the message of a failure after the status was sent.
+/// The body of a completion that is not streamed.
 pub(super) fn body(
     out: &mut BytesMut,
     head: &Head,
     (content, reasoning): (&str, &str),
     finish_reason: &str,
-    usage: Option<Usage>,
-    error: Option<(&str, &str)>,
+    usage: Usage,
 ) {
     let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
     if !reasoning.is_empty() {
@@ -183,24 +182,16 @@ pub(super) fn body(
     let Head {
         id, created, model, ..
     } = head;
-    let mut body = json!({
+    let body = json!({
         "id": id, "object": "chat.completion", "created": created, "model": model,
         "choices": [{ "index": 0, "message": message, "finish_reason": finish_reason, "logprobs": null }],
+        "usage": usage,
     });
-    if let Some(usage) = usage {
-        body["usage"] = json!(usage);
-    }
-    if let Some((code, message)) = error {
-        body["error"] = error_member(code, message);
-    }
     serde_json::to_writer(out.writer(), &body).expect("a buffer in memory grows");
 }
 
 /// The frame of an error in place of the rest of a response.
 pub(super) fn error(out: &mut BytesMut, code: &str, message: &str) {
-    write_json(out, &json!({ "error": error_member(code, message) }));
-}
-
-fn error_member(code: &str, message: &str) -> Value {
-    json!({ "message": message, "type": "server_error", "code": code, "param": null })
+    let error = json!({ "message": message, "type": "server_error", "code": code, "param": null });
+    write_json(out, &json!({ "error": error }));
 }

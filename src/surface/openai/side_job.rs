@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use http::StatusCode;
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
@@ -75,7 +76,13 @@ pub(super) async fn run(
     let result = task.and_then(|task| task.result);
     let Some(result) = result.filter(|result| result.success) else {
         let detail = "the agent did not answer in time, or failed";
-        return Err(Problem::new(ProblemCode::AgentTimeout, detail).into());
+        // The libraries repeat requests with a status above 499, and the agent would work again.
+        let problem = Problem {
+            status: StatusCode::FAILED_DEPENDENCY.as_u16(),
+            retryable: false,
+            ..Problem::new(ProblemCode::AgentTimeout, detail)
+        };
+        return Err(problem.into());
     };
     let answer = json!({
         "id": format!("chatcmpl-{}", gateway.ids.session()),

@@ -279,6 +279,49 @@ async fn new_message_ends_the_question_or_is_rejected() {
     );
 }
 
+/// An edit of the message that led to the question. The question is that of a session that the client has left.
+#[tokio::test]
+async fn edit_ends_the_question_of_the_message_before() {
+    let gateway = Setup::fake(&[]).start();
+    let chat = |word: &str| {
+        let part = json!([{ "type": "text", "text": word }]);
+        json!({ "id": "c", "messages": [{ "id": "m", "role": "user", "parts": part }] })
+    };
+    post(&gateway, AI_SDK, &chat("permission")).await;
+    let [session] = &super::sessions(&gateway).await[..] else {
+        panic!("one session")
+    };
+    post(&gateway, AI_SDK, &chat("echo on")).await;
+    assert_eq!(
+        answers(&gateway, session).await[0]["resolution"],
+        "cancelled"
+    );
+    post(&gateway, AG_UI, &run_input("t", "one", &["echo first"])).await;
+    let asking = run_input("t", "two", &["echo first", "permission"]);
+    post(&gateway, AG_UI, &asking).await;
+    let edited = run_input("t", "three", &["echo first", "echo on"]);
+    let (status, problem) = gateway.post(AG_UI, &edited).await;
+    assert_eq!(status, StatusCode::CONFLICT, "{problem}");
+}
+
+/// An answer and a new message in one run: neither is lost.
+#[tokio::test]
+async fn answer_beside_a_new_message_is_rejected() {
+    let gateway = Setup::fake(&[]).start();
+    post(&gateway, AG_UI, &run_input("t", "one", &["permission"])).await;
+    let session = super::sessions(&gateway).await.remove(0);
+    let run = |texts: &[&str]| {
+        let mut input = run_input("t", "two", texts);
+        input["resume"] = json!([{ "interruptId": format!("{session}_p1_r1"), "status": "resolved", "payload": { "approved": true } }]);
+        input
+    };
+    let (status, problem) = gateway.post(AG_UI, &run(&["permission", "echo on"])).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
+    assert!(answers(&gateway, &session).await.is_empty());
+    post(&gateway, AG_UI, &run(&["permission"])).await;
+    assert_eq!(answers(&gateway, &session).await.len(), 1);
+}
+
 /// A message to a session in which the agent waits for an answer to another client would wait without an end.
 #[tokio::test]
 async fn message_beside_a_question_to_another_client_is_rejected() {

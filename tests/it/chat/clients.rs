@@ -3,8 +3,15 @@
 use std::path::Path;
 use std::process::Stdio;
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::scenarios::{
+    Client, goes_on_after_a_message_that_failed, keeps_its_conversation,
+    shows_a_character_of_two_chunks, shows_a_failure_once, shows_that_a_format_is_not_possible,
+    shows_that_the_turn_was_cancelled,
+};
+use super::{sessions, turns};
 use crate::support::gateway::{KEY, command};
 use crate::support::places::project;
 use crate::support::{Gateway, Setup};
@@ -17,7 +24,12 @@ fn demo() -> Gateway {
 
 /// Runs a program of `tests/chat_clients` and returns the JSON that it prints. Blocks the thread.
 pub(crate) fn run(program: &str, args: &[&str]) -> Value {
-    let folder = project().join("tests/chat_clients");
+    run_in("chat_clients", program, args)
+}
+
+/// The same for a folder below `tests`.
+pub(super) fn run_in(folder: &str, program: &str, args: &[&str]) -> Value {
+    let folder = project().join("tests").join(folder);
     let python = folder.join(".venv/bin/python");
     let is_python = Path::new(program)
         .extension()
@@ -35,7 +47,7 @@ pub(crate) fn run(program: &str, args: &[&str]) -> Value {
         .stderr(Stdio::piped());
     let output = command
         .output()
-        .expect("`scripts/test rust` installs the packages");
+        .expect("`scripts/test clients more_clients` installs the packages");
     let (stdout, stderr) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
@@ -486,5 +498,82 @@ fn openai_agents_and_litellm_show_turns() {
     let items = agents["responses"]["items"].as_array().expect("items");
     for kind in ["ReasoningItem", "ToolCallItem", "MessageOutputItem"] {
         assert!(items.contains(&json!(kind)), "{agents}");
+    }
+}
+
+const fn python(name: &'static str) -> Client {
+    ("chat_clients", "openai_python.py", name)
+}
+
+const CHAT: [Client; 4] = [
+    python("openai"),
+    python("litellm"),
+    python("agents-chat"),
+    python("agents-chat-session"),
+];
+const ALL: [Client; 7] = [
+    CHAT[0],
+    CHAT[1],
+    CHAT[2],
+    CHAT[3],
+    python("openai-responses"),
+    python("agents"),
+    python("agents-session"),
+];
+
+#[tokio::test]
+async fn each_client_keeps_its_conversation() {
+    keeps_its_conversation(&ALL).await;
+}
+
+#[tokio::test]
+async fn each_client_shows_a_failure_once() {
+    shows_a_failure_once(&ALL).await;
+}
+
+#[tokio::test]
+async fn each_client_shows_that_a_format_is_not_possible() {
+    shows_that_a_format_is_not_possible(&ALL).await;
+}
+
+#[tokio::test]
+async fn completions_show_that_the_turn_was_cancelled() {
+    shows_that_the_turn_was_cancelled(&CHAT).await;
+}
+
+#[tokio::test]
+async fn each_client_goes_on_after_a_message_that_failed() {
+    goes_on_after_a_message_that_failed(&ALL).await;
+}
+
+#[tokio::test]
+async fn each_client_shows_a_character_of_two_chunks() {
+    shows_a_character_of_two_chunks(&ALL).await;
+}
+
+/// The agents SDK answers a request with its whole history, and without the id of a response.
+#[tokio::test]
+async fn agents_sdk_answers_a_request_of_its_run() {
+    let gateway = Setup::fake(&[]).start();
+    let url = format!("{}/openai/v1", gateway.url);
+    for (scenario, answer) in [
+        ("interrupted", "allow"),
+        ("interrupted-streamed", "allow"),
+        ("interrupted-session", "allow"),
+        ("rejected", "reject"),
+        ("decided", "allow"),
+        ("decided-streamed", "allow"),
+    ] {
+        let args = [&*url, KEY, scenario, "permission", "fake"];
+        let shown = run("openai_python.py", &args);
+        let expected = (json!(format!("permission: {answer}")), json!("next"));
+        let texts = (shown["text"].clone(), shown["next"].clone());
+        assert_eq!(texts, expected, "{scenario} {shown}");
+        let [session] = &sessions(&gateway).await[..] else {
+            panic!("one session: {scenario} {shown}")
+        };
+        assert_eq!(turns(&gateway, session).await, 2, "{scenario}");
+        let path = format!("/v1/sessions/{session}");
+        gateway.call(Method::DELETE, &path).await;
     }
 }

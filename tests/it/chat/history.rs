@@ -1,6 +1,6 @@
 //! Histories of clients: the next turn, a repetition, and a change.
 
-use reqwest::{Method, RequestBuilder, StatusCode};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
@@ -717,6 +717,16 @@ async fn last_message_must_be_one_of_the_user() {
             "{body}"
         );
     }
+    // A role that nobody knows is none of the user.
+    let messages =
+        json!([{ "role": "user", "content": "echo one" }, { "role": "Human", "content": "x" }]);
+    let unknown = json!({ "model": "fake", "messages": messages });
+    let (status, _) = gateway.post(COMPLETIONS, &unknown).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    let empty = json!({ "model": "fake", "input": "", "previous_response_id": "" });
+    let (status, problem) = gateway.post(RESPONSES, &empty).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(problem["error"]["param"], "/input");
     assert!(sessions(&gateway).await.is_empty());
 }
 
@@ -740,7 +750,9 @@ async fn message_that_the_agent_cannot_read_does_not_end_the_conversation() {
         // Without another text, and of a kind that the protocol does not know.
         for part in [picture, json!({ "type": "odd" })] {
             let kind = part["type"].as_str().expect("a type").to_owned();
-            for first in [&["echo zero"][..], &[]] {
+            // Without an id, other words are another conversation.
+            let zero = format!("echo zero {kind}");
+            for first in [&[&*zero][..], &[]] {
                 let chat = format!("{kind}-{}", first.len());
                 let send = async |messages: &[(&str, bool)]| {
                     let mut all = Vec::new();
@@ -780,8 +792,11 @@ async fn message_that_the_agent_cannot_read_does_not_end_the_conversation() {
                 };
                 let mut messages: Vec<(&str, bool)> =
                     first.iter().map(|word| (*word, false)).collect();
+                let mut own = None;
                 if !messages.is_empty() {
-                    assert_eq!(send(&messages).await.status(), StatusCode::OK);
+                    let response = send(&messages).await;
+                    assert_eq!(response.status(), StatusCode::OK);
+                    own = Some(response.headers()["x-acp-session-id"].clone());
                 }
                 messages.push(("", true));
                 let rejected = send(&messages).await;
@@ -799,8 +814,11 @@ async fn message_that_the_agent_cannot_read_does_not_end_the_conversation() {
                         .into_iter()
                         .count();
                     let status = response.status();
+                    let session = response.headers().get("x-acp-session-id").cloned();
                     let body = response.text().await.expect("a body");
                     assert_eq!(status, StatusCode::OK, "{protocol} {kind} {body}");
+                    own = own.or_else(|| session.clone());
+                    assert_eq!(session, own, "{protocol} {kind} {word}");
                     // The agent does what the first block says.
                     if word == "echo two" {
                         assert_eq!(text(&frames(&body)), "two", "{protocol} {body}");
@@ -816,30 +834,32 @@ async fn message_that_the_agent_cannot_read_does_not_end_the_conversation() {
     }
 }
 
-/// A turn that was cancelled because its client left has no answer. A repetition prompts again, and the conversation goes on.
-#[tokio::test]
-async fn repetition_after_a_lost_connection_prompts_again() {
-    let gateway = Setup::fake(&[]).start();
-    let send = |texts: &[&str], retries: &str| {
+/// A turn that was cancelled because its client left has no answer. A repetition prompts again with all that the prompt
+/// contained, and the conversation goes on.
+async fn repeat_after_a_lost_connection(gateway: &Gateway, chat: &str, retries: &str) {
+    let hang = "slow chunks=1 ms=1; hang";
+    let send = |messages: &[(&str, &str)], retries: &str| {
+        let of = |(role, content): &(&str, &str)| json!({ "role": role, "content": content });
+        let messages: Vec<Value> = messages.iter().map(of).collect();
         let request = gateway.request(Method::POST, COMPLETIONS);
         request
-            .header("x-conversation-id", "c")
+            .header("x-conversation-id", chat)
             .header("x-stainless-retry-count", retries)
-            .json(&completion(texts, true))
+            .json(&json!({ "model": "fake", "stream": true, "messages": messages }))
             .send()
     };
-    let hang = "slow chunks=1 ms=1; hang";
-    send(&["echo one"], "0")
-        .await
-        .expect("an answer")
-        .text()
-        .await
-        .expect("a body");
-    let mut lost = send(&["echo one", hang], "0").await.expect("an answer");
-    let session = lost.headers()["x-acp-session-id"]
-        .to_str()
-        .expect("an id")
-        .to_owned();
+    let first = format!("echo one{chat}");
+    let mut messages = vec![("user", &*first)];
+    let begun = send(&messages, "0").await.expect("an answer");
+    let answer = text(&frames(&begun.text().await.expect("a body")));
+    messages.extend([("assistant", &*answer), ("user", hang)]);
+    // The program has joined another message to it. Without an id, this is another history.
+    if !chat.is_empty() {
+        messages.push(("user", "more"));
+    }
+    let mut lost = send(&messages, "0").await.expect("an answer");
+    let session = lost.headers()["x-acp-session-id"].to_str();
+    let session = session.expect("an id").to_owned();
     lost.chunk().await.expect("a chunk");
     drop(lost);
     eventually("the end of the turn", LONGEST, || async {
@@ -848,8 +868,9 @@ async fn repetition_after_a_lost_connection_prompts_again() {
         events.iter().any(is_end).then_some(())
     })
     .await;
-    let again = send(&["echo one", hang], "1").await.expect("an answer");
-    assert_eq!(again.headers()["x-acp-history"], "again");
+    let again = send(&messages, retries).await.expect("an answer");
+    let told = again.headers().get_all("x-acp-history").into_iter();
+    assert!(told.into_iter().any(|told| told == "again"), "{chat}");
     let prompt = gateway.get(&format!("/v1/sessions/{session}")).await["promptId"].clone();
     let path = format!(
         "/v1/sessions/{session}/prompts/{}/cancel",
@@ -857,21 +878,37 @@ async fn repetition_after_a_lost_connection_prompts_again() {
     );
     gateway.call(Method::POST, &path).await;
     again.text().await.expect("a body");
-    let next = send(&["echo one", hang, "echo three"], "0")
-        .await
-        .expect("an answer");
-    assert!(!next.headers().contains_key("x-acp-history"));
+    messages.push(("user", "echo three"));
+    let next = send(&messages, "0").await.expect("an answer");
+    assert!(!next.headers().contains_key("x-acp-history"), "{chat}");
     assert_eq!(text(&frames(&next.text().await.expect("a body"))), "three");
+    let both = if chat.is_empty() {
+        hang.to_owned()
+    } else {
+        format!("{hang}|more")
+    };
     assert_eq!(
-        prompts(&gateway, &session).await,
-        ["echo one", hang, hang, "echo three"]
+        prompts(gateway, &session).await,
+        [&*first, &*both, &*both, "echo three"]
     );
     // A repetition of a request that did not arrive, with the words of the turn before.
-    let next = send(&["echo one", hang, "echo three", "echo three"], "1")
-        .await
-        .expect("an answer");
+    messages.push(("user", "echo three"));
+    let next = send(&messages, "1").await.expect("an answer");
     next.text().await.expect("a body");
-    assert_eq!(turns(&gateway, &session).await, 5);
+    if !chat.is_empty() {
+        assert_eq!(turns(gateway, &session).await, 5);
+    }
+}
+
+#[tokio::test]
+async fn repetition_after_a_lost_connection_prompts_again() {
+    let gateway = Setup::fake(&[]).start();
+    // With a count of repetitions, and by a person; with the id of a chat, and by the history.
+    tokio::join!(
+        repeat_after_a_lost_connection(&gateway, "c1", "1"),
+        repeat_after_a_lost_connection(&gateway, "c2", "0"),
+        repeat_after_a_lost_connection(&gateway, "", "0"),
+    );
 }
 
 /// The body of a request with these messages: a role and a content each.
@@ -1006,17 +1043,18 @@ async fn greeting_before_the_first_message_reaches_the_agent() {
             let response = request.send().await.expect("an answer");
             let told = response.headers().get("x-acp-history").cloned();
             let session = response.headers()["x-acp-session-id"].clone();
-            response.text().await.expect("a body");
-            (told, session)
+            let answer = text(&frames(&response.text().await.expect("a body")));
+            (told, session, answer)
         };
-        let (told, session) = send(&messages).await;
+        let (told, session, answer) = send(&messages).await;
         assert_eq!(told.expect("a notice"), "seeded", "{protocol}");
-        messages.push(say("assistant", "one"));
+        messages.push(say("assistant", &answer));
         messages.push(say("user", "echo two"));
-        assert_eq!(send(&messages).await, (None, session.clone()), "{protocol}");
-        let sent = prompts(&gateway, session.to_str().expect("an id")).await;
+        let expected = (None, session.clone(), "two".to_owned());
+        assert_eq!(send(&messages).await, expected, "{protocol}");
+        let received = prompts(&gateway, session.to_str().expect("an id")).await;
         let first = "The conversation so far:\n\nAssistant: Welcome!\n\nThe next message:|echo one";
-        assert_eq!(sent, [first, "echo two"], "{protocol}");
+        assert_eq!(received, [first, "echo two"], "{protocol}");
     }
 }
 
@@ -1081,4 +1119,235 @@ async fn response_has_the_notices_in_its_metadata() {
         .get(&format!("{RESPONSES}/{}", id.as_str().expect("an id")))
         .await;
     assert_eq!(again["metadata"], json!({}));
+}
+
+/// A prompt whose answer is another one in each session.
+const OWN_ANSWER: &str = r#"raw {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"$SESSION","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"I am $SESSION"}}}}"#;
+
+/// Two chats with the same messages of the user and different answers, at the same time and with repetitions.
+#[tokio::test]
+async fn chats_with_equal_messages_get_their_own_answers() {
+    let gateway = Setup::fake(&[]).start();
+    for protocol in [COMPLETIONS, RESPONSES] {
+        let send = async |messages: &[(&str, Value)], retries: &str| {
+            let body = conversation(protocol, "c", messages);
+            let request = gateway.request(Method::POST, protocol).json(&body);
+            let request = request.header("x-stainless-retry-count", retries);
+            request.send().await.expect("an answer")
+        };
+        let session = |response: &Response| response.headers()["x-acp-session-id"].clone();
+        let mut chats = Vec::new();
+        for _ in 0..2 {
+            let mut messages = vec![("user", text_parts(protocol, "user", OWN_ANSWER))];
+            let response = send(&messages, "0").await;
+            let session = session(&response);
+            let answer = text(&frames(&response.text().await.expect("a body")));
+            messages.push(("assistant", text_parts(protocol, "assistant", &answer)));
+            chats.push((messages, session));
+        }
+        assert_ne!(chats[0].1, chats[1].1, "{protocol}");
+        // The first one runs, while the second one begins.
+        let slow = text_parts(protocol, "user", "slow chunks=4 ms=200");
+        let mut running = Vec::new();
+        for (messages, own) in &mut chats {
+            messages.push(("user", slow.clone()));
+            let response = send(messages, "0").await;
+            assert_eq!(session(&response), *own, "{protocol}");
+            running.push(response);
+        }
+        for response in running {
+            response.text().await.expect("a body");
+        }
+        // The first request of the second chat was lost, and its repetition arrives.
+        for (count, (messages, own)) in ["0", "1"].into_iter().zip(&mut chats) {
+            messages.push(("assistant", text_parts(protocol, "assistant", "same")));
+            messages.push(("user", text_parts(protocol, "user", "echo next")));
+            let response = send(messages, count).await;
+            let told = response.headers().get("x-acp-history").cloned();
+            let session = session(&response);
+            response.text().await.expect("a body");
+            // Both have lost their last answers, so none is certain.
+            assert_ne!(
+                (session == *own, told.is_none()),
+                (false, true),
+                "{protocol}"
+            );
+        }
+    }
+}
+
+/// Responses that refer to answers by their ids, as with stored responses.
+#[tokio::test]
+async fn ids_of_items_name_the_session() {
+    let gateway = Setup::fake(&[]).start();
+    let send = async |items: &[Value]| {
+        let body = json!({ "model": "fake", "input": items });
+        let request = gateway.request(Method::POST, RESPONSES).json(&body);
+        let response = request.send().await.expect("an answer");
+        assert!(!response.headers().contains_key("x-acp-history"));
+        response.json::<Value>().await.expect("JSON")
+    };
+    let hello = json!({ "role": "user", "content": "echo hello" });
+    let one = send(std::slice::from_ref(&hello)).await;
+    let two = send(std::slice::from_ref(&hello)).await;
+    for first in [one, two] {
+        let reference = json!({ "type": "item_reference", "id": first["output"][0]["id"] });
+        let next = json!({ "role": "user", "content": "echo next" });
+        let second = send(&[hello.clone(), reference, next]).await;
+        assert_eq!(second["conversation"], first["conversation"]);
+    }
+}
+
+#[tokio::test]
+async fn all_new_messages_of_a_response_reach_the_agent() {
+    let gateway = Setup::fake(&[]).start();
+    let first = json!({ "model": "fake", "input": "echo one", "stream": true });
+    let first = frames(&post(&gateway, RESPONSES, &first).await);
+    let item = |text: &str| json!({ "role": "user", "content": text });
+    let next = json!({ "model": "fake", "previous_response_id": first[0]["response"]["id"], "stream": true,
+        "input": [item("left"), item("echo two")] });
+    let next = frames(&post(&gateway, RESPONSES, &next).await);
+    let response = &next.last().expect("a frame")["response"];
+    assert_eq!(response["metadata"]["history"], "joined");
+    let [session] = &sessions(&gateway).await[..] else {
+        panic!("one session")
+    };
+    assert_eq!(
+        prompts(&gateway, session).await,
+        ["echo one", "left|echo two"]
+    );
+    // A conversation that has no turn yet gets the instructions.
+    let created = json!({ "metadata": { "model": "fake" } });
+    let (status, created) = gateway.post("/openai/v1/conversations", &created).await;
+    assert_eq!(status, StatusCode::OK, "{created}");
+    let body = json!({ "model": "fake", "conversation": created["id"], "instructions": "be brief", "input": "echo three", "stream": true });
+    let shown = frames(&post(&gateway, RESPONSES, &body).await);
+    assert_eq!(shown[0]["response"]["metadata"], json!({}));
+    let id = created["id"].as_str().expect("an id");
+    let sent = prompts(&gateway, id.strip_prefix("conv_").expect("a session")).await;
+    assert_eq!(sent, ["be brief|echo three"]);
+}
+
+#[tokio::test]
+async fn all_instructions_reach_the_agent_in_each_protocol() {
+    let gateway = Setup::fake(&[]).start();
+    for protocol in [AI_SDK, AG_UI, COMPLETIONS, RESPONSES] {
+        let say = |role: &'static str, text: &str| {
+            let parts = if role == "assistant" { role } else { "user" };
+            (role, text_parts(protocol, parts, text))
+        };
+        let mut messages = vec![
+            say("system", "be brief"),
+            say("developer", "be kind"),
+            say("user", "echo one"),
+        ];
+        let send = async |messages: &[(&str, Value)]| {
+            let body = conversation(protocol, "c", messages);
+            let request = gateway.request(Method::POST, protocol).json(&body);
+            let request = request.header("x-conversation-id", "c");
+            let response = request.send().await.expect("an answer");
+            let told = response.headers().get("x-acp-history").cloned();
+            let session = response.headers()["x-acp-session-id"].to_str();
+            let session = session.expect("an id").to_owned();
+            response.text().await.expect("a body");
+            (told, session)
+        };
+        let (told, session) = send(&messages).await;
+        assert_eq!(told, None, "{protocol}");
+        assert_eq!(
+            prompts(&gateway, &session).await,
+            ["be brief\n\nbe kind|echo one"],
+            "{protocol}"
+        );
+        // Another one later has no effect.
+        messages.extend([say("assistant", "be brief"), say("system", "be loud")]);
+        messages.push(say("user", "echo two"));
+        let (told, _) = send(&messages).await;
+        assert_eq!(told.expect("a notice"), "instructions", "{protocol}");
+    }
+}
+
+#[tokio::test]
+async fn message_after_the_delete_of_its_session_is_reported() {
+    let gateway = Setup::fake(&[]).start();
+    for (at, protocol) in [AI_SDK, AG_UI, COMPLETIONS].into_iter().enumerate() {
+        let send = async |word: &str, ids: usize| {
+            let request = requests(&gateway, protocol, &[word], ids);
+            let response = request.send().await.expect("an answer");
+            let told = response.headers().get("x-acp-history").cloned();
+            let session = response.headers()["x-acp-session-id"].to_str();
+            let session = session.expect("an id").to_owned();
+            response.text().await.expect("a body");
+            (told, session)
+        };
+        let (_, session) = send("echo one", at).await;
+        let path = format!("/v1/sessions/{session}");
+        gateway.call(Method::DELETE, &path).await;
+        let (told, _) = send("echo two", at + 10).await;
+        assert_eq!(told.expect("a notice"), "forgotten", "{protocol}");
+        assert_eq!(
+            send("echo three", at + 20).await.0.expect("a notice"),
+            "continued"
+        );
+    }
+}
+
+/// The messages that a session received as one prompt have one answer: that of the last.
+#[tokio::test]
+async fn first_message_of_a_known_history_is_not_answered_with_its_end() {
+    let gateway = Setup::fake(&[]).start();
+    let both = ui_messages("c", &["echo one", "echo two"]);
+    post(&gateway, AI_SDK, &both).await;
+    let first = ui_messages("c", &["echo one"]);
+    let request = gateway.request(Method::POST, AI_SDK).json(&first);
+    let response = request.send().await.expect("an answer");
+    assert_eq!(response.headers()["x-acp-history"], "branched");
+    assert_eq!(
+        text(&frames(&response.text().await.expect("a body"))),
+        "one"
+    );
+}
+
+/// Some clients drop a message whose turn failed. The conversation continues, and the client is told.
+#[tokio::test]
+async fn history_without_the_failed_message_continues_its_session() {
+    let gateway = Setup::fake(&[]).start();
+    for protocol in [COMPLETIONS, RESPONSES] {
+        let word = if protocol == RESPONSES { "uno" } else { "one" };
+        let say = |role: &'static str, text: &str| (role, text_parts(protocol, role, text));
+        let send = async |messages: &[(&str, Value)]| {
+            let body = conversation(protocol, "c", messages);
+            let request = gateway.request(Method::POST, protocol).json(&body);
+            let response = request.send().await.expect("an answer");
+            let told = response.headers().get("x-acp-history").cloned();
+            let session = response.headers()["x-acp-session-id"].clone();
+            response.text().await.expect("a body");
+            (told, session)
+        };
+        let mut messages = vec![say("user", &format!("echo {word}"))];
+        let (_, session) = send(&messages).await;
+        messages.push(say("assistant", word));
+        for (newest, told) in [
+            ("error message=quota", None),
+            // The person tries again, and then something else.
+            ("error message=quota", Some("continued")),
+            ("echo two", Some("continued")),
+        ] {
+            messages.push(say("user", newest));
+            let (header, of) = send(&messages).await;
+            let header = header.map(|told| told.to_str().expect("ASCII").to_owned());
+            assert_eq!(
+                (header.as_deref(), &of),
+                (told, &session),
+                "{protocol} {newest}"
+            );
+            if newest != "echo two" {
+                messages.pop();
+            }
+        }
+        messages.extend([say("assistant", "two"), say("user", "echo three")]);
+        assert_eq!(send(&messages).await, (None, session.clone()), "{protocol}");
+        let id = session.to_str().expect("an id");
+        assert_eq!(turns(&gateway, id).await, 5, "{protocol}");
+    }
 }

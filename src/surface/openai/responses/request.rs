@@ -4,8 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::surface::chat::{
-    Approval, Converted, Message, QuestionId, file_block, media_block, resource_link, text_block,
-    text_part,
+    Approval, Converted, Message, QuestionId, file_block, media_block, resource_link, text_part,
 };
 use crate::surface::openai::client_request::{reject_forced_tool, reject_format};
 use crate::surface::rest::ApiError;
@@ -17,13 +16,13 @@ pub(super) struct ResponseBody {
     pub(super) model: String,
     input: Input,
     #[serde(default)]
-    instructions: Option<String>,
+    pub(super) instructions: Option<String>,
     #[serde(default)]
     pub(super) stream: Option<bool>,
     #[serde(default)]
     pub(super) background: Option<bool>,
     #[serde(default)]
-    pub(super) previous_response_id: Option<String>,
+    previous_response_id: Option<String>,
     #[serde(default)]
     conversation: Option<Value>,
     #[serde(default)]
@@ -44,7 +43,7 @@ impl ResponseBody {
         reject_forced_tool(self.tool_choice.as_ref(), "/tool_choice")?;
         let format = self.text.as_ref().map(|text| &text["format"]);
         reject_format(format, "/text/format")?;
-        if self.previous_response_id.is_some() && self.conversation.is_some() {
+        if self.previous().is_some() && self.conversation.is_some() {
             let detail = "send either previous_response_id or conversation";
             return Err(ApiError::invalid("/conversation", detail));
         }
@@ -53,7 +52,15 @@ impl ResponseBody {
 
     pub(super) fn messages(&self) -> Vec<Message> {
         match &self.input {
-            Input::Text(text) => vec![Message::new("user", vec![text_block(text)])],
+            Input::Text(text) => {
+                let content = Value::from(&**text);
+                vec![Message::parsed(
+                    "user",
+                    Some(&content),
+                    "/input".to_owned(),
+                    block,
+                )]
+            }
             Input::Items(items) => {
                 let items = items.iter().enumerate();
                 items.filter_map(|(at, item)| message(at, item)).collect()
@@ -61,15 +68,31 @@ impl ResponseBody {
         }
     }
 
-    pub(super) fn system(&self) -> Option<String> {
-        let spoken = || {
-            self.messages()
-                .into_iter()
-                .find(|message| matches!(&*message.role, "system" | "developer"))
+    /// The session of the last item with an id of the gateway: a message, a reference to one, or a question.
+    pub(super) fn answered_in(&self) -> Option<SessionId> {
+        let Input::Items(items) = &self.input else {
+            return None;
         };
-        self.instructions
-            .clone()
-            .or_else(|| spoken().map(|message| message.text))
+        let session = |item: &Value| {
+            let id = item["id"].as_str().or(item["approval_request_id"].as_str());
+            let mut parts = id?.split('_');
+            let kind = parts.next()?;
+            let session = parts.next()?.parse().ok()?;
+            matches!(kind, "msg" | "rs" | "mcpr").then_some(session)
+        };
+        items.iter().rev().find_map(session)
+    }
+
+    /// Whether the client refers to what it sent before.
+    pub(super) fn has_only_new_items(&self) -> bool {
+        self.previous().is_some() || self.conversation.is_some()
+    }
+
+    /// An empty id names nothing.
+    pub(super) fn previous(&self) -> Option<&str> {
+        self.previous_response_id
+            .as_deref()
+            .filter(|id| !id.is_empty())
     }
 
     /// The answers to permission requests that follow the last message of the user. They continue a turn.
@@ -80,7 +103,7 @@ impl ResponseBody {
     /// The answers before the last message of the user. In a whole history, they are those of earlier turns. In a request
     /// that continues a response or a conversation, all items are new.
     pub(super) fn earlier_answers(&self) -> Result<Vec<Approval>, ApiError> {
-        if self.previous_response_id.is_none() && self.conversation.is_none() {
+        if !self.has_only_new_items() {
             return Ok(Vec::new());
         }
         self.approvals(|at, last_message| last_message.is_some_and(|last| at < last))
@@ -182,7 +205,7 @@ mod tests {
             {"type":"input_text","text":"look"},{"type":"input_image","image_url":"data:image/png;base64,AAAA"}]},
             {"type":"function_call_output","output":"x"}]}"#,
         );
-        assert_eq!(items.system().as_deref(), Some("be brief"));
+        assert_eq!(items.messages()[0].text, "be brief");
         assert_eq!(items.messages().len(), 2);
         assert_eq!(items.messages()[1].blocks.len(), 2);
     }

@@ -14,6 +14,7 @@ use super::items::TurnItems;
 use super::object::Head;
 use super::request::ResponseBody;
 use crate::api::ProblemCode;
+use crate::conversation::NewMessages;
 use crate::surface::authorized::{Authorized, CanPrompt, CanRead};
 use crate::surface::chat::{
     Approval, CancelOnDisconnect, ChatRequest, ChatTurn, Continued, TurnEncoder, answer, read_json,
@@ -38,11 +39,7 @@ pub(in crate::surface::openai) async fn create(
         read_json::<ResponseBody>(&gateway, Request::from_parts(parts, body)).await?;
     body.check()?;
     let (agent, model) = models::select(&gateway, &body.model)?;
-    let previous = body
-        .previous_response_id
-        .as_deref()
-        .map(str::parse::<ResponseId>)
-        .transpose();
+    let previous = body.previous().map(str::parse::<ResponseId>).transpose();
     let previous = previous.map_err(|_| unknown_response())?;
     if let Some(previous) = previous {
         // The session must exist, and the turn must be one of it.
@@ -70,7 +67,9 @@ pub(in crate::surface::openai) async fn create(
             .map(|previous| previous.session)
             .or(body.conversation()?),
         follows: previous.map(|previous| previous.prompt),
-        system: body.system(),
+        answered_in: body.answered_in(),
+        new_messages: NewMessages::All,
+        system: body.instructions.clone(),
         is_retry: is_retry(&headers),
         ..ChatRequest::new(agent, "openai-responses", body.messages(), &headers)?
     };
@@ -198,6 +197,11 @@ async fn respond_to(
         (false, false) => Form::Whole,
     };
     let connected = (!background).then(|| turn.cancel_on_disconnect(gateway));
+    if form == Form::Whole
+        && let Some(failed) = turn.failed_early(gateway).await?
+    {
+        return Ok(failed);
+    }
     stream(gateway, by, turn, (id, form), connected).await
 }
 
