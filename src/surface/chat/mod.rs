@@ -1,13 +1,13 @@
 //! The parts that the chat protocols share: errors, messages of clients, the start of a turn, approvals, and frames.
 //!
-//! A chat client sends its whole history with each message. `turn` finds the session of the conversation and begins a turn
-//! with the new message only. The events of the turn become frames of the protocol in the encoder of each surface.
+//! A chat client sends its whole history with each message. `search` finds the session of the conversation, and `turn` begins a
+//! turn with the new message only. The events of the turn become frames of the protocol in the encoder of each surface.
 //!
 //! Read in this order:
 //! 1. `layers`: admission and errors.
 //! 2. `body`: the body of a request. `message`: messages of clients as content blocks of ACP.
-//! 3. `chat_turn`: a turn of a conversation. `turn`: its start. `model_option`: the
-//!    model of an agent. `approval`: answers to permission requests. `abandon`: clients that disconnect.
+//! 3. `chat_turn`: a turn of a conversation. `request`: what a client sends. `search`: its conversation. `turn`: the start of a
+//!    turn. `model_option`: the model of an agent. `approval`: answers to permission requests. `abandon`: clients that disconnect.
 //! 4. `frames`: the end of a stream without the end of its turn. `turn_encoder`: a turn in the protocol of a client.
 //!    `respond`: the response with the turn. `past_turn`: earlier turns.
 
@@ -20,7 +20,9 @@ mod layers;
 mod message;
 mod model_option;
 mod past_turn;
+mod request;
 mod respond;
+mod search;
 mod turn;
 mod turn_encoder;
 
@@ -33,6 +35,6 @@ pub(super) use layers::{ErrorFormat, with_layers};
 pub(super) use message::{Converted, Message, file_block, media_block, resource_link, text_part};
 pub(super) use model_option::ModelOption;
 pub(super) use past_turn::{PastTurn, steps_of};
+pub(super) use request::ChatRequest;
 pub(super) use respond::respond;
-pub(super) use turn::ChatRequest;
 pub(super) use turn_encoder::{TurnEncoder, TurnWriter};

@@ -1,131 +1,31 @@
 //! The start of a turn from the messages of a client.
 //!
-//! [`decide`] says what a request means. This module finds the conversation for it, and does what it says.
+//! `search` finds the conversation, [`decide`] decides what the request means for it, and this module does it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::{HeaderMap, HeaderName};
 use serde_json::value::to_raw_value;
-use sha2::{Digest as _, Sha256};
 
-use super::chat_turn::{
-    ChatTurn, conversation_key, create_session, given_id, may_be_seen, named_session,
-};
+use super::chat_turn::{ChatTurn, create_session, named_session};
 use super::message::{Message, PromptContent, have_text};
 use super::model_option::ModelOption;
 use super::past_turn::message_id;
-use super::respond::HISTORY;
-use crate::acp::{PromptCapabilities, TraceContext};
+use super::request::{ChatRequest, HistoryPolicy};
+use super::search::{Later, Match, Reference, Search, later_turns};
+use crate::acp::PromptCapabilities;
 use crate::api::{Problem, ProblemCode};
 use crate::conversation::{
-    Conversation, ConversationKey, Decision, Digest, Evidence, Locked, MAX_OF_HISTORY, Meaning,
-    NewMessages, Notice, Turn, TurnState, UserMessage, decide,
+    Conversation, ConversationKey, Decision, Digest, Evidence, Locked, Meaning, Notice, Turn,
+    UserMessage, decide,
 };
-use crate::session::{ClientCall, IdempotencyKey, PromptRequest, SessionError, SessionHandle};
+use crate::session::{ClientCall, IdempotencyKey, PromptRequest, SessionHandle};
 use crate::surface::authorized::{Authorized, CanPrompt};
-use crate::surface::rest::{ApiError, trace_context};
+use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
 use crate::surface::turn::NewTurn;
-use crate::types::{AgentName, CancelCause, PromptId, SessionId};
-
-/// The messages without an answer after which a history names no conversation.
-const MAX_UNANSWERED: usize = 8;
-/// A client sends the same key with each repetition of a request.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-
-/// The policy for a changed history. An agent cannot return to an earlier state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum HistoryPolicy {
-    /// A new session receives the history as text.
-    #[default]
-    New,
-    /// The session continues with the new message.
-    Append,
-    /// The request fails.
-    Reject,
-}
-
-impl HistoryPolicy {
-    fn from_headers(headers: &HeaderMap) -> Result<Self, ApiError> {
-        match headers.get(HISTORY).map(http::HeaderValue::as_bytes) {
-            None | Some(b"new") => Ok(Self::New),
-            Some(b"append") => Ok(Self::Append),
-            Some(b"reject") => Ok(Self::Reject),
-            Some(_) => Err(ApiError::invalid(
-                "",
-                "the header X-Acp-History must be new, append or reject",
-            )),
-        }
-    }
-}
-
-/// Messages of a client.
-#[derive(Debug)]
-pub(crate) struct ChatRequest {
-    pub(crate) agent: AgentName,
-    /// The model that the agent should use, by the value of its option.
-    pub(crate) model: Option<String>,
-    pub(crate) protocol: &'static str,
-    /// The client's id of the conversation.
-    pub(crate) conversation: Option<String>,
-    /// Conversations that are found by their history belong to this person or program of the client.
-    pub(crate) user: Option<String>,
-    /// The session that the client names. Its turns may come from other clients, so the history is not compared.
-    pub(crate) session: Option<SessionId>,
-    /// The session with the last answer in the history, if the answer has an id of the gateway.
-    pub(crate) answered_in: Option<SessionId>,
-    /// The messages that are new in this session.
-    pub(crate) new_messages: NewMessages,
-    pub(crate) messages: Vec<Message>,
-    /// The instructions. Those of the messages are added.
-    pub(crate) system: Option<String>,
-    pub(crate) policy: HistoryPolicy,
-    /// The client asks for another answer if it sends the message of a turn again.
-    pub(crate) asks_again: bool,
-    /// The client says that it repeats a request that failed.
-    pub(crate) is_retry: bool,
-    /// The client's id of the request. A repeated request gets the turn that it has.
-    pub(crate) id: Option<String>,
-    /// The turn after which the client sends its message, if it names one.
-    pub(crate) follows: Option<PromptId>,
-    /// The client must answer open questions before it sends a message.
-    pub(crate) answers_first: bool,
-    pub(crate) trace: Option<TraceContext>,
-}
+use crate::types::{CancelCause, PromptId, SessionId};
 
 impl ChatRequest {
-    /// A request with these messages. The headers have the policy, the id of the request and the trace context.
-    pub(crate) fn new(
-        agent: AgentName,
-        protocol: &'static str,
-        messages: Vec<Message>,
-        headers: &HeaderMap,
-    ) -> Result<Self, ApiError> {
-        let id = headers
-            .get(IDEMPOTENCY_KEY)
-            .and_then(|id| id.to_str().ok())
-            .map(ToOwned::to_owned);
-        Ok(Self {
-            agent,
-            model: None,
-            protocol,
-            conversation: None,
-            user: None,
-            session: None,
-            answered_in: None,
-            new_messages: NewMessages::Last,
-            messages,
-            system: None,
-            policy: HistoryPolicy::from_headers(headers)?,
-            asks_again: false,
-            is_retry: false,
-            id,
-            follows: None,
-            answers_first: false,
-            trace: trace_context(headers),
-        })
-    }
-
     /// Begins the turn of the last message, or finds it if the request is repeated.
     pub(crate) async fn begin(
         mut self,
@@ -172,72 +72,32 @@ impl ChatRequest {
             asks_again: self.asks_again,
             in_session: self.session.map(|_| self.new_messages),
         };
+        let search = Search {
+            gateway,
+            by,
+            request: &self,
+            before: &self.messages[..last],
+            evidence,
+        };
         let start = TurnStart {
             gateway,
             by,
             request: &self,
             users: &users,
-            before: &self.messages[..last],
-            evidence,
+            search,
         };
         start.run().await
     }
 }
 
-/// How a client names its conversation.
-enum Reference {
-    /// With an id of the client, or of a session.
-    ById(ConversationKey),
-    /// With the history alone: the keys of all its messages, and of those without the last ones, the longest first. More than one
-    /// message may be new if those before the last one have no answer.
-    ByHistory {
-        whole: ConversationKey,
-        before: Vec<ConversationKey>,
-    },
-}
-
-impl Reference {
-    /// The key under which the conversation is stored with the new turn.
-    fn stored(&self) -> &ConversationKey {
-        match self {
-            Self::ById(key) | Self::ByHistory { whole: key, .. } => key,
-        }
-    }
-
-    /// How many conversations one key has: several have the same history.
-    fn max_conversations(&self) -> usize {
-        match self {
-            Self::ById(_) => 1,
-            Self::ByHistory { .. } => MAX_OF_HISTORY,
-        }
-    }
-
-    /// The key under which requests wait for each other. Histories that continue the same one write their own keys.
-    fn locked(&self) -> &ConversationKey {
-        match self {
-            Self::ById(key) => key,
-            Self::ByHistory { whole, before } => before.first().unwrap_or(whole),
-        }
-    }
-}
-
+/// The start of a turn.
 struct TurnStart<'a> {
     gateway: &'a Gateway,
     by: &'a Authorized<CanPrompt>,
     request: &'a ChatRequest,
     /// The messages of the user.
     users: &'a [&'a Message],
-    /// The messages before the last one of the user.
-    before: &'a [Message],
-    evidence: Evidence<'a>,
-}
-
-/// A conversation whose session exists.
-struct Match {
-    conversation: Conversation,
-    session: SessionHandle,
-    /// The newest turn that the client knows.
-    newest: Option<PromptId>,
+    search: Search<'a>,
 }
 
 /// The prompt that a request becomes.
@@ -251,27 +111,17 @@ struct NewPrompt<'a> {
     replaces: Option<u32>,
 }
 
-/// Whether the last answer in a request is that of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Likeness {
-    Other,
-    /// The request or the turn has no text.
-    Unknown,
-    Part,
-    Same,
-}
-
 impl<'a> TurnStart<'a> {
     async fn run(self) -> Result<ChatTurn, ApiError> {
-        let reference = self.reference();
+        let reference = self.search.reference();
         let conversations = self.gateway.conversations();
         let locked = conversations.lock(reference.locked().clone()).await;
-        if let Some((known, notices)) = self.repeated(&reference).await? {
+        if let Some((known, notices)) = self.search.repeated(&reference).await? {
             return self
                 .carry_out(&locked, &reference, known, notices, None)
                 .await;
         }
-        let (known, notices) = self.known(&reference).await?;
+        let (known, notices) = self.search.known(&reference).await?;
         let Some(known) = known else {
             let mut first = self.first();
             if first.notices.is_empty() {
@@ -310,11 +160,11 @@ impl<'a> TurnStart<'a> {
         mut notices: Vec<Notice>,
         failed: Option<u32>,
     ) -> Result<ChatTurn, ApiError> {
-        let decision = match decide(&known.conversation, &self.evidence) {
+        let decision = match decide(&known.conversation, &self.search.evidence) {
             Meaning::Decided(decision) => decision,
             Meaning::SentAgain(again) => {
                 let turn = &known.conversation.turns[again.turn];
-                again.in_state(self.state(&known.session, turn).await?)
+                again.in_state(self.search.state(&known.session, turn).await?)
             }
         };
         let prompt = match decision {
@@ -362,7 +212,7 @@ impl<'a> TurnStart<'a> {
                 .into_iter()
                 .filter(|notice| *notice != Notice::Again),
         );
-        let messages = self.evidence.messages;
+        let messages = self.search.evidence.messages;
         let pairs = replaced_turns.iter().rev().zip(messages.iter().rev());
         let equal = pairs
             .take_while(|(turn, message)| turn.message == message.content)
@@ -371,7 +221,7 @@ impl<'a> TurnStart<'a> {
         let is_first = turns.is_empty() && replaced.prompt == 1;
         let last = messages.len() - 1;
         NewPrompt {
-            earlier: if is_first { self.before } else { &[] },
+            earlier: if is_first { self.search.before } else { &[] },
             first_new: if is_first {
                 last
             } else {
@@ -383,270 +233,13 @@ impl<'a> TurnStart<'a> {
         }
     }
 
-    fn reference(&self) -> Reference {
-        let ChatRequest {
-            agent,
-            protocol,
-            conversation,
-            user,
-            session,
-            ..
-        } = self.request;
-        let key = |id: &str| ConversationKey::new(self.by, agent, protocol, id);
-        if let Some(session) = session {
-            return Reference::ById(key(&format!("session:{session}")));
-        }
-        if let Some(id) = conversation.as_deref().and_then(given_id) {
-            return Reference::ById(conversation_key(self.by, agent, protocol, id));
-        }
-        let mut hash = Sha256::new();
-        hash.update(user.as_deref().unwrap_or_default());
-        let messages = self.evidence.messages;
-        let first_key = (messages.len() - 1).saturating_sub(self.unanswered() + 1);
-        let mut keys = Vec::new();
-        for (at, message) in messages.iter().enumerate() {
-            hash.update([0]);
-            hash.update(message.content.bytes());
-            if at >= first_key {
-                let hash = URL_SAFE_NO_PAD.encode(hash.clone().finalize());
-                keys.push(key(&format!("history:{hash}")));
-            }
-        }
-        let whole = keys.pop().expect("there is a message");
-        keys.reverse();
-        Reference::ByHistory {
-            whole,
-            before: keys,
-        }
-    }
-
-    /// The number of messages of the user before the last one that have no answer in the request.
-    fn unanswered(&self) -> usize {
-        let before = self.before.iter().rev();
-        let after_answer = before.take_while(|message| message.role != "assistant");
-        let users = after_answer.filter(|message| message.is_user());
-        users.count().min(MAX_UNANSWERED)
-    }
-
-    /// The conversations under a key whose sessions exist, and whether there were others.
-    async fn stored(&self, key: &ConversationKey) -> Result<(Vec<Match>, bool), ApiError> {
-        let stored = self.gateway.conversations().get(key).await;
-        let mut all = Vec::new();
-        let mut are_missing = false;
-        for conversation in stored.map_err(ApiError::internal)? {
-            let session = self.gateway.sessions.open(self.by, conversation.session);
-            match session.await {
-                Ok(session) => all.push(Match {
-                    newest: conversation.turns.last().map(Turn::prompt_id),
-                    conversation,
-                    session,
-                }),
-                Err(SessionError::NoSuchSession) => are_missing = true,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok((all, are_missing))
-    }
-
-    /// The conversation without an id whose last turn has the whole history of this request, if the request repeats this turn:
-    /// by its id, by a count of repetitions, or because the turn has not ended. Other chats may have the same messages of the
-    /// user, so the last answer must be the same, too.
-    async fn repeated(
-        &self,
-        reference: &Reference,
-    ) -> Result<Option<(Match, Vec<Notice>)>, ApiError> {
-        let Reference::ByHistory { whole, .. } = reference else {
-            return Ok(None);
-        };
-        let is_first = self.users.len() == 1;
-        // The same first words are those of many conversations.
-        if is_first && !self.evidence.is_retry && self.evidence.request.is_none() {
-            return Ok(None);
-        }
-        let mut likely = Vec::new();
-        for known in self.stored(whole).await?.0 {
-            let Some((newest, before)) = known.conversation.turns.split_last() else {
-                continue;
-            };
-            if newest.run.is_some() && newest.run == self.evidence.request {
-                return Ok(Some((known, Vec::new())));
-            }
-            let likeness = self.likeness(&known, before.len(), self.unanswered());
-            let likeness = likeness.await?;
-            if likeness > Likeness::Other {
-                likely.push((known, likeness));
-            }
-        }
-        if is_first && !self.evidence.is_retry {
-            return Ok(None);
-        }
-        let is_certain = likely.len() == 1 && likely[0].1 > Likeness::Unknown;
-        while let Some((known, likeness)) = likely.pop() {
-            let newest = known.conversation.turns.last();
-            let state = self
-                .state(&known.session, newest.expect("it has a turn"))
-                .await?;
-            // A running turn whose response nobody reads lost its client.
-            let is_open = match state {
-                TurnState::Running { is_read } => !is_read || likeness > Likeness::Unknown,
-                TurnState::Abandoned => true,
-                TurnState::Ended => false,
-            };
-            if is_open || self.evidence.is_retry {
-                let is_lost = state == TurnState::Running { is_read: false };
-                let notices = if is_certain || is_lost || state == TurnState::Abandoned {
-                    Vec::new()
-                } else {
-                    vec![Notice::Repeated]
-                };
-                return Ok(Some((known, notices)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The conversation that the request continues, if it exists, and what the client should know about it.
-    async fn known(&self, reference: &Reference) -> Result<(Option<Match>, Vec<Notice>), ApiError> {
-        match reference {
-            Reference::ById(key) => {
-                let (mut stored, are_missing) = self.stored(key).await?;
-                if let (None, Some(id)) = (stored.last(), self.request.session) {
-                    stored.push(Match {
-                        session: self.gateway.sessions.open(self.by, id).await?,
-                        conversation: Conversation::new(id),
-                        newest: self.request.follows,
-                    });
-                }
-                let known = stored.pop();
-                let is_forgotten = known.is_none() && are_missing;
-                let notices = is_forgotten.then_some(Notice::Forgotten);
-                Ok((known, notices.into_iter().collect()))
-            }
-            Reference::ByHistory { before, .. } => {
-                for (more, key) in before.iter().enumerate() {
-                    let all = self.stored(key).await?.0;
-                    if !all.is_empty() {
-                        return self.of_answer(all, self.unanswered() - more).await;
-                    }
-                }
-                Ok((None, Vec::new()))
-            }
-        }
-    }
-
-    /// Of several conversations with the same messages of the user, the one whose last answer is that of the request. Without
-    /// such an answer, none of them is certain. A single one with another answer is continued, and the client is told.
-    async fn of_answer(
-        &self,
-        mut all: Vec<Match>,
-        unanswered: usize,
-    ) -> Result<(Option<Match>, Vec<Notice>), ApiError> {
-        let is_only = all.len() == 1;
-        let mut best = None;
-        for (at, known) in all.iter().enumerate() {
-            let turns = known.conversation.turns.len();
-            let likeness = self.likeness(known, turns, unanswered).await?;
-            let rank = (likeness, later_turns(known).await? != Later::Answered);
-            // Of equal ones, the newest.
-            if best.is_none_or(|(other, _)| rank >= other) {
-                best = Some((rank, at));
-            }
-        }
-        let Some(((likeness, _), at)) = best else {
-            return Ok((None, Vec::new()));
-        };
-        match likeness {
-            Likeness::Same | Likeness::Part => Ok((Some(all.swap_remove(at)), Vec::new())),
-            Likeness::Unknown if is_only => Ok((all.pop(), Vec::new())),
-            Likeness::Other if is_only && self.request.answered_in.is_none() => {
-                Ok((all.pop(), vec![Notice::Continued]))
-            }
-            Likeness::Unknown | Likeness::Other => Ok((None, Vec::new())),
-        }
-    }
-
-    /// Whether the last answer in the request is that of the first `turns` turns without the last `unanswered` ones. Clients change
-    /// answers: they cut reasoning and add sources.
-    async fn likeness(
-        &self,
-        known: &Match,
-        turns: usize,
-        unanswered: usize,
-    ) -> Result<Likeness, ApiError> {
-        let Match {
-            conversation,
-            session,
-            ..
-        } = known;
-        if let Some(answered_in) = self.request.answered_in {
-            return Ok(if answered_in == session.id() {
-                Likeness::Same
-            } else {
-                Likeness::Other
-            });
-        }
-        let mut before = self.before.iter();
-        let answer = before.rfind(|message| message.role == "assistant");
-        let turn = turns.checked_sub(1 + unanswered);
-        let (Some(answer), Some(at)) = (answer, turn) else {
-            return Ok(Likeness::Unknown);
-        };
-        let turn = &conversation.turns[at];
-        // A message that was sent together with the one after it has no answer of its own.
-        let mut after = conversation.turns[at + 1..].iter();
-        if after
-            .next()
-            .is_some_and(|after| after.prompt == turn.prompt)
-        {
-            return Ok(Likeness::Unknown);
-        }
-        let answer = without_space(&answer.text);
-        let own = session.query().prompt_state(turn.prompt_id()).await?;
-        let own = own
-            .map(|turn| without_space(&turn.text))
-            .unwrap_or_default();
-        Ok(if answer.is_empty() || own.is_empty() {
-            Likeness::Unknown
-        } else if own == answer {
-            Likeness::Same
-        } else if own.contains(&answer) || answer.contains(&own) {
-            Likeness::Part
-        } else {
-            Likeness::Other
-        })
-    }
-
-    /// The state of a turn whose message may have been sent again.
-    async fn state(&self, session: &SessionHandle, turn: &Turn) -> Result<TurnState, ApiError> {
-        let prompt = turn.prompt_id();
-        let Some(range) = session.query().prompt_range(prompt).await? else {
-            return Ok(TurnState::Ended);
-        };
-        if range.last_seq.is_none() {
-            let readers = self.gateway.chat_watchers().count(&(session.id(), prompt));
-            return Ok(TurnState::Running {
-                is_read: readers > 0,
-            });
-        }
-        let Some(turn) = session.query().prompt_state(prompt).await? else {
-            return Ok(TurnState::Ended);
-        };
-        let has_no_answer = turn.cancel_cause == Some(CancelCause::Disconnect)
-            || turn.error.is_some() && !may_be_seen(session, prompt, range).await?;
-        Ok(if has_no_answer {
-            TurnState::Abandoned
-        } else {
-            TurnState::Ended
-        })
-    }
-
     /// The first prompt of a conversation.
     fn first(&self) -> NewPrompt<'a> {
         // Some programs show a greeting as the first message of the assistant.
-        let is_seeded = have_text(self.before);
+        let is_seeded = have_text(self.search.before);
         NewPrompt {
             known: None,
-            earlier: self.before,
+            earlier: self.search.before,
             first_new: self.users.len() - 1,
             notices: is_seeded.then_some(Notice::Seeded).into_iter().collect(),
             replaces: None,
@@ -799,13 +392,13 @@ impl<'a> TurnStart<'a> {
         // A new session received the earlier messages as text.
         let first = if has_turns { first_new } else { 0 };
         let own_id = Digest::of(&message_id(session.id(), prompt), []);
-        let messages = self.evidence.messages.iter().enumerate().skip(first);
+        let messages = self.search.evidence.messages.iter().enumerate().skip(first);
         conversation.extend(messages.map(|(at, message)| {
             let mut turn = Turn::new(*message, prompt.number());
             turn.own_id = Some(own_id);
             if at >= first_new {
                 turn.notices.clone_from(&notices);
-                turn.run = self.evidence.request;
+                turn.run = self.search.evidence.request;
             }
             turn
         }));
@@ -839,10 +432,11 @@ impl<'a> TurnStart<'a> {
         before: u32,
     ) -> Option<IdempotencyKey> {
         // A client that names a session means a new turn.
-        if self.evidence.in_session.is_some() {
+        if self.search.evidence.in_session.is_some() {
             return None;
         }
-        let message = self.evidence.messages[self.evidence.messages.len() - 1].content;
+        let message =
+            self.search.evidence.messages[self.search.evidence.messages.len() - 1].content;
         let mut body_hash = [0; 32];
         body_hash[..16].copy_from_slice(message.bytes());
         let text = URL_SAFE_NO_PAD.encode(message.bytes());
@@ -917,38 +511,4 @@ impl<'a> TurnStart<'a> {
             .await?;
         Ok(())
     }
-}
-
-/// The turns of a session after those of a conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Later {
-    None,
-    /// All of them failed without a text. The newest one has this number.
-    Failed(u32),
-    Answered,
-}
-
-async fn later_turns(known: &Match) -> Result<Later, ApiError> {
-    let Some(turn) = known.conversation.turns.last() else {
-        return Ok(Later::None);
-    };
-    let mut later = Later::None;
-    let mut prompt = turn.prompt_id();
-    for _ in 0..MAX_UNANSWERED {
-        prompt = prompt.next();
-        let Some(turn) = known.session.query().prompt_state(prompt).await? else {
-            return Ok(later);
-        };
-        if turn.error.is_none() || !turn.text.is_empty() {
-            return Ok(Later::Answered);
-        }
-        later = Later::Failed(prompt.number());
-    }
-    Ok(Later::Answered)
-}
-
-fn without_space(text: &str) -> String {
-    text.chars()
-        .filter(|letter| !letter.is_whitespace())
-        .collect()
 }
