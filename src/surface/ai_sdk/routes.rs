@@ -11,8 +11,8 @@ use super::encoder::{Approvals, Message, UiMessageWriter};
 use super::request::ChatBody;
 use crate::surface::authorized::{Authorized, CanPrompt, CanRead, RequiredScope};
 use crate::surface::chat::{
-    Approval, ChatRequest, ChatTurn, Continued, ErrorFormat, LatestTurn, TurnEncoder, answer,
-    read_json, respond, with_layers,
+    ChatRequest, ChatTurn, Continued, ErrorFormat, LatestTurn, TurnEncoder, read_json, respond,
+    with_layers,
 };
 use crate::surface::rest::ApiError;
 use crate::surface::state::Gateway;
@@ -69,7 +69,9 @@ async fn send(
     let (headers, body) = read_json::<ChatBody>(&gateway, Request::from_parts(parts, body)).await?;
     let answers = body.answers()?;
     if !answers.is_empty() {
-        return continue_turn(&gateway, &by, &answers, approvals).await;
+        // The response continues the message after the newest answer.
+        let Continued { turn, question, .. } = Continued::with(&gateway, &by, &answers).await?;
+        return Ok(respond_with(&gateway, &by, turn, approvals, Some(question)));
     }
     let chat = ChatRequest {
         conversation: body.id.clone(),
@@ -78,21 +80,6 @@ async fn send(
     };
     let turn = chat.begin(&gateway, &by).await?;
     Ok(respond_with(&gateway, &by, turn, approvals, None))
-}
-
-/// Answers the requests that a turn waits for. The response continues the message after the newest of them.
-async fn continue_turn(
-    gateway: &Gateway,
-    by: &Authorized<CanPrompt>,
-    answers: &[Approval],
-    approvals: Approvals,
-) -> Result<Response, ApiError> {
-    let questions = answers.iter().map(|answer| answer.question);
-    let Continued { turn, question, .. } = Continued::after(gateway, by, questions).await?;
-    for approval in answers {
-        answer(by, &turn.session, approval).await?;
-    }
-    Ok(respond_with(gateway, by, turn, approvals, Some(question)))
 }
 
 /// The whole message of the newest turn: while it runs, and for some minutes afterwards.

@@ -55,6 +55,20 @@ pub(crate) struct Continued {
 }
 
 impl Continued {
+    /// Passes the answers of a client to the agent.
+    pub(crate) async fn with(
+        gateway: &Gateway,
+        by: &Authorized<CanPrompt>,
+        answers: &[Approval],
+    ) -> Result<Self, ApiError> {
+        let questions = answers.iter().map(|answer| answer.question);
+        let continued = Self::after(gateway, by, questions).await?;
+        for approval in answers {
+            answer(by, &continued.turn.session, approval).await?;
+        }
+        Ok(continued)
+    }
+
     /// Finds the turn of these questions, which a client answers together.
     pub(crate) async fn after(
         gateway: &Gateway,

@@ -17,8 +17,7 @@ use crate::api::ProblemCode;
 use crate::conversation::NewMessages;
 use crate::surface::authorized::{Authorized, CanPrompt, CanRead};
 use crate::surface::chat::{
-    Approval, CancelOnDisconnect, ChatRequest, ChatTurn, Continued, TurnEncoder, answer, read_json,
-    respond,
+    CancelOnDisconnect, ChatRequest, ChatTurn, Continued, TurnEncoder, read_json, respond,
 };
 use crate::surface::openai::client_request::is_retry;
 use crate::surface::openai::models;
@@ -49,7 +48,7 @@ pub(in crate::surface::openai) async fn create(
     if !answers.is_empty() {
         let Continued {
             turn, permissions, ..
-        } = continue_turn(&gateway, &by, &answers).await?;
+        } = Continued::with(&gateway, &by, &answers).await?;
         let id = ResponseId {
             session: turn.session.id(),
             prompt: turn.prompt,
@@ -59,7 +58,7 @@ pub(in crate::surface::openai) async fn create(
     }
     let earlier = body.earlier_answers()?;
     if !earlier.is_empty() {
-        drop(continue_turn(&gateway, &by, &earlier).await?);
+        drop(Continued::with(&gateway, &by, &earlier).await?);
     }
     let chat = ChatRequest {
         model,
@@ -80,20 +79,6 @@ pub(in crate::surface::openai) async fn create(
         number: 1,
     };
     respond_to(&gateway, &by, turn, id, &body).await
-}
-
-/// Answers the requests that a turn waits for.
-async fn continue_turn(
-    gateway: &Gateway,
-    by: &Authorized<CanPrompt>,
-    answers: &[Approval],
-) -> Result<Continued, ApiError> {
-    let questions = answers.iter().map(|answer| answer.question);
-    let continued = Continued::after(gateway, by, questions).await?;
-    for approval in answers {
-        answer(by, &continued.turn.session, approval).await?;
-    }
-    Ok(continued)
 }
 
 /// Reads a response, also as a stream: `?stream=true`, with `starting_after` for the frames after a number.
