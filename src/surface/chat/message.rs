@@ -257,19 +257,18 @@ impl PromptContent<'_> {
     }
 }
 
-/// Whether the agent receives a text of these messages if it does not know them.
-pub(super) fn have_text(messages: &[Message]) -> bool {
-    transcript(messages, MAX_TRANSCRIPT_BYTES).is_some()
+/// The messages that a transcript has.
+pub(super) fn transcribed(messages: &[Message]) -> impl Iterator<Item = &Message> {
+    messages
+        .iter()
+        .filter(|message| matches!(&*message.role, "user" | "assistant"))
+        .filter(|message| !message.blocks.is_empty())
 }
 
 /// The messages as text for an agent, their end if they have more than `max` bytes, and whether it is all of them. `None` without
 /// messages.
 fn transcript(messages: &[Message], max: usize) -> Option<(String, bool)> {
-    let spoken = messages
-        .iter()
-        .filter(|message| matches!(&*message.role, "user" | "assistant"));
-    let parts: Vec<String> = spoken
-        .filter(|message| !message.blocks.is_empty())
+    let parts: Vec<String> = transcribed(messages)
         .map(|message| {
             let name = if message.is_user() {
                 "User"

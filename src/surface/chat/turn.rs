@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::value::to_raw_value;
 
 use super::chat_turn::{ChatTurn, create_session, named_session};
-use super::message::{Message, PromptContent, have_text};
+use super::message::{Message, PromptContent, transcribed};
 use super::model_option::ModelOption;
 use super::past_turn::message_id;
 use super::request::{ChatRequest, HistoryPolicy};
@@ -80,9 +80,6 @@ impl ChatRequest {
             evidence,
         };
         let start = TurnStart {
-            gateway,
-            by,
-            request: &self,
             users: &users,
             search,
         };
@@ -92,9 +89,6 @@ impl ChatRequest {
 
 /// The start of a turn.
 struct TurnStart<'a> {
-    gateway: &'a Gateway,
-    by: &'a Authorized<CanPrompt>,
-    request: &'a ChatRequest,
     /// The messages of the user.
     users: &'a [&'a Message],
     search: Search<'a>,
@@ -114,14 +108,14 @@ struct NewPrompt<'a> {
 impl<'a> TurnStart<'a> {
     async fn run(self) -> Result<ChatTurn, ApiError> {
         let reference = self.search.reference();
-        let conversations = self.gateway.conversations();
+        let conversations = self.search.gateway.conversations();
         let locked = conversations.lock(reference.locked().clone()).await;
         if let Some((known, notices)) = self.search.repeated(&reference).await? {
             return self
                 .carry_out(&locked, &reference, known, notices, None)
                 .await;
         }
-        let (known, notices) = self.search.known(&reference).await?;
+        let (known, mut notices) = self.search.known(&reference).await?;
         let Some(known) = known else {
             let mut first = self.first();
             if first.notices.is_empty() {
@@ -129,25 +123,22 @@ impl<'a> TurnStart<'a> {
             }
             return self.prompt(&locked, &reference, first).await;
         };
+        let mut failed = None;
         // Only a history without an id can be a copy that was continued. Some clients leave out a message that failed.
         if matches!(reference, Reference::ByHistory { .. }) {
-            return match later_turns(&known).await? {
-                Later::None => {
-                    self.carry_out(&locked, &reference, known, notices, None)
-                        .await
-                }
+            match later_turns(&known).await? {
+                Later::None => {}
                 Later::Failed(newest) => {
-                    let notices = vec![Notice::Continued];
-                    self.carry_out(&locked, &reference, known, notices, Some(newest))
-                        .await
+                    notices = vec![Notice::Continued];
+                    failed = Some(newest);
                 }
                 Later::Answered => {
                     let changed = self.changed(known, self.users.len() - 1).await?;
-                    self.prompt(&locked, &reference, changed).await
+                    return self.prompt(&locked, &reference, changed).await;
                 }
-            };
+            }
         }
-        self.carry_out(&locked, &reference, known, notices, None)
+        self.carry_out(&locked, &reference, known, notices, failed)
             .await
     }
 
@@ -175,8 +166,14 @@ impl<'a> TurnStart<'a> {
                 let turn = &known.conversation.turns[turn];
                 notices.extend(&turn.notices);
                 let prompt = turn.prompt_id();
-                return ChatTurn::existing(self.gateway, self.by, known.session, prompt, notices)
-                    .await;
+                return ChatTurn::existing(
+                    self.search.gateway,
+                    self.search.by,
+                    known.session,
+                    prompt,
+                    notices,
+                )
+                .await;
             }
             Decision::Next { first_new, certain } => {
                 if first_new < self.users.len() - 1 {
@@ -236,7 +233,7 @@ impl<'a> TurnStart<'a> {
     /// The first prompt of a conversation.
     fn first(&self) -> NewPrompt<'a> {
         // Some programs show a greeting as the first message of the assistant.
-        let is_seeded = have_text(self.search.before);
+        let is_seeded = transcribed(self.search.before).next().is_some();
         NewPrompt {
             known: None,
             earlier: self.search.before,
@@ -247,7 +244,7 @@ impl<'a> TurnStart<'a> {
     }
 
     async fn changed(&self, mut known: Match, kept: usize) -> Result<NewPrompt<'a>, ApiError> {
-        match self.request.policy {
+        match self.search.request.policy {
             HistoryPolicy::New => {
                 self.end_open_question(&known.session, known.newest, false)
                     .await?;
@@ -308,10 +305,14 @@ impl<'a> TurnStart<'a> {
             }
             known => known.is_none(),
         };
-        let limit = self.gateway.limits.max_prompt_bytes;
+        let limit = self.search.gateway.limits.max_prompt_bytes;
         let last = self.users.len() - 1;
         let mut content = PromptContent {
-            system: self.request.system.as_deref().filter(|_| is_first),
+            system: if is_first {
+                self.search.request.system.as_deref()
+            } else {
+                None
+            },
             earlier,
             joined: &[],
             last: self.users[last],
@@ -324,12 +325,17 @@ impl<'a> TurnStart<'a> {
             self.select_model(&known.session).await?;
             (known.session, known.conversation)
         } else {
-            let ChatRequest { agent, trace, .. } = self.request;
-            let session =
-                create_session(self.gateway, self.by, (agent.clone(), None), trace.clone()).await?;
+            let ChatRequest { agent, trace, .. } = self.search.request;
+            let session = create_session(
+                self.search.gateway,
+                self.search.by,
+                (agent.clone(), None),
+                trace.clone(),
+            )
+            .await?;
             if let Err(error) = self.select_model(&session).await {
                 // Nothing of a rejected request remains.
-                drop(session.delete(self.by, None, None).await);
+                drop(session.delete(self.search.by, None, None).await);
                 return Err(error);
             }
             (session.clone(), Conversation::new(session.id()))
@@ -346,11 +352,8 @@ impl<'a> TurnStart<'a> {
         if !is_new {
             self.end_open_question(&session, newest, true).await?;
         }
-        let system = self
-            .request
-            .system
-            .as_deref()
-            .map(|text| Digest::of(text, []));
+        let system = self.search.request.system.as_deref();
+        let system = system.map(|text| Digest::of(text, []));
         if !is_first && system.is_some() && system != conversation.system {
             notices.push(Notice::Instructions);
         }
@@ -366,17 +369,19 @@ impl<'a> TurnStart<'a> {
             key: (!is_appended)
                 .then(|| self.key(reference.stored(), session.id(), before))
                 .flatten(),
-            trace: self.request.trace.clone(),
+            trace: self.search.request.trace.clone(),
             acp_request: None,
             broadcast: None,
             serving: None,
         };
-        let turn = NewTurn::begin::<ApiError>(self.gateway, self.by, &session, prompt, true).await;
+        let turn =
+            NewTurn::begin::<ApiError>(self.search.gateway, self.search.by, &session, prompt, true)
+                .await;
         let turn = match turn {
             Ok(turn) => turn,
             Err(error) => {
                 if is_new {
-                    drop(session.delete(self.by, None, None).await);
+                    drop(session.delete(self.search.by, None, None).await);
                 }
                 return Err(error);
             }
@@ -460,7 +465,7 @@ impl<'a> TurnStart<'a> {
         let open = session.snapshot().await?.requests;
         let waiting = open.iter().find_map(|open| open.prompt_id);
         let is_own = waiting.is_some() && waiting == newest;
-        if self.request.answers_first && (is_own || stays && !open.is_empty()) {
+        if self.search.request.answers_first && (is_own || stays && !open.is_empty()) {
             let detail = "the agent waits for an answer to its interrupts; send them in `resume`";
             return Err(ApiError::new(ProblemCode::TurnRunning, detail));
         }
@@ -479,7 +484,7 @@ impl<'a> TurnStart<'a> {
 
     /// Sets the option of the agent for its model, if the client named another one.
     async fn select_model(&self, session: &SessionHandle) -> Result<(), ApiError> {
-        let Some(model) = &self.request.model else {
+        let Some(model) = &self.search.request.model else {
             return Ok(());
         };
         let options = session.snapshot().await?.config_options;
@@ -501,7 +506,7 @@ impl<'a> TurnStart<'a> {
         let value = to_raw_value(model).map_err(ApiError::internal)?;
         session
             .call(
-                self.by,
+                self.search.by,
                 ClientCall::Config {
                     option: option.id,
                     value,

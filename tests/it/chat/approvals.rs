@@ -292,10 +292,11 @@ async fn edit_ends_the_question_of_the_message_before() {
         panic!("one session")
     };
     post(&gateway, AI_SDK, &chat("echo on")).await;
-    assert_eq!(
-        answers(&gateway, session).await[0]["resolution"],
-        "cancelled"
-    );
+    gateway
+        .log_until(session, |event| {
+            event["type"] == "request.resolved" && event["resolution"] == "cancelled"
+        })
+        .await;
     post(&gateway, AG_UI, &run_input("t", "one", &["echo first"])).await;
     let asking = run_input("t", "two", &["echo first", "permission"]);
     post(&gateway, AG_UI, &asking).await;
@@ -365,6 +366,9 @@ async fn each_of_several_answers_needs_its_question() {
     let session = waiting(&gateway).await;
     let cancel = format!("/v1/sessions/{session}/prompts/p1/cancel");
     gateway.call(Method::POST, &cancel).await;
+    gateway
+        .log_until(&session, |event| event["type"] == "prompt.completed")
+        .await;
     gateway.prompt(&session, "permission").await;
     gateway
         .log_until(&session, |event| event["requestId"] == "r2")

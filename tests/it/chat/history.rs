@@ -1,6 +1,6 @@
 //! Histories of clients: the next turn, a repetition, and a change.
 
-use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
@@ -911,6 +911,20 @@ async fn repetition_after_a_lost_connection_prompts_again() {
     );
 }
 
+/// What a client gets for a request: the first notice, the session, and the text.
+async fn outcome(request: RequestBuilder) -> (Option<String>, String, String) {
+    let response = request.send().await.expect("an answer");
+    assert_eq!(response.status(), StatusCode::OK);
+    let header = |name: &str| {
+        let value = response.headers().get(name)?;
+        Some(value.to_str().expect("ASCII").to_owned())
+    };
+    let told = header("x-acp-history");
+    let session = header("x-acp-session-id").expect("an id");
+    let shown = text(&frames(&response.text().await.expect("a body")));
+    (told, session, shown)
+}
+
 /// The body of a request with these messages: a role and a content each.
 fn conversation(protocol: &str, chat: &str, messages: &[(&str, Value)]) -> Value {
     let member = if protocol == AI_SDK {
@@ -1036,15 +1050,10 @@ async fn greeting_before_the_first_message_reaches_the_agent() {
     for protocol in [AI_SDK, AG_UI, COMPLETIONS, RESPONSES] {
         let say = |role: &'static str, text: &str| (role, text_parts(protocol, role, text));
         let mut messages = vec![say("assistant", "Welcome!"), say("user", "echo one")];
-        let send = async |messages: &[(&str, Value)]| {
+        let send = |messages: &[(&str, Value)]| {
             let body = conversation(protocol, "c", messages);
             let request = gateway.request(Method::POST, protocol).json(&body);
-            let request = request.header("x-conversation-id", "c");
-            let response = request.send().await.expect("an answer");
-            let told = response.headers().get("x-acp-history").cloned();
-            let session = response.headers()["x-acp-session-id"].clone();
-            let answer = text(&frames(&response.text().await.expect("a body")));
-            (told, session, answer)
+            outcome(request.header("x-conversation-id", "c"))
         };
         let (told, session, answer) = send(&messages).await;
         assert_eq!(told.expect("a notice"), "seeded", "{protocol}");
@@ -1052,7 +1061,7 @@ async fn greeting_before_the_first_message_reaches_the_agent() {
         messages.push(say("user", "echo two"));
         let expected = (None, session.clone(), "two".to_owned());
         assert_eq!(send(&messages).await, expected, "{protocol}");
-        let received = prompts(&gateway, session.to_str().expect("an id")).await;
+        let received = prompts(&gateway, &session).await;
         let first = "The conversation so far:\n\nAssistant: Welcome!\n\nThe next message:|echo one";
         assert_eq!(received, [first, "echo two"], "{protocol}");
     }
@@ -1073,10 +1082,7 @@ async fn conversation_with_more_messages_than_the_record_goes_on() {
             let body = conversation(protocol, "c", &messages);
             let request = gateway.request(Method::POST, protocol).json(&body);
             let request = request.header("x-conversation-id", "c");
-            let response = request.send().await.expect("an answer");
-            let told = response.headers().get("x-acp-history").cloned();
-            let session = response.headers()["x-acp-session-id"].clone();
-            let shown = text(&frames(&response.text().await.expect("a body")));
+            let (told, session, shown) = outcome(request).await;
             if let Some(first) = &first {
                 assert_eq!((told, &session), (None, first), "{protocol} {at}");
                 assert_eq!(shown, ((at - 1) % 7).to_string(), "{protocol} {at}");
@@ -1124,54 +1130,43 @@ async fn response_has_the_notices_in_its_metadata() {
 /// A prompt whose answer is another one in each session.
 const OWN_ANSWER: &str = r#"raw {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"$SESSION","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"I am $SESSION"}}}}"#;
 
-/// Two chats with the same messages of the user and different answers, at the same time and with repetitions.
+/// Two chats with the same messages of the user and different answers.
 #[tokio::test]
 async fn chats_with_equal_messages_get_their_own_answers() {
     let gateway = Setup::fake(&[]).start();
     for protocol in [COMPLETIONS, RESPONSES] {
-        let send = async |messages: &[(&str, Value)], retries: &str| {
+        let send = |messages: &[(&str, Value)], retries: &str| {
             let body = conversation(protocol, "c", messages);
             let request = gateway.request(Method::POST, protocol).json(&body);
-            let request = request.header("x-stainless-retry-count", retries);
-            request.send().await.expect("an answer")
+            outcome(request.header("x-stainless-retry-count", retries))
         };
-        let session = |response: &Response| response.headers()["x-acp-session-id"].clone();
-        let mut chats = Vec::new();
-        for _ in 0..2 {
-            let mut messages = vec![("user", text_parts(protocol, "user", OWN_ANSWER))];
-            let response = send(&messages, "0").await;
-            let session = session(&response);
-            let answer = text(&frames(&response.text().await.expect("a body")));
-            messages.push(("assistant", text_parts(protocol, "assistant", &answer)));
-            chats.push((messages, session));
-        }
-        assert_ne!(chats[0].1, chats[1].1, "{protocol}");
-        // The first one runs, while the second one begins.
-        let slow = text_parts(protocol, "user", "slow chunks=4 ms=200");
-        let mut running = Vec::new();
-        for (messages, own) in &mut chats {
-            messages.push(("user", slow.clone()));
-            let response = send(messages, "0").await;
-            assert_eq!(session(&response), *own, "{protocol}");
-            running.push(response);
-        }
-        for response in running {
-            response.text().await.expect("a body");
-        }
-        // The first request of the second chat was lost, and its repetition arrives.
-        for (count, (messages, own)) in ["0", "1"].into_iter().zip(&mut chats) {
-            messages.push(("assistant", text_parts(protocol, "assistant", "same")));
-            messages.push(("user", text_parts(protocol, "user", "echo next")));
-            let response = send(messages, count).await;
-            let told = response.headers().get("x-acp-history").cloned();
-            let session = session(&response);
-            response.text().await.expect("a body");
-            // Both have lost their last answers, so none is certain.
-            assert_ne!(
-                (session == *own, told.is_none()),
-                (false, true),
-                "{protocol}"
-            );
+        for (newest, second_retries) in [
+            // Both run at the same time.
+            ("slow chunks=4 ms=200", "0"),
+            // The first request of the second chat did not arrive.
+            ("echo next", "1"),
+        ] {
+            let mut chats = Vec::new();
+            for _ in 0..2 {
+                let mut messages = vec![("user", text_parts(protocol, "user", OWN_ANSWER))];
+                let (_, session, answer) = send(&messages, "0").await;
+                messages.push(("assistant", text_parts(protocol, "assistant", &answer)));
+                messages.push(("user", text_parts(protocol, "user", newest)));
+                chats.push((messages, session));
+            }
+            let [(one, first), (two, second)] = &chats[..] else {
+                panic!("two chats")
+            };
+            assert_ne!(first, second, "{protocol}");
+            let shown = if second_retries == "0" {
+                <[_; 2]>::from(tokio::join!(send(one, "0"), send(two, "0")))
+            } else {
+                [send(one, "0").await, send(two, second_retries).await]
+            };
+            for ((told, session, _), own) in shown.iter().zip([first, second]) {
+                assert_eq!((told, session), (&None, own), "{protocol} {newest}");
+            }
+            assert_eq!(turns(&gateway, second).await, 2, "{protocol} {newest}");
         }
     }
 }
@@ -1241,18 +1236,12 @@ async fn all_instructions_reach_the_agent_in_each_protocol() {
             say("developer", "be kind"),
             say("user", "echo one"),
         ];
-        let send = async |messages: &[(&str, Value)]| {
+        let send = |messages: &[(&str, Value)]| {
             let body = conversation(protocol, "c", messages);
             let request = gateway.request(Method::POST, protocol).json(&body);
-            let request = request.header("x-conversation-id", "c");
-            let response = request.send().await.expect("an answer");
-            let told = response.headers().get("x-acp-history").cloned();
-            let session = response.headers()["x-acp-session-id"].to_str();
-            let session = session.expect("an id").to_owned();
-            response.text().await.expect("a body");
-            (told, session)
+            outcome(request.header("x-conversation-id", "c"))
         };
-        let (told, session) = send(&messages).await;
+        let (told, session, _) = send(&messages).await;
         assert_eq!(told, None, "{protocol}");
         assert_eq!(
             prompts(&gateway, &session).await,
@@ -1262,7 +1251,7 @@ async fn all_instructions_reach_the_agent_in_each_protocol() {
         // Another one later has no effect.
         messages.extend([say("assistant", "be brief"), say("system", "be loud")]);
         messages.push(say("user", "echo two"));
-        let (told, _) = send(&messages).await;
+        let (told, ..) = send(&messages).await;
         assert_eq!(told.expect("a notice"), "instructions", "{protocol}");
     }
 }
@@ -1271,19 +1260,11 @@ async fn all_instructions_reach_the_agent_in_each_protocol() {
 async fn message_after_the_delete_of_its_session_is_reported() {
     let gateway = Setup::fake(&[]).start();
     for (at, protocol) in [AI_SDK, AG_UI, COMPLETIONS].into_iter().enumerate() {
-        let send = async |word: &str, ids: usize| {
-            let request = requests(&gateway, protocol, &[word], ids);
-            let response = request.send().await.expect("an answer");
-            let told = response.headers().get("x-acp-history").cloned();
-            let session = response.headers()["x-acp-session-id"].to_str();
-            let session = session.expect("an id").to_owned();
-            response.text().await.expect("a body");
-            (told, session)
-        };
-        let (_, session) = send("echo one", at).await;
+        let send = |word: &str, ids: usize| outcome(requests(&gateway, protocol, &[word], ids));
+        let (_, session, _) = send("echo one", at).await;
         let path = format!("/v1/sessions/{session}");
         gateway.call(Method::DELETE, &path).await;
-        let (told, _) = send("echo two", at + 10).await;
+        let (told, ..) = send("echo two", at + 10).await;
         assert_eq!(told.expect("a notice"), "forgotten", "{protocol}");
         assert_eq!(
             send("echo three", at + 20).await.0.expect("a notice"),
@@ -1315,17 +1296,12 @@ async fn history_without_the_failed_message_continues_its_session() {
     for protocol in [COMPLETIONS, RESPONSES] {
         let word = if protocol == RESPONSES { "uno" } else { "one" };
         let say = |role: &'static str, text: &str| (role, text_parts(protocol, role, text));
-        let send = async |messages: &[(&str, Value)]| {
+        let send = |messages: &[(&str, Value)]| {
             let body = conversation(protocol, "c", messages);
-            let request = gateway.request(Method::POST, protocol).json(&body);
-            let response = request.send().await.expect("an answer");
-            let told = response.headers().get("x-acp-history").cloned();
-            let session = response.headers()["x-acp-session-id"].clone();
-            response.text().await.expect("a body");
-            (told, session)
+            outcome(gateway.request(Method::POST, protocol).json(&body))
         };
         let mut messages = vec![say("user", &format!("echo {word}"))];
-        let (_, session) = send(&messages).await;
+        let (_, session, _) = send(&messages).await;
         messages.push(say("assistant", word));
         for (newest, told) in [
             ("error message=quota", None),
@@ -1334,8 +1310,7 @@ async fn history_without_the_failed_message_continues_its_session() {
             ("echo two", Some("continued")),
         ] {
             messages.push(say("user", newest));
-            let (header, of) = send(&messages).await;
-            let header = header.map(|told| told.to_str().expect("ASCII").to_owned());
+            let (header, of, _) = send(&messages).await;
             assert_eq!(
                 (header.as_deref(), &of),
                 (told, &session),
@@ -1346,8 +1321,8 @@ async fn history_without_the_failed_message_continues_its_session() {
             }
         }
         messages.extend([say("assistant", "two"), say("user", "echo three")]);
-        assert_eq!(send(&messages).await, (None, session.clone()), "{protocol}");
-        let id = session.to_str().expect("an id");
-        assert_eq!(turns(&gateway, id).await, 5, "{protocol}");
+        let expected = (None, session.clone(), "three".to_owned());
+        assert_eq!(send(&messages).await, expected, "{protocol}");
+        assert_eq!(turns(&gateway, &session).await, 5, "{protocol}");
     }
 }

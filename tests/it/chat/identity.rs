@@ -354,7 +354,7 @@ impl Client<'_> {
             copies.push(Copied {
                 session: session.clone(),
                 answer: shown,
-                before: answered.filter(|_| expected.is_some()),
+                before: if expected.is_some() { answered } else { None },
             });
             self.histories.insert(session.clone(), messages.clone());
             self.last = Some((messages.clone(), run));

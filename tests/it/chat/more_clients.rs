@@ -3,11 +3,7 @@
 use serde_json::json;
 
 use super::clients::run_in;
-use super::scenarios::{
-    Client, goes_on_after_a_message_that_failed, keeps_its_conversation,
-    shows_a_character_of_two_chunks, shows_a_failure_once, shows_that_a_format_is_not_possible,
-    shows_that_the_turn_was_cancelled,
-};
+use super::scenarios::{Client, play_all};
 use super::{prompts, sessions};
 use crate::support::gateway::KEY;
 use crate::support::{Gateway, Setup};
@@ -29,33 +25,8 @@ const ALL: [Client; 6] = [
 ];
 
 #[tokio::test]
-async fn each_client_keeps_its_conversation() {
-    keeps_its_conversation(&ALL).await;
-}
-
-#[tokio::test]
-async fn each_client_shows_a_failure_once() {
-    shows_a_failure_once(&ALL).await;
-}
-
-#[tokio::test]
-async fn each_client_shows_that_a_format_is_not_possible() {
-    shows_that_a_format_is_not_possible(&ALL).await;
-}
-
-#[tokio::test]
-async fn completions_show_that_the_turn_was_cancelled() {
-    shows_that_the_turn_was_cancelled(&CHAT).await;
-}
-
-#[tokio::test]
-async fn each_client_goes_on_after_a_message_that_failed() {
-    goes_on_after_a_message_that_failed(&ALL).await;
-}
-
-#[tokio::test]
-async fn each_client_shows_a_character_of_two_chunks() {
-    shows_a_character_of_two_chunks(&ALL).await;
+async fn clients_in_python_play_all_scenarios() {
+    play_all(&ALL, &CHAT).await;
 }
 
 fn copilotkit(gateway: &Gateway, scenario: &str, prompt: &str) -> serde_json::Value {

@@ -1,4 +1,4 @@
-//! What each stock client in Python shows in the same scenarios, with its default history and its default repetitions.
+//! Scenarios for the stock clients in Python. Each client keeps its history and repeats requests by its own defaults.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ async fn finished(gateway: &Gateway) -> Vec<usize> {
 }
 
 /// Three messages in one conversation, with and without a stream.
-pub(super) async fn keeps_its_conversation(clients: &[Client]) {
+async fn keeps_its_conversation(clients: &[Client]) {
     let gateway = Setup::fake(&[]).start();
     for client in clients {
         let answers = ["one", "two", "three"];
@@ -63,7 +63,7 @@ pub(super) async fn keeps_its_conversation(clients: &[Client]) {
 }
 
 /// The person learns the reason of a failure, and the agent gets the prompt once.
-pub(super) async fn shows_a_failure_once(clients: &[Client]) {
+async fn shows_a_failure_once(clients: &[Client]) {
     let gateway = Setup::fake(&[]).start();
     for client in clients {
         let shown = play(&gateway, *client, "text", "error message=quota");
@@ -80,7 +80,7 @@ pub(super) async fn shows_a_failure_once(clients: &[Client]) {
 }
 
 /// A format of the answer that no agent of ACP knows.
-pub(super) async fn shows_that_a_format_is_not_possible(clients: &[Client]) {
+async fn shows_that_a_format_is_not_possible(clients: &[Client]) {
     let gateway = Setup::fake(&[]).start();
     for client in clients {
         let shown = play(&gateway, *client, "structured", "echo x");
@@ -94,7 +94,7 @@ pub(super) async fn shows_that_a_format_is_not_possible(clients: &[Client]) {
 }
 
 /// A turn that another program cancels says so in the text of a chat completion.
-pub(super) async fn shows_that_the_turn_was_cancelled(clients: &[Client]) {
+async fn shows_that_the_turn_was_cancelled(clients: &[Client]) {
     let gateway = Setup::fake(&[]).start();
     for client in clients {
         let shown = play(&gateway, *client, "cancelled", "stream n=1;hang");
@@ -108,7 +108,7 @@ pub(super) async fn shows_that_the_turn_was_cancelled(clients: &[Client]) {
 }
 
 /// A picture for an agent without pictures, and a failure, do not end a conversation.
-pub(super) async fn goes_on_after_a_message_that_failed(clients: &[Client]) {
+async fn goes_on_after_a_message_that_failed(clients: &[Client]) {
     let gateway = Setup::fake(&[]).start();
     for client in clients {
         let shown = play(&gateway, *client, "picture", "echo look");
@@ -135,7 +135,7 @@ pub(super) async fn goes_on_after_a_message_that_failed(clients: &[Client]) {
     }
 }
 
-pub(super) async fn shows_a_character_of_two_chunks(clients: &[Client]) {
+fn shows_a_character_of_two_chunks(clients: &[Client]) {
     let gateway = Setup::fake(&[]).start();
     for client in clients {
         let shown = play(&gateway, *client, "text", &halves());
@@ -143,4 +143,14 @@ pub(super) async fn shows_a_character_of_two_chunks(clients: &[Client]) {
             assert_eq!(shown[form]["text"], "a 😀 b", "{client:?} {shown}");
         }
     }
+}
+
+/// All scenarios. `completions`: the clients that use chat completions.
+pub(super) async fn play_all(clients: &[Client], completions: &[Client]) {
+    keeps_its_conversation(clients).await;
+    shows_a_failure_once(clients).await;
+    shows_that_a_format_is_not_possible(clients).await;
+    shows_that_the_turn_was_cancelled(completions).await;
+    goes_on_after_a_message_that_failed(clients).await;
+    shows_a_character_of_two_chunks(clients);
 }

@@ -54,7 +54,7 @@ pub(super) struct Head {
     pub(super) agent: String,
     /// In seconds since 1970.
     pub(super) created: i64,
-    /// What the client should show. A response that is read again has none.
+    /// The notices of the request that created the response. Empty for a later read of the response.
     pub(super) notices: Vec<Notice>,
 }
 
