@@ -51,7 +51,7 @@ impl Process {
     ) -> Result<Box<RawValue>, AgentFailure> {
         let deadline = Instant::now() + limit;
         let connection = self.connection.clone();
-        if method == self.dialect().login_method() {
+        if method == self.version().login_method() {
             connection.add_secrets(sign_in::secrets_of(params));
         }
         let Ok(call) = connection.call(method, params) else {

@@ -12,24 +12,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::batch::Batch;
-use super::dialect::{Dialect, Outgoing};
 use super::invalid_output::InvalidOutput;
 use super::reader::{ReadEnd, Reader};
-use super::replies::Replies;
 use super::secrets::Secrets;
 use super::transport::{Closed, LineWriter, Once, Origin};
-use crate::jsonrpc::{CallId, IncomingId, LineDecoder, PendingTables};
+use crate::acp::AcpVersion;
+use crate::jsonrpc::{self, CallId, IncomingId, LineDecoder, PendingTables};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{Limits, QueuedLine};
-
-/// Why a notification cannot be sent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotifyError {
-    #[error("the protocol of the agent has no extension notifications")]
-    Unsupported,
-    #[error(transparent)]
-    Closed(#[from] Closed),
-}
 
 /// A cheap handle for messages to the agent.
 #[derive(Debug, Clone)]
@@ -37,10 +27,8 @@ pub struct Connection {
     tables: Arc<Mutex<PendingTables>>,
     secrets: Secrets,
     invalid_output: InvalidOutput,
-    dialect: Arc<dyn Dialect>,
+    version: AcpVersion,
     outgoing: Arc<dyn LineWriter>,
-    /// `None` if the dialect has no replies of its own.
-    replies: Option<Arc<Replies>>,
     /// Whether the transport outlives the gateway, so that some lines need a key.
     outlives_gateway: bool,
     /// Why the reader stopped, once it has.
@@ -52,7 +40,7 @@ impl Connection {
     pub(super) fn start(
         (incoming, origin): (impl AsyncRead + Send + Unpin + 'static, Origin),
         outgoing: Arc<dyn LineWriter>,
-        dialect: Arc<dyn Dialect>,
+        version: AcpVersion,
         (line_cap, secrets): (usize, &[String]),
         limits: &Arc<Limits>,
         shutdown: &Shutdown,
@@ -63,14 +51,9 @@ impl Connection {
         let (over, watch) = watch::channel(None);
         let secrets = Secrets::new(secrets);
         let invalid_output = InvalidOutput::new(secrets.clone());
-        let replies = dialect.has_replies().then(Arc::<Replies>::default);
         let reader = Reader {
             tables: Arc::clone(&tables),
             lines: LineDecoder::new(line_cap),
-            dialect: Arc::clone(&dialect),
-            outgoing: Arc::clone(&outgoing),
-            decoded: Vec::new(),
-            replies: replies.clone(),
             batches,
             invalid_lines: (Instant::now(), 0),
             invalid_output: invalid_output.clone(),
@@ -89,9 +72,8 @@ impl Connection {
                 tables,
                 secrets,
                 invalid_output,
-                dialect,
+                version,
                 outgoing,
-                replies,
                 outlives_gateway,
                 read_end: watch,
             },
@@ -103,9 +85,9 @@ impl Connection {
         lock_or_abort(self.tables.lock())
     }
 
-    /// The dialect of the agent.
-    pub(super) fn dialect(&self) -> &dyn Dialect {
-        &*self.dialect
+    /// The version of ACP on the connection.
+    pub(super) fn version(&self) -> AcpVersion {
+        self.version
     }
 
     /// Masks more values in the errors and the stderr of this agent.
@@ -126,11 +108,8 @@ impl Connection {
     /// Sends a request. The response arrives in a batch.
     pub fn call(&self, method: &str, params: &RawValue) -> Result<CallId, Closed> {
         let id = self.tables().register_call();
-        let lines = self.encode(Outgoing::Request { id, method, params });
-        if !lines.is_empty() && self.outgoing.send(lines).is_err() {
-            self.forget(id);
-            return Err(Closed);
-        }
+        let sent = self.outgoing.send(jsonrpc::request(id, method, params));
+        sent.inspect_err(|_| self.forget(id))?;
         Ok(id)
     }
 
@@ -138,36 +117,14 @@ impl Connection {
     /// gateway process has sent it.
     pub fn call_once(&self, id: CallId, method: &str, params: &RawValue) -> Result<(), Closed> {
         self.tables().register_call_as(id);
-        let lines = self.encode(Outgoing::Request { id, method, params });
-        let sent = self.outgoing.send_once(Once::Call(id.number()), lines);
+        let line = jsonrpc::request(id, method, params);
+        let sent = self.outgoing.send_once(Once::Call(id.number()), line);
         sent.inspect_err(|_| self.forget(id))
     }
 
     /// The agent's id of an open request.
     pub fn raw_request(&self, id: IncomingId) -> Option<Box<RawValue>> {
         self.tables().raw_request(id).map(ToOwned::to_owned)
-    }
-
-    /// Encodes a message and passes the replies of the dialect to the reader.
-    fn encode(&self, message: Outgoing<'_>) -> Bytes {
-        let encoded = self.dialect.encode(message);
-        if let Some(replies) = self
-            .replies
-            .as_deref()
-            .filter(|_| !encoded.replies.is_empty())
-        {
-            replies.push(encoded.replies);
-        }
-        encoded.lines
-    }
-
-    /// Sends the last lines of the dialect, before the transport is closed.
-    pub(super) fn say_farewell(&self) {
-        let lines = self.dialect.farewell();
-        if !lines.is_empty() {
-            // A failed send means that the agent has ended, or does not read.
-            drop(self.outgoing.send_reserved(lines));
-        }
     }
 
     /// Forgets a call. A late response then counts as an invalid line.
@@ -177,12 +134,8 @@ impl Connection {
 
     /// Sends a notification after all earlier messages, and before the answers that follow from it.
     pub fn notify(&self, method: &str, params: &RawValue) -> Result<(), Closed> {
-        let lines = self.encode(Outgoing::Notification { method, params });
-        if lines.is_empty() {
-            Ok(())
-        } else {
-            self.outgoing.send_reserved(lines)
-        }
+        self.outgoing
+            .send_reserved(jsonrpc::notification(method, params))
     }
 
     /// Sends a notification whose delivery is reported. The receiver completes when the pipe of a child, the host of a remote
@@ -191,12 +144,8 @@ impl Connection {
         &self,
         method: &str,
         params: &RawValue,
-    ) -> Result<oneshot::Receiver<()>, NotifyError> {
-        let lines = self.encode(Outgoing::Notification { method, params });
-        if lines.is_empty() {
-            return Err(NotifyError::Unsupported);
-        }
-        let (line, delivered) = QueuedLine::reported(lines);
+    ) -> Result<oneshot::Receiver<()>, Closed> {
+        let (line, delivered) = QueuedLine::reported(jsonrpc::notification(method, params));
         self.outgoing.send_reported(line)?;
         Ok(delivered)
     }
@@ -211,10 +160,10 @@ impl Connection {
         let Some(raw) = self.tables().resolve_request(id) else {
             return Ok(());
         };
-        let line = self.encode(Outgoing::Answer { id: &raw, outcome });
-        if line.is_empty() {
-            return Ok(());
-        }
+        let line = match outcome {
+            Ok(result) => jsonrpc::result(&raw, result),
+            Err(error) => jsonrpc::error(&raw, error),
+        };
         let line = Bytes::from_owner(GuardedLine { line, _guard: held });
         if self.outlives_gateway {
             self.outgoing.send_once(Once::Answer(id.number()), line)

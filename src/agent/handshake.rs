@@ -8,13 +8,12 @@ use tokio::sync::mpsc;
 use super::batch::Batch;
 use super::call::await_answer;
 use super::connection::Connection;
-use super::dialect::Dialect;
 use super::failure::AgentFailure;
 use super::process::{FailedStart, Process, agent_exit};
 use super::process_key::ProcessKey;
 use super::spec::AgentSpec;
 use super::transport::{Channel, Transport};
-use crate::acp::{self, ClientCapabilities, InitializeResult};
+use crate::acp::{self, AcpVersion, ClientCapabilities, InitializeResult};
 use crate::shutdown::Shutdown;
 use crate::types::{Limits, random_uuid};
 
@@ -22,7 +21,7 @@ use crate::types::{Limits, random_uuid};
 pub(super) struct Handshake<'a> {
     pub(super) spec: &'a Arc<AgentSpec>,
     pub(super) key: &'a ProcessKey,
-    pub(super) dialect: Arc<dyn Dialect>,
+    pub(super) version: AcpVersion,
     pub(super) gateway_version: &'a str,
 }
 
@@ -41,11 +40,10 @@ impl Handshake<'_> {
     ) -> Result<Process, FailedStart> {
         let spec = self.spec;
         let masked = (spec.settings.max_line_bytes, &*spec.secrets);
-        let dialect = Arc::clone(&self.dialect);
         let (connection, mut batches) = Connection::start(
             (incoming, origin),
             outgoing,
-            dialect,
+            self.version,
             masked,
             limits,
             shutdown,
@@ -90,8 +88,7 @@ impl Handshake<'_> {
             terminal_auth: self.spec.settings.terminal_auth,
             ..self.key.client_capabilities
         };
-        let version = self.dialect.version();
-        let params = acp::initialize(version, self.gateway_version, offer);
+        let params = acp::initialize(self.version, self.gateway_version, offer);
         let call = connection
             .call(acp::method::INITIALIZE, &params)
             .map_err(|_| None)?;
@@ -100,7 +97,7 @@ impl Handshake<'_> {
             .await
             .ok_or(None)?;
         let result = answer.map_err(|error| Some(AgentFailure::Rpc(error)))?;
-        InitializeResult::parse(&result, version).map_err(|error| {
+        InitializeResult::parse(&result, self.version).map_err(|error| {
             Some(AgentFailure::Start {
                 detail: error.to_string(),
             })
@@ -111,9 +108,7 @@ impl Handshake<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::acp::AcpVersion;
     use crate::agent::batch::Inbound;
-    use crate::agent::dialect::Acp;
     use crate::agent::spec::AgentSpec;
     use crate::agent::transport::memory::{self, MemoryAgent};
     use crate::types::Tenant;
@@ -136,7 +131,7 @@ mod tests {
         let handshake = Handshake {
             spec: &spec,
             key: &key,
-            dialect: Arc::new(Acp(AcpVersion::V1)),
+            version: AcpVersion::V1,
             gateway_version: "test",
         };
         let (limits, shutdown) = (Arc::new(Limits::default()), Shutdown::new());

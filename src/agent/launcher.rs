@@ -5,13 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use tokio::io::AsyncReadExt as _;
-use uuid::Uuid;
-
-use super::dialect::{Acp, Dialect};
-use super::early_acp::{EarlyAcp, Opening};
 use super::endpoint::Endpoint;
 use super::failure::{AgentFailure, with_cause};
 use super::handshake::Handshake;
@@ -19,22 +13,15 @@ use super::idle_folder::{IdleFolder, IdleFolders};
 use super::process::{FailedStart, HostAccess, Process};
 use super::process_key::{ProcessKey, SessionStart};
 use super::spec::{AgentSpec, INVALID_ENTRY};
-use super::stream_json::{self, StartedSession, StreamJson};
 use super::transport::stdio;
-use crate::acp::{AcpVersion, error_code};
+use crate::acp::AcpVersion;
 use crate::audit::Audit;
 use crate::event::{ActorKind, IsolationApplied};
-use crate::jsonrpc::RpcError;
 use crate::process::{ChildIsolation, ChildSpec, SpawnError, Spawner, resolve};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{
-    AgentDialect, AgentName, AgentSettings, AppliedIsolation, FolderError, Isolation, Limits,
-    Tenant, random_uuid,
+    AgentName, AgentSettings, AppliedIsolation, FolderError, Isolation, Limits, Tenant,
 };
-
-/// The time for the output of `--version`, and its size.
-const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
-const VERSION_BYTES: u64 = 1024;
 
 /// Starts agents.
 #[derive(Debug, Clone)]
@@ -47,14 +34,6 @@ pub struct Launcher {
     idle_folders: Option<IdleFolders>,
     /// Entries that request v2 for an agent that supports only v1. The launcher retries v2 when the entry changes.
     v1_only: Arc<Mutex<HashMap<AgentName, Arc<AgentSpec>>>>,
-    versions: Arc<Mutex<HashMap<AgentName, PrintedVersion>>>,
-}
-
-/// The version that the command of an entry printed. The launcher asks again when the entry changes.
-#[derive(Debug, Clone)]
-struct PrintedVersion {
-    entry: Arc<AgentSpec>,
-    version: Option<String>,
 }
 
 impl Launcher {
@@ -73,7 +52,6 @@ impl Launcher {
             version,
             idle_folders: None,
             v1_only: Arc::default(),
-            versions: Arc::default(),
         }
     }
 
@@ -173,24 +151,12 @@ impl Launcher {
         spec: &Arc<AgentSpec>,
         key: &ProcessKey,
     ) -> Result<Process, FailedStart> {
-        match spec.settings.dialect {
-            AgentDialect::Acp => self.launch_acp(spec, key).await,
-            AgentDialect::StreamJson => self.launch_for_session(spec, key).await,
-            AgentDialect::EarlyAcp => self.launch_early(spec, key).await,
-        }
-    }
-
-    async fn launch_acp(
-        &self,
-        spec: &Arc<AgentSpec>,
-        key: &ProcessKey,
-    ) -> Result<Process, FailedStart> {
         let v1_only = lock_or_abort(self.v1_only.lock()).get(&spec.name).cloned();
         let known = v1_only.is_some_and(|older| Arc::ptr_eq(&older, spec));
         if known || AcpVersion::from_number(spec.settings.protocol) != Some(AcpVersion::V2) {
-            return self.start_acp(spec, key, AcpVersion::V1).await;
+            return self.start(spec, key, AcpVersion::V1).await;
         }
-        match self.start_acp(spec, key, AcpVersion::V2).await {
+        match self.start(spec, key, AcpVersion::V2).await {
             Ok(process) if process.initialized.acp_version == AcpVersion::V2 => return Ok(process),
             Ok(process) => process.stop().await,
             Err(failed) if failed.refuses_version() => failed.wait_stopped().await,
@@ -198,168 +164,53 @@ impl Launcher {
         }
         tracing::info!(agent = %spec.name, "the agent supports only version 1 of the protocol");
         lock_or_abort(self.v1_only.lock()).insert(spec.name.clone(), Arc::clone(spec));
-        self.start_acp(spec, key, AcpVersion::V1).await
+        self.start(spec, key, AcpVersion::V1).await
     }
 
-    async fn start_acp(
+    /// Spawns and initializes the agent.
+    async fn start(
         &self,
         spec: &Arc<AgentSpec>,
         key: &ProcessKey,
         version: AcpVersion,
     ) -> Result<Process, FailedStart> {
-        self.start(spec, key, Arc::new(Acp(version)), &[]).await
-    }
-
-    /// Starts an agent whose processes serve one session. If the agent does not have the session, the agent is started
-    /// again for a new one. This process answers the restore with the agent's error.
-    async fn launch_for_session(
-        &self,
-        spec: &Arc<AgentSpec>,
-        key: &ProcessKey,
-    ) -> Result<Process, FailedStart> {
-        let restore = key
-            .session
-            .as_ref()
-            .and_then(|session| session.restore.as_deref());
-        let cwd = key.session.as_ref().map(|session| session.cwd.clone());
-        let new = StartedSession {
-            id: cwd.is_some().then(|| random_uuid().to_string()),
-            cwd: cwd.unwrap_or_default(),
-            version: self.version_of(spec, key).await,
-            ..StartedSession::default()
-        };
-        let missing = match restore.map(|id| (id, Uuid::try_parse(id))) {
-            None => None,
-            // Only a UUID is an argument.
-            Some((id, Err(_))) => Some((id.to_owned(), session_not_found(id))),
-            Some((id, Ok(uuid))) => {
-                let restored = StartedSession {
-                    id: Some(uuid.to_string()),
-                    restores: true,
-                    ..new.clone()
-                };
-                match self.start_stream_json(spec, key, restored).await {
-                    Err(failed) => match failed.missing_session().cloned() {
-                        Some(error) => {
-                            failed.wait_stopped().await;
-                            Some((id.to_owned(), error))
-                        }
-                        None => return Err(failed),
-                    },
-                    started => return started,
-                }
-            }
-        };
-        self.start_stream_json(spec, key, StartedSession { missing, ..new })
-            .await
-    }
-
-    /// The version that the command of the entry prints. The CLI reports it in its protocol only with the first turn. The
-    /// first start of an entry waits for it, at most for [`VERSION_TIMEOUT`].
-    async fn version_of(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Option<String> {
-        let known = lock_or_abort(self.versions.lock()).get(&spec.name).cloned();
-        if let Some(known) = known
-            && Arc::ptr_eq(&known.entry, spec)
-        {
-            return known.version;
-        }
-        let printed = tokio::time::timeout(VERSION_TIMEOUT, self.printed_version(spec, key));
-        let version = printed.await.ok().flatten();
-        let known = PrintedVersion {
-            entry: Arc::clone(spec),
-            version: version.clone(),
-        };
-        lock_or_abort(self.versions.lock()).insert(spec.name.clone(), known);
-        version
-    }
-
-    async fn printed_version(&self, spec: &Arc<AgentSpec>, key: &ProcessKey) -> Option<String> {
-        let folders = key.folders.clone();
-        let mut child = self.child_spec(spec, &key.tenant, folders).await.ok()?;
-        child.args.push("--version".into());
-        child.cwd = key.session.as_ref().map(|session| session.cwd.clone());
-        let mut child = self.spawner.spawn(child).await.ok()?;
-        let stdout = child.take_stdout().expect("a new child has its stdout");
-        let mut output = Vec::new();
-        let mut stdout = stdout.take(VERSION_BYTES);
-        // The end of its input ends a command that does not know the argument.
-        let (_, read) = tokio::join!(child.stop(), stdout.read_to_end(&mut output));
-        read.ok()?;
-        stream_json::version(&String::from_utf8_lossy(&output))
-    }
-
-    async fn start_stream_json(
-        &self,
-        spec: &Arc<AgentSpec>,
-        key: &ProcessKey,
-        session: StartedSession,
-    ) -> Result<Process, FailedStart> {
-        let arguments = stream_json::arguments(&session);
-        self.start(spec, key, Arc::new(StreamJson::new(session)), &arguments)
-            .await
-    }
-
-    /// Starts an agent with an early protocol. An agent that ends because of the version in `initialize` is started again
-    /// with the other spelling.
-    async fn launch_early(
-        &self,
-        spec: &Arc<AgentSpec>,
-        key: &ProcessKey,
-    ) -> Result<Process, FailedStart> {
-        let start = async |opening| {
-            self.start(spec, key, Arc::new(EarlyAcp::new(opening)), &[])
-                .await
-        };
-        match start(Opening::Text).await {
-            Err(failed) if failed.has_exited() => failed.wait_stopped().await,
-            started => return started,
-        }
-        start(Opening::Number).await
-    }
-
-    /// Spawns and initializes the agent. `arguments` follow those of the entry.
-    async fn start(
-        &self,
-        spec: &Arc<AgentSpec>,
-        key: &ProcessKey,
-        dialect: Arc<dyn Dialect>,
-        arguments: &[String],
-    ) -> Result<Process, FailedStart> {
         let mut child = self
             .child_spec(spec, &key.tenant, key.folders.clone())
             .await?;
-        child.args.extend(arguments.iter().map(OsString::from));
-        child.cwd = key.session.as_ref().map(|session| session.cwd.clone());
+        let session = key.session.as_ref();
+        child.cwd = session.map(|session| session.cwd.clone());
+        // At the level `strict` a translation runs outside of the operator's command, which may be a container without this
+        // program.
+        (child.program, child.args) = spec.settings.dialect.command(
+            child.program,
+            child.args,
+            session.and_then(|session| session.restore.as_deref()),
+            spec.settings.max_line_bytes,
+        );
         let child = self
             .spawner
             .spawn(child)
             .await
             .map_err(|error| failed_spawn(error, key))?;
-        let agent_sandbox_off = !self.sandbox_off(spec).is_empty();
-        let (isolation, folders) = (
-            AppliedIsolation {
-                agent_sandbox_off,
-                ..child.isolation()
-            },
-            child.folders().cloned(),
-        );
-        let AppliedIsolation {
-            level, mechanism, ..
-        } = isolation;
-        let (agent, process_id, user_id) = (spec.name.clone(), child.pid(), child.user());
+        let isolation = AppliedIsolation {
+            agent_sandbox_off: !self.sandbox_off(spec).is_empty(),
+            ..child.isolation()
+        };
         let applied = IsolationApplied {
-            agent,
-            level,
-            mechanism,
-            process_id,
-            user_id,
+            agent: spec.name.clone(),
+            level: isolation.level,
+            mechanism: isolation.mechanism,
+            process_id: child.pid(),
+            user_id: child.user(),
         };
         self.audit.append(ActorKind::Gateway, applied);
-        let (tree, terminals) = (child.tree(), child.terminals().clone());
+        let folders = child.folders().cloned();
+        let terminals = child.terminals().clone();
+        let tree = child.tree();
         let handshake = Handshake {
             spec,
             key,
-            dialect,
+            version,
             gateway_version: self.version,
         };
         let mut process = handshake
@@ -446,15 +297,6 @@ fn failed_spawn(error: SpawnError, key: &ProcessKey) -> AgentFailure {
             }
         }
         (error, _) => error.into(),
-    }
-}
-
-fn session_not_found(id: &str) -> RpcError {
-    let message = format!("Session not found: {id}");
-    RpcError {
-        code: error_code::RESOURCE_NOT_FOUND,
-        message,
-        data: None,
     }
 }
 

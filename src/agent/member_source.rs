@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::connection::Connection;
-use super::dialect::{Acp, Dialect};
 use super::failure::AgentFailure;
 use super::handshake::Handshake;
 use super::process::{FailedStart, Process};
@@ -16,8 +15,7 @@ use crate::jsonrpc::PendingTables;
 use crate::shutdown::Shutdown;
 use crate::types::{Limits, random_uuid};
 
-/// The version of ACP that the gateway requests of members. Its dialect has no state, so a restarted gateway can continue
-/// with a connection.
+/// The version of ACP that the gateway requests of members.
 const VERSION: AcpVersion = AcpVersion::V1;
 
 /// Connects to the processes of members.
@@ -58,11 +56,10 @@ impl MemberSource {
             .open(&spec.name)
             .await
             .map_err(AgentFailure::from)?;
-        let dialect = Arc::new(Acp(VERSION));
         let handshake = Handshake {
             spec,
             key,
-            dialect,
+            version: VERSION,
             gateway_version: self.version,
         };
         handshake
@@ -97,11 +94,10 @@ impl MemberSource {
             origin,
         } = member::open(claimed, former.offset, Some(pending));
         let masked = (spec.settings.max_line_bytes, &*spec.secrets);
-        let dialect: Arc<dyn Dialect> = Arc::new(Acp(VERSION));
         let (connection, batches) = Connection::start(
             (incoming, origin),
             outgoing,
-            dialect,
+            VERSION,
             masked,
             &self.limits,
             &self.shutdown,

@@ -3,16 +3,14 @@
 //! This module owns the transport to an agent, the pairing of requests with responses, and the handshake. It does
 //! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
-//! Reading order: [`spec`] with [`endpoint`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`dialect`], [`object`], [`members`], [`message`] and [`budget`] (shared by the translations), [`stream_json`], [`early_acp`], [`connection`] with [`reader`], [`replies`],
-//! [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`member_source`], [`remote`], [`failure`] with [`next_step`], [`call`], [`sign_in`], [`standalone`].
+//! Reading order: [`spec`] with [`endpoint`], [`catalogue`], [`process`] with [`process_key`], [`transport`], [`connection`] with
+//! [`reader`], [`batch`] and [`secrets`], [`handshake`], [`launcher`] with [`idle_folder`], [`member_source`], [`remote`],
+//! [`failure`] with [`next_step`], [`call`], [`sign_in`].
 
 mod batch;
-mod budget;
 mod call;
 mod catalogue;
 mod connection;
-mod dialect;
-pub mod early_acp;
 mod endpoint;
 mod failure;
 mod handshake;
@@ -21,25 +19,18 @@ mod invalid_output;
 mod launcher;
 mod member_source;
 mod next_step;
-mod members;
-mod message;
-mod object;
 mod process;
 mod process_key;
 mod reader;
 mod remote;
-mod replies;
 mod secrets;
 mod sign_in;
 mod spec;
-mod standalone;
-mod stream_json;
 mod transport;
 
 pub use batch::{Batch, Inbound};
 pub use catalogue::{Catalogue, CurrentCatalogue};
-pub use connection::{Connection, NotifyError};
-pub use dialect::{Acp, Decoded, Dialect, Encoded, Line, Outgoing};
+pub use connection::Connection;
 pub use endpoint::{Endpoint, RemoteEndpoint, RemoteFolders};
 pub use failure::{AgentExit, AgentFailure};
 pub use idle_folder::{IdleFolder, IdleFolders};
@@ -51,7 +42,6 @@ pub use remote::RemoteConnector;
 pub use secrets::without_secrets;
 pub use sign_in::{SignInCommand, Terminal};
 pub use spec::{AgentSpec, Home, INVALID_ENTRY, Known};
-pub use standalone::{StandaloneSession, standalone_dialect, standalone_initialize_result};
 pub use transport::BoxFuture;
 #[cfg(test)]
 pub(crate) use transport::memory;

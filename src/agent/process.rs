@@ -9,7 +9,6 @@ use uuid::Uuid;
 
 use super::batch::Batch;
 use super::connection::Connection;
-use super::dialect::Dialect;
 use super::failure::{AgentExit, AgentFailure};
 use super::idle_folder::IdleFolder;
 use super::process_key::ProcessKey;
@@ -17,9 +16,9 @@ use super::reader::ReadEnd;
 use super::spec::AgentSpec;
 use super::transport::Transport;
 use crate::acp::auth::AuthMethod;
-use crate::acp::{InitializeResult, error_code};
+use crate::acp::{AcpVersion, InitializeResult, error_code};
 use crate::fleet::ChannelId;
-use crate::jsonrpc::{IncomingId, RpcError};
+use crate::jsonrpc::IncomingId;
 use crate::process::{FolderGrants, ProcessTree, Terminals};
 use crate::types::AppliedIsolation;
 
@@ -90,19 +89,6 @@ impl FailedStart {
         )
     }
 
-    /// Whether the process ended before it answered `initialize`.
-    pub(super) fn has_exited(&self) -> bool {
-        matches!(self.failure, AgentFailure::Exited(_))
-    }
-
-    /// The agent's error if it does not have the session for which it started.
-    pub(super) fn missing_session(&self) -> Option<&RpcError> {
-        match &self.failure {
-            AgentFailure::Rpc(error) if error.code == error_code::RESOURCE_NOT_FOUND => Some(error),
-            _ => None,
-        }
-    }
-
     /// Returns when the process has ended.
     pub async fn wait_stopped(self) {
         if let Some(transport) = self.transport {
@@ -146,9 +132,9 @@ impl Process {
         methods.iter().find(usable).map(|(method, _)| *method)
     }
 
-    /// The dialect of the agent.
-    pub fn dialect(&self) -> &dyn Dialect {
-        self.connection.dialect()
+    /// The version of ACP on the connection.
+    pub fn version(&self) -> AcpVersion {
+        self.connection.version()
     }
 
     /// The channel of the process, if the process outlives the gateway.
@@ -245,7 +231,6 @@ impl Process {
 
     /// Stops a process that failed during its start.
     pub fn failed(self, failure: AgentFailure) -> FailedStart {
-        self.connection.say_farewell();
         FailedStart::of(failure, self.transport)
     }
 
@@ -261,7 +246,6 @@ impl Process {
 
     /// Begins a graceful stop. The messages of the agent are still read.
     pub fn begin_stop(&self) {
-        self.connection.say_farewell();
         self.transport.begin_close();
     }
 

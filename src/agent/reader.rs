@@ -1,5 +1,6 @@
 //! The reader of a connection: splits the agent's bytes into lines and sends them as batches.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,12 +10,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::batch::{Batch, Inbound};
-use super::dialect::{Decoded, Dialect, Line};
 use super::invalid_output::InvalidOutput;
-use super::replies::Replies;
 use super::secrets::Secrets;
-use super::transport::LineWriter;
-use crate::jsonrpc::{IncomingId, LineDecoder, Message, PendingTables};
+use crate::acp::UpdateLine;
+use crate::jsonrpc::{self, IncomingId, LineDecoder, Message, PendingTables};
 use crate::shutdown::lock_or_abort;
 use crate::types::Limits;
 
@@ -26,12 +25,6 @@ pub(super) struct ReadEnd(pub(super) Option<String>);
 pub(super) struct Reader {
     pub(super) tables: Arc<Mutex<PendingTables>>,
     pub(super) lines: LineDecoder,
-    pub(super) dialect: Arc<dyn Dialect>,
-    pub(super) outgoing: Arc<dyn LineWriter>,
-    /// The messages of the current line. Reused for every line.
-    pub(super) decoded: Vec<Decoded>,
-    /// `None` if the dialect has no replies of its own.
-    pub(super) replies: Option<Arc<Replies>>,
     pub(super) batches: mpsc::Sender<Batch>,
     /// The invalid lines since the start of a period.
     pub(super) invalid_lines: (Instant, u32),
@@ -50,23 +43,9 @@ impl Reader {
 
     pub(super) async fn run(mut self, mut incoming: impl AsyncRead + Unpin) -> ReadEnd {
         loop {
-            let read = match self.replies.clone() {
-                None => {
-                    incoming
-                        .read_buf(self.lines.read_buffer(Self::READ_BYTES))
-                        .await
-                }
-                Some(replies) => tokio::select! {
-                    biased;
-                    () = replies.added() => {
-                        if self.deliver_replies(replies.take()).await {
-                            continue;
-                        }
-                        break;
-                    }
-                    read = incoming.read_buf(self.lines.read_buffer(Self::READ_BYTES)) => read,
-                },
-            };
+            let read = incoming
+                .read_buf(self.lines.read_buffer(Self::READ_BYTES))
+                .await;
             match read {
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}
@@ -134,20 +113,7 @@ impl Reader {
             batch.bytes += line.len();
             batch.offset = begin.map(|begin| begin + line.end as u64);
             let number = begin.map(|begin| begin + line.start as u64 + 1);
-            let max_json_depth = self.limits.max_json_depth;
-            let line = Line {
-                block: &block,
-                range: line,
-                is_utf8,
-                max_json_depth,
-            };
-            let text = block.slice(line.range.clone());
-            let mut decoded = std::mem::take(&mut self.decoded);
-            self.dialect.decode(line, &mut decoded);
-            for message in decoded.drain(..) {
-                let Some(message) = self.inbound(message, &text, number) else {
-                    continue;
-                };
+            if let Some(message) = self.message(&block, line, is_utf8, number) {
                 let invalid = matches!(message, Inbound::InvalidLine { .. });
                 if matches!(message, Inbound::Response { .. })
                     && self.startup_bytes.take().is_some()
@@ -160,11 +126,10 @@ impl Reader {
                     && self.startup_bytes.is_none()
                     && let Err(end) = count_invalid_line(&mut self.invalid_lines, &self.limits)
                 {
-                    drop(self.batches.send(batch).await);
+                    let _ = self.batches.send(batch).await;
                     return Err(end);
                 }
             }
-            self.decoded = decoded;
             if batch.bytes >= self.limits.max_batch_bytes
                 && !self.send(std::mem::replace(&mut batch, empty())).await
             {
@@ -180,22 +145,6 @@ impl Reader {
         Ok((batch.messages.is_empty() && batch.offset.is_none()) || self.send(batch).await)
     }
 
-    /// Sends the replies of the dialect. Returns false if the holder has dropped the receiver.
-    async fn deliver_replies(&mut self, replies: Vec<Decoded>) -> bool {
-        let mut batch = Batch::default();
-        for reply in replies {
-            let Some(message) = self.inbound(reply, &[], None) else {
-                continue;
-            };
-            if matches!(message, Inbound::Response { .. }) && self.startup_bytes.take().is_some() {
-                // The text before is no reason for a later silence.
-                self.invalid_output.clear();
-            }
-            batch.messages.push(message);
-        }
-        batch.messages.is_empty() || self.send(batch).await
-    }
-
     async fn send(&self, mut batch: Batch) -> bool {
         // Parsed messages own their bytes. Dropping the block avoids a second copy of a large line in the queue.
         if !batch
@@ -208,17 +157,25 @@ impl Reader {
         self.batches.send(batch).await.is_ok()
     }
 
-    /// Matches a message with the open calls and requests. `number` is the position of its line in numbered output.
-    /// `None`: the message is for the agent, or has no receiver any more.
-    fn inbound(&self, message: Decoded, line: &[u8], number: Option<u64>) -> Option<Inbound> {
-        let message = match message {
-            Decoded::Update(update) => return Some(Inbound::Update(update)),
-            Decoded::Message(message) => message,
-            Decoded::Invalid => return Some(self.invalid_line(line)),
-            Decoded::Send(line) => {
-                // A failed send means that the agent has ended, or that its queue is full and it does not read.
-                drop(self.outgoing.send_reserved(line));
-                return None;
+    /// Parses a line, and matches it with the open calls and requests. `number` is the position of the line in numbered
+    /// output. `None`: the message has no receiver any more.
+    fn message(
+        &self,
+        block: &[u8],
+        range: Range<usize>,
+        is_utf8: bool,
+        number: Option<u64>,
+    ) -> Option<Inbound> {
+        let max_json_depth = self.limits.max_json_depth;
+        if is_utf8 && let Some(update) = UpdateLine::scan(block, range.clone(), max_json_depth) {
+            return Some(Inbound::Update(update));
+        }
+        let line = &block[range];
+        let message = match jsonrpc::parse(line, max_json_depth) {
+            Ok(message) => message,
+            Err(error) => {
+                tracing::debug!(%error, bytes = line.len(), "invalid JSON-RPC line from the agent");
+                return Some(self.invalid_line(line));
             }
         };
         let mut tables = lock_or_abort(self.tables.lock());

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use ::http::StatusCode;
 use tokio::time::timeout;
 
-use super::dialect::Acp;
 use super::endpoint::RemoteEndpoint;
 use super::failure::AgentFailure;
 use super::handshake::Handshake;
@@ -74,11 +73,10 @@ impl RemoteConnector {
         version: AcpVersion,
     ) -> Result<Process, FailedStart> {
         let client = self.client(remote).await?;
-        let dialect = Arc::new(Acp(version));
         let handshake = Handshake {
             spec,
             key,
-            dialect,
+            version,
             gateway_version: self.version,
         };
         if remote.uses_http() {

@@ -19,8 +19,8 @@ use super::path_map::PathMap;
 use super::tasks::{Locator, Report, Tasks};
 use crate::jsonrpc::RpcError;
 use crate::outgoing::{Backoff, Client};
-use crate::served::ServedDialect;
 use crate::shutdown::Shutdown;
+use crate::translate::ClientProtocol;
 
 /// The maximum number of lines that a reader or writer of stdio holds.
 const QUEUE_LINES: usize = 16;
@@ -43,7 +43,7 @@ pub struct Options {
     pub session: Option<String>,
     pub paths: PathMap,
     /// The protocol of the editor, if it is not ACP.
-    pub protocol: Option<Box<dyn ServedDialect>>,
+    pub protocol: Option<Box<dyn ClientProtocol>>,
     /// A name under which the gateway recognizes this process.
     pub client: String,
 }

@@ -8,8 +8,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
 use crate::jsonrpc::{Message, RpcError};
-use crate::served::input::{next_line, parse};
-use crate::served::{Served, ServedDialect};
+use crate::translate::{ClientProtocol, MAX_LINE_BYTES, Served, next_line, parse};
 
 /// A message of the editor, or the error that answers a line that is no message.
 pub(super) type Input = Result<Message, RpcError>;
@@ -23,7 +22,7 @@ pub(super) async fn read(
     lines: mpsc::Sender<Lines>,
 ) {
     loop {
-        let line = match next_line(&mut input).await {
+        let line = match next_line(&mut input, MAX_LINE_BYTES).await {
             Ok(Some(line)) => Ok(line),
             Ok(None) => return,
             Err(error) => Err(error),
@@ -51,13 +50,13 @@ pub(super) async fn write(
 #[derive(Debug)]
 pub(super) struct Editor {
     /// `None`: ACP, whose messages pass unchanged.
-    protocol: Option<Box<dyn ServedDialect>>,
+    protocol: Option<Box<dyn ClientProtocol>>,
     lines: VecDeque<Bytes>,
     bytes: usize,
 }
 
 impl Editor {
-    pub(super) fn new(protocol: Option<Box<dyn ServedDialect>>) -> Self {
+    pub(super) fn new(protocol: Option<Box<dyn ClientProtocol>>) -> Self {
         Self {
             protocol,
             lines: VecDeque::new(),
@@ -122,6 +121,6 @@ impl Editor {
     pub(super) fn is_ending(&self) -> bool {
         self.protocol
             .as_ref()
-            .is_some_and(|protocol| protocol.ending().is_some())
+            .is_some_and(|protocol| protocol.has_ended())
     }
 }

@@ -32,20 +32,17 @@ pub(super) fn failed_answer(reason: &str) -> RpcError {
 pub(super) fn response(id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) -> Bytes {
     match outcome {
         Ok(result) => jsonrpc::result(id, result),
-        Err(error) => jsonrpc::error(id, &raw(error)),
+        Err(error) => jsonrpc::error(id, error),
     }
 }
 
-/// A request with an id of the bridge, or a notification. Absent params stay absent.
+/// A request with an id of the bridge, or a notification, as a body.
 pub(super) fn call(id: Option<&str>, method: &str, params: &RawValue) -> Bytes {
-    let method = serde_json::Value::from(method);
-    let id = id.map_or_else(String::new, |id| format!(r#""id":"{id}","#));
-    let params = if params.get() == "null" {
-        String::new()
-    } else {
-        format!(r#","params":{params}"#)
+    let line = match id {
+        Some(id) => jsonrpc::request(serde_json::Value::from(id), method, params),
+        None => jsonrpc::notification(method, params),
     };
-    format!(r#"{{"jsonrpc":"2.0",{id}"method":{method}{params}}}"#).into()
+    jsonrpc::without_line_end(&line)
 }
 
 /// The object with these members added or replaced. The other members keep their bytes and their order.
@@ -228,17 +225,5 @@ mod tests {
                 "{capabilities}"
             );
         }
-    }
-
-    #[test]
-    fn absent_params_stay_absent() {
-        let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
-        assert_eq!(
-            text(call(None, "a\"b", RawValue::NULL)),
-            r#"{"jsonrpc":"2.0","method":"a\"b"}"#
-        );
-        let params = object("{}");
-        let expected = r#"{"jsonrpc":"2.0","id":"b-1","method":"m","params":{}}"#;
-        assert_eq!(text(call(Some("b-1"), "m", &params)), expected);
     }
 }

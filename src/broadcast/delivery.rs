@@ -8,13 +8,14 @@ use super::message::{Broadcast, METHOD};
 use super::parts::Parts;
 use super::selection::Destination;
 use crate::acp::TraceContext;
-use crate::agent::NotifyError;
 use crate::api::{BroadcastDelivery, BroadcastReason};
 use crate::cca::SendError;
 use crate::fleet::MemberState;
 use crate::pool::PoolProcess;
 use crate::session::{IdempotencyKey, PromptRequest, SessionError, ToProblem};
-use crate::types::{AgentKind, AgentName, Principal, ProcessState, PromptId, SessionId};
+use crate::types::{
+    AgentDialect, AgentKind, AgentName, Principal, ProcessState, PromptId, SessionId,
+};
 
 /// How long a destination may take to get the message.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -92,14 +93,18 @@ impl Parts {
         if kind == AgentKind::Fleet && self.cca.contains(&process.spec.name) {
             return Err(BroadcastReason::Unsupported.into());
         }
+        // A translation has no such notification.
+        if process.spec.settings.dialect != AgentDialect::Acp {
+            return Err(BroadcastReason::Unsupported.into());
+        }
         let params = request.broadcast.params(request.trace.as_ref());
-        let receipt = connection
-            .notify_reported(METHOD, &params)
-            .map_err(|error| match error {
-                NotifyError::Unsupported => BroadcastReason::Unsupported,
-                NotifyError::Closed(_) if connection.has_ended() => BroadcastReason::Ended,
-                NotifyError::Closed(_) => BroadcastReason::QueueFull,
-            })?;
+        let receipt = connection.notify_reported(METHOD, &params).map_err(|_| {
+            if connection.has_ended() {
+                BroadcastReason::Ended
+            } else {
+                BroadcastReason::QueueFull
+            }
+        })?;
         receipt.await.map_err(|_| BroadcastReason::Ended)?;
         let how = match kind {
             AgentKind::Local => BroadcastDelivery::Written,

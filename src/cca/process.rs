@@ -269,10 +269,8 @@ impl Process {
     }
 
     fn error(&mut self, id: &RawValue, code: i64, message: &str) {
-        self.lines.extend_from_slice(&jsonrpc::error(
-            id,
-            &raw(&json!({ "code": code, "message": message })),
-        ));
+        let error = json!({ "code": code, "message": message });
+        self.lines.extend_from_slice(&jsonrpc::error(id, &error));
     }
 }
 

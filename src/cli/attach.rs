@@ -22,8 +22,8 @@ use super::stdio::{pipes, stop_signal};
 use crate::attach::{self, AllowError, Locator, Mapping, Options, PathMap, Target};
 use crate::config::{Environment, Flags};
 use crate::outgoing::{AddressRule, Client, ClientOptions};
-use crate::served::{ServedContext, ServedDialect, ServedProtocol, serve as serve_protocol};
 use crate::telemetry;
+use crate::translate::{ClientProtocol, early_client};
 use crate::types::{AgentName, Ids};
 pub(super) use failure::AttachFailure;
 use gateway_url::acp_url;
@@ -71,14 +71,11 @@ enum EditorDialect {
 
 impl EditorDialect {
     /// `None` for ACP, whose messages pass unchanged.
-    fn protocol(self) -> Option<Box<dyn ServedDialect>> {
-        let context = || ServedContext {
-            cwd: std::env::current_dir().unwrap_or_default(),
-            version: VERSION,
-        };
+    fn protocol(self) -> Option<Box<dyn ClientProtocol>> {
+        let cwd = || std::env::current_dir().unwrap_or_default();
         match self {
             Self::Acp => None,
-            Self::EarlyAcp => Some(serve_protocol(ServedProtocol::EarlyAcp, context())),
+            Self::EarlyAcp => Some(early_client(cwd(), VERSION)),
         }
     }
 }

@@ -19,7 +19,8 @@ use crate::fleet::MemberInfo;
 use crate::process::{self, ChildIsolation, ChildSpec, Spawner};
 use crate::shutdown::Shutdown;
 use crate::telemetry;
-use crate::types::{AgentName, Isolation, Limits, url_port};
+use crate::translate::MAX_LINE_BYTES;
+use crate::types::{AgentDialect, AgentName, Isolation, Limits, url_port};
 
 /// The program of the supervisors of this process.
 const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -142,13 +143,8 @@ fn command(
 ) -> Result<(PathBuf, Vec<OsString>), Failure> {
     let (program, arguments) = args.command.split_first().ok_or("a command is required")?;
     let program = process::resolve(program, environment.search_path())?;
-    if args.dialect == TranslatedDialect::Acp {
-        return Ok((program, arguments.to_vec()));
-    }
-    let mut translated = args.dialect.to_acp().to_vec();
-    translated.push(program.into());
-    translated.extend_from_slice(arguments);
-    Ok((std::env::current_exe()?, translated))
+    let dialect = AgentDialect::from(args.dialect);
+    Ok(dialect.command(program, arguments.to_vec(), None, MAX_LINE_BYTES))
 }
 
 fn parse_metadata(text: &str) -> Result<(String, String), &'static str> {

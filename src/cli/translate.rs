@@ -9,34 +9,33 @@ use clap::{Args, ValueEnum};
 use super::failure::Failure;
 use super::stdio::{pipes, stop_signal};
 use crate::config::Environment;
-use crate::translate::{self, ChildCommand, Options};
+use crate::translate::{self, ChildCommand, ClientDialect, MAX_LINE_BYTES, Options};
 use crate::types::AgentDialect;
 use crate::{process, telemetry};
 
 #[derive(Debug, Args)]
 pub(super) struct TranslateArgs {
-    /// The protocol of the agent, or of the recording
+    /// The protocol of the agent
     #[arg(long, value_name = "DIALECT")]
     from: TranslatedDialect,
-    /// The protocol of stdin and stdout, or of the result
-    #[arg(long, value_name = "DIALECT")]
-    to: TranslatedDialect,
+    /// The protocol of stdin and stdout
+    #[arg(long, value_name = "DIALECT", default_value = "acp")]
+    to: ClientProtocol,
+    /// The session that the client will restore, for an agent whose process starts with its session
+    #[arg(long, value_name = "SESSION")]
+    resume: Option<String>,
+    /// The maximum size of a line
+    #[arg(long, value_name = "BYTES", default_value_t = MAX_LINE_BYTES)]
+    max_line_bytes: usize,
     /// Write the lines between this program and the agent to a new file; their content is not masked
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Convert a recording instead of running an agent, and print the result
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "command"])]
-    replay: Option<PathBuf>,
     /// The command of the agent, after --
-    #[arg(
-        last = true,
-        required_unless_present = "replay",
-        value_name = "COMMAND"
-    )]
+    #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-/// The protocols on each side.
+/// The protocols of agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum TranslatedDialect {
     Acp,
@@ -54,26 +53,25 @@ impl From<TranslatedDialect> for AgentDialect {
     }
 }
 
-impl TranslatedDialect {
-    /// The arguments of this program that translate a command in this protocol to ACP. The command follows.
-    pub(super) fn to_acp(self) -> [OsString; 6] {
-        let name = self
-            .to_possible_value()
-            .map(|value| value.get_name().to_owned())
-            .unwrap_or_default();
-        ["translate", "--from", &name, "--to", "acp", "--"].map(OsString::from)
+/// The protocols of clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ClientProtocol {
+    Acp,
+    EarlyAcp,
+}
+
+impl From<ClientProtocol> for ClientDialect {
+    fn from(protocol: ClientProtocol) -> Self {
+        match protocol {
+            ClientProtocol::Acp => Self::Acp,
+            ClientProtocol::EarlyAcp => Self::EarlyAcp,
+        }
     }
 }
 
 pub(super) fn run(args: &TranslateArgs) -> Result<ExitCode, Failure> {
     let environment = Environment::from_process();
     telemetry::init(environment.log_filter())?;
-    let (from, to) = (args.from.into(), args.to.into());
-    if let Some(recording) = &args.replay {
-        let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
-        translate::replay(recording, (from, to), &mut stdout)?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let (program, arguments) = args.command.split_first().expect("clap requires a command");
     let command = ChildCommand {
         program: process::resolve(program, environment.search_path())?,
@@ -82,19 +80,21 @@ pub(super) fn run(args: &TranslateArgs) -> Result<ExitCode, Failure> {
         cwd: std::env::current_dir()?,
     };
     let options = Options {
-        from,
-        to,
+        from: args.from.into(),
+        to: args.to.into(),
         command,
+        resume: args.resume.clone(),
+        max_line_bytes: args.max_line_bytes,
         record: args.record.clone(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let ended: Result<i32, Failure> = runtime.block_on(async {
+    let ended: Result<_, Failure> = runtime.block_on(async {
         let stop = stop_signal()?;
         Ok(translate::run(options, pipes()?, stop).await?)
     });
     // A thread can be blocked in a read of stdin.
     runtime.shutdown_background();
-    Ok(u8::try_from(ended?).map_or(ExitCode::FAILURE, ExitCode::from))
+    Ok(ended?.map_or(ExitCode::SUCCESS, |exit| exit.repeat()))
 }

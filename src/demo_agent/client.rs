@@ -113,7 +113,7 @@ impl Client {
     pub(super) async fn answer(&self, id: &RawValue, outcome: Result<Value, Error>) {
         let line = match outcome {
             Ok(result) => jsonrpc::result(id, &raw(&result)),
-            Err(error) => jsonrpc::error(id, &raw(&error)),
+            Err(error) => jsonrpc::error(id, &error),
         };
         self.send(line).await;
     }

@@ -17,7 +17,7 @@ mod scan;
 pub use codec::{LineDecoder, LineTooLong};
 pub use depth::{TooDeep, check_depth};
 pub use envelope::{EnvelopeError, Message, RpcError, parse, parse_error, present};
-pub use line::{error, notification, request, result};
+pub use line::{error, notification, request, result, without_line_end};
 pub use pending::{CallId, IncomingId, PendingTables};
 pub use reason::plain_line;
 pub use scan::JsonScanner;

@@ -69,7 +69,7 @@ impl Pool {
         params: &RawValue,
     ) -> Result<(), AgentFailure> {
         let (method, limit) = (
-            process.dialect().login_method(),
+            process.version().login_method(),
             self.inner.limits.call_timeout,
         );
         if process.initialized.capabilities.auth.status {

@@ -9,9 +9,9 @@ use super::lease::{Disposition, Lease};
 use super::scheduler::Pool;
 use super::state::Priority;
 use super::wait_queue::{AcquireError, RETRY_AFTER};
-use crate::acp::InitializeResult;
 use crate::acp::auth::AuthState;
-use crate::agent::{AgentExit, AgentFailure, AgentSpec, Dialect};
+use crate::acp::{AcpVersion, InitializeResult};
+use crate::agent::{AgentExit, AgentFailure, AgentSpec};
 use crate::types::Principal;
 
 /// Why a short lease is not available.
@@ -88,8 +88,8 @@ impl ShortLease {
         &self.0.process().initialized
     }
 
-    pub fn dialect(&self) -> &dyn Dialect {
-        self.0.process().dialect()
+    pub fn version(&self) -> AcpVersion {
+        self.0.process().version()
     }
 
     /// Calls a method. Dropping the call stops the process, because its answer would remain unread.

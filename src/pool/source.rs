@@ -1,6 +1,6 @@
 //! Sources of agents. The pool acquires connected agents from a source and does not know how they were connected.
 //!
-//! [`Launcher`] is the source of agents that are children of the gateway, in every dialect. Agents that are no children need
+//! [`Launcher`] is the source of agents that are children of the gateway. Agents that are no children need
 //! another source. [`AgentSources`] selects the source by the endpoint of the entry.
 
 use std::fmt;

@@ -1,7 +1,9 @@
 //! The exit of a child.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::process::{ExitCode, ExitStatus};
+
+use signal_hook::low_level::{emulate_default_handler, signal_name};
 
 /// How a child ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +26,18 @@ impl From<Option<ExitStatus>> for Exit {
 }
 
 impl Exit {
+    /// Ends this process in the same way. Returns the exit code if there was no signal, or if the signal ends no process.
+    pub fn repeat(&self) -> ExitCode {
+        let is_named = |number: &i32| signal_name(*number) == self.signal.as_deref();
+        if let Some(number) = self.signal.as_ref().and_then(|_| (1..=64).find(is_named)) {
+            let _ = emulate_default_handler(number);
+        }
+        let code = self.code.and_then(|code| u8::try_from(code).ok());
+        code.map_or(ExitCode::FAILURE, ExitCode::from)
+    }
+
     pub(super) fn killed_by(signal: i32) -> Self {
-        let name = signal_hook::low_level::signal_name(signal);
+        let name = signal_name(signal);
         let name = name.map_or_else(|| format!("SIG{signal}"), str::to_owned);
         Self {
             code: None,

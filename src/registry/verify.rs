@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::time::timeout;
 
-use crate::acp::{AcpVersion, ClientCapabilities, InitializeError, InitializeResult, initialize};
+use crate::acp::{
+    AcpVersion, ClientCapabilities, InitializeError, InitializeResult, initialize, method,
+};
+use crate::jsonrpc;
 use crate::process::{ChildSpec, SpawnError, Spawner};
 
 /// The time from the start to the answer.
@@ -56,13 +58,10 @@ pub async fn verify(spawner: &Spawner, spec: ChildSpec) -> Result<Answer, Verify
         env!("CARGO_PKG_VERSION"),
         ClientCapabilities::default(),
     );
-    let line = format!(
-        "{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{}}}\n",
-        params.get()
-    );
+    let line = jsonrpc::request(0, method::INITIALIZE, &params);
     let stdout = child.take_stdout().expect("a new child has its stdout");
     // An agent that has ended does not read, and its stdout ends.
-    if child.stdin().send(Bytes::from(line)).is_err() {
+    if child.stdin().send(line).is_err() {
         tracing::debug!("the agent does not read");
     }
     let answered = timeout(

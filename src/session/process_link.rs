@@ -14,9 +14,7 @@ use super::context::{Context, LiveGuard};
 use super::error::{ProcessError, RETRY_AFTER};
 use super::record::PeerRequest;
 use crate::acp::{AcpVersion, ClientCapabilities, InitializeResult, Outcome};
-use crate::agent::{
-    Acp, AgentFailure, AgentSpec, Batch, Dialect, FormerChannel, Process, without_secrets,
-};
+use crate::agent::{AgentFailure, AgentSpec, Batch, FormerChannel, Process, without_secrets};
 use crate::fleet::ChannelId;
 use crate::jsonrpc::{CallId, IncomingId, RpcError};
 use crate::pool::{
@@ -137,9 +135,8 @@ impl ProcessLink {
         self.process().map(|process| &process.initialized)
     }
 
-    pub(super) fn dialect(&self) -> &dyn Dialect {
-        self.process()
-            .map_or(&Acp(AcpVersion::V1), Process::dialect)
+    pub(super) fn version(&self) -> AcpVersion {
+        self.process().map_or(AcpVersion::V1, Process::version)
     }
 
     /// The error of a call that the process did not answer in time.

@@ -21,7 +21,7 @@ pub(super) async fn call_sign_in(
 ) -> Result<(), AgentFailure> {
     let sign_in = auth::authenticate(&method_id, meta);
     let record = SignInRecord::start(&gateway.audit, author, spec.name.clone(), Some(method_id));
-    let login = lease.dialect().login_method();
+    let login = lease.version().login_method();
     let params = with_trace(&sign_in, trace);
     let called = lease
         .call(login, &params, gateway.limits.sign_in_timeout)

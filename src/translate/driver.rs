@@ -1,48 +1,58 @@
-//! The loop of a translation: stdin and stdout on one side, the child on the other.
+//! The loop of a translation: stdin and stdout on one side, the command on the other.
 
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
-use super::agent_side::AgentSide;
-use super::launch::{ChildCommand, Launch};
+use super::agent::AgentSide;
+use super::client::{Acp, early_client};
+use super::input::next_line;
+use super::launch::{ChildCommand, Launcher};
+use super::protocol::{ClientProtocol, Launch, Output, Served};
 use super::recording::{Direction, Recorder, RecordingError};
-use super::serve::serve_dialect;
-use super::translator::{Output, Translator};
-use crate::agent::{StandaloneSession, standalone_dialect};
 use crate::jsonrpc::RpcError;
 use crate::process::{Child, Exit, SpawnError, StdinError};
-use crate::served::Ending;
-use crate::served::input::next_line;
 use crate::shutdown::Shutdown;
 use crate::types::AgentDialect;
 
+/// The version of this program, as clients see it.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The maximum number of lines that a reader or writer holds.
-const QUEUE_LINES: usize = 16;
+const QUEUE_LINES: usize = 64;
 /// The size of unwritten lines in one direction, above which the other side is not read.
 const MAX_UNWRITTEN_BYTES: usize = 1 << 20;
-/// The time between two attempts to write to a child that does not read.
+/// The time between two attempts to write to a command that does not read.
 const RETRY: Duration = Duration::from_millis(20);
-/// The time for the work of a client after the end of its lines.
-const WORK_TIMEOUT: Duration = Duration::from_mins(10);
-/// The time for the output of a child after its end, and for lines that the client does not read.
+/// The time for lines that the client does not read, and for the tasks of a command that has ended.
 const END_GRACE: Duration = Duration::from_secs(2);
+
+/// The protocols that clients of a translation can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientDialect {
+    Acp,
+    EarlyAcp,
+}
 
 /// The settings of a translation.
 #[derive(Debug)]
 pub struct Options {
-    /// The protocol of the child.
+    /// The protocol of the command.
     pub from: AgentDialect,
     /// The protocol of the client.
-    pub to: AgentDialect,
+    pub to: ClientDialect,
     pub command: ChildCommand,
+    /// The session that the client is expected to restore. A command that serves one session then starts with it.
+    pub resume: Option<String>,
+    /// The maximum size of a line, in both directions.
+    pub max_line_bytes: usize,
     pub record: Option<PathBuf>,
 }
 
@@ -54,17 +64,44 @@ pub enum TranslateError {
     Recording(#[from] RecordingError),
     #[error("could not read stdin")]
     Stdin(#[source] io::Error),
-    #[error("the agent wrote too many lines that are not messages; check --from")]
-    InvalidLines,
-    #[error("the translation ended: {0}")]
-    Ended(Ending),
-    #[error("the agent was ended by {0}")]
-    Signal(String),
+    #[error("could not read the output of the agent")]
+    Output(#[source] io::Error),
+    #[error("a line of the agent is longer than {0} bytes")]
+    LineTooLong(usize),
 }
 
-type Lines = mpsc::Receiver<io::Result<Result<Vec<u8>, RpcError>>>;
+type Line = io::Result<Result<Vec<u8>, RpcError>>;
 
-/// Runs the agent until it ends, `input` ends, or `stop` resolves. Returns the exit code of the agent.
+/// The lines of one side. Dropping it ends its reader.
+struct Lines {
+    received: mpsc::Receiver<Line>,
+    _reader: AbortOnDropHandle<()>,
+}
+
+impl Lines {
+    fn read(
+        shutdown: &Shutdown,
+        input: impl AsyncRead + Send + Unpin + 'static,
+        max_line_bytes: usize,
+    ) -> Self {
+        let (lines, received) = mpsc::channel(QUEUE_LINES);
+        let mut input = BufReader::with_capacity(64 << 10, input);
+        let reader = shutdown.spawn_client(async move {
+            while let Some(line) = next_line(&mut input, max_line_bytes).await.transpose() {
+                let is_last = line.is_err();
+                if lines.send(line).await.is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        Self {
+            received,
+            _reader: AbortOnDropHandle::new(reader),
+        }
+    }
+}
+
+/// Runs the command until it ends, `input` ends, or `stop` resolves. Returns the exit of a command that ended by itself.
 pub async fn run(
     options: Options,
     (input, output): (
@@ -72,63 +109,52 @@ pub async fn run(
         impl AsyncWrite + Send + Unpin + 'static,
     ),
     stop: impl Future<Output = ()>,
-) -> Result<i32, TranslateError> {
-    let Options {
-        from,
-        to,
-        command,
-        record,
-    } = options;
-    let recorder = record.as_deref().map(Recorder::create).transpose()?;
+) -> Result<Option<Exit>, TranslateError> {
+    let recorder = options
+        .record
+        .as_deref()
+        .map(Recorder::create)
+        .transpose()?;
     let shutdown = Shutdown::new();
-    let translator = Translator::new(serve_dialect(to, command.cwd.clone()), AgentSide::new(from));
-    let (lines, unwritten) = mpsc::channel(QUEUE_LINES);
+    let (client_lines, unwritten) = mpsc::channel(QUEUE_LINES);
     let writer = shutdown.spawn_client(write(output, unwritten));
-    let mut driver = Driver {
-        from,
-        launch: Launch::new(command, &shutdown),
-        translator,
+    let cwd = options.command.cwd.clone();
+    let client: Box<dyn ClientProtocol> = match options.to {
+        ClientDialect::Acp => Box::new(Acp),
+        ClientDialect::EarlyAcp => early_client(cwd.clone(), VERSION),
+    };
+    let driver = Driver {
+        launcher: Launcher::new(options.command, &shutdown),
+        agent: AgentSide::new(options.from, cwd, options.resume),
+        client,
         recorder,
         child: None,
+        asks_version: true,
         to_client: Unwritten::default(),
         to_agent: Unwritten::default(),
+        max_line_bytes: options.max_line_bytes,
         shutdown: shutdown.clone(),
     };
-    if driver.translator.needs_process() {
-        driver.start(None).await?;
-    }
-    let inputs = spawn_reader(&shutdown, input);
-    let ended = driver.run(inputs, (lines, writer), stop).await;
+    let inputs = Lines::read(&shutdown, input, options.max_line_bytes);
+    let ended = driver.run(inputs, client_lines, writer, stop).await;
     shutdown.wait_for_tasks(END_GRACE).await;
     ended
 }
 
-fn spawn_reader(shutdown: &Shutdown, input: impl AsyncRead + Send + Unpin + 'static) -> Lines {
-    let (lines, received) = mpsc::channel(QUEUE_LINES);
-    let mut input = BufReader::with_capacity(64 << 10, input);
-    drop(shutdown.spawn_client(async move {
-        loop {
-            let line = match next_line(&mut input).await {
-                Ok(Some(line)) => Ok(line),
-                Ok(None) => return,
-                Err(error) => Err(error),
-            };
-            let is_last = line.is_err();
-            if lines.send(line).await.is_err() || is_last {
-                return;
-            }
-        }
-    }));
-    received
-}
-
+/// Writes lines, several with one write if they wait.
 async fn write(
     mut output: impl AsyncWrite + Unpin,
     mut lines: mpsc::Receiver<Bytes>,
 ) -> io::Result<()> {
-    while let Some(line) = lines.recv().await {
-        output.write_all(&line).await?;
+    let mut waiting = Vec::with_capacity(QUEUE_LINES);
+    let mut block = BytesMut::new();
+    while lines.recv_many(&mut waiting, QUEUE_LINES).await > 0 {
+        for line in waiting.drain(..) {
+            block.extend_from_slice(&line);
+        }
+        output.write_all(&block).await?;
         output.flush().await?;
+        block.clear();
     }
     Ok(())
 }
@@ -157,7 +183,7 @@ impl Unwritten {
     }
 }
 
-/// The running process of the agent.
+/// The running command.
 struct Running {
     child: Child,
     lines: Lines,
@@ -166,68 +192,119 @@ struct Running {
 }
 
 struct Driver {
-    from: AgentDialect,
-    launch: Launch,
-    translator: Translator,
+    launcher: Launcher,
+    agent: AgentSide,
+    client: Box<dyn ClientProtocol>,
     recorder: Option<Recorder>,
     child: Option<Running>,
+    /// Whether the version of the command is not known yet.
+    asks_version: bool,
     to_client: Unwritten,
     to_agent: Unwritten,
+    max_line_bytes: usize,
     shutdown: Shutdown,
 }
 
 impl Driver {
-    /// Starts the child, for a session if its dialect needs one.
-    async fn start(&mut self, session: Option<StandaloneSession>) -> Result<(), SpawnError> {
-        let (dialect, arguments) = standalone_dialect(self.from, session.as_ref());
-        let has_session = session.is_some();
-        let mut child = self
-            .launch
-            .start(session.map(|session| session.cwd), arguments)
-            .await?;
+    /// Starts the command, after the end of the running one. The first start asks for the version at the same time.
+    async fn start(&mut self, launch: Launch) -> Result<(), SpawnError> {
+        if let Some(running) = self.child.take() {
+            // Its output belongs to a session that nobody uses.
+            drop(running.lines);
+            running.child.stop().await;
+        }
+        let argument = self.agent.protocol.version_argument();
+        let argument = argument.filter(|_| std::mem::take(&mut self.asks_version));
+        let cwd = launch.cwd.clone();
+        let version = async {
+            match argument {
+                Some(argument) => self.launcher.output(cwd, argument).await,
+                None => None,
+            }
+        };
+        let (started, version) = tokio::join!(self.launcher.start(launch), version);
+        if let Some(version) = version {
+            self.agent.protocol.set_version(&version);
+        }
+        let mut child = started?;
         let stdout = child.take_stdout().expect("a new child has its stdout");
-        let lines = spawn_reader(&self.shutdown, stdout);
         self.child = Some(Running {
             child,
-            lines,
+            lines: Lines::read(&self.shutdown, stdout, self.max_line_bytes),
             is_read: false,
         });
-        if has_session {
-            let output = self.translator.launched(dialect);
-            self.queue(output);
+        Ok(())
+    }
+
+    /// Performs the effects of a line, of which each can have further effects.
+    async fn apply(&mut self, outputs: Vec<Output>) -> Result<(), TranslateError> {
+        let mut outputs = VecDeque::from(outputs);
+        while let Some(output) = outputs.pop_front() {
+            match output {
+                Output::ToAgent(lines) => {
+                    if let Some(recorder) = &mut self.recorder {
+                        recorder.record(Direction::ToAgent, &lines);
+                    }
+                    self.to_agent.push(lines);
+                }
+                Output::ToClient(message) => {
+                    let mut served = Served::default();
+                    self.client.agent_message(message, &mut served);
+                    outputs.extend(self.serve(served));
+                }
+                Output::Launch(launch) => match self.start(launch).await {
+                    Ok(()) => outputs.extend(self.agent.launched()),
+                    Err(error) => {
+                        let reason = format!("could not start the agent: {}", error_text(&error));
+                        let further = self.agent.ended(&reason).ok_or(error)?;
+                        outputs.extend(further);
+                    }
+                },
+            }
         }
         Ok(())
     }
 
-    /// Queues the lines of an output. Returns the session for which the child has to start.
-    fn queue(&mut self, output: Output) -> Option<StandaloneSession> {
-        for line in output.to_agent {
-            if let Some(recorder) = &mut self.recorder {
-                recorder.record(Direction::ToAgent, &line);
-            }
-            self.to_agent.push(line);
-        }
-        for line in output.to_client {
+    /// Queues the lines for the client. Returns the effects of the messages for the agent.
+    fn serve(&mut self, served: Served) -> Vec<Output> {
+        for line in served.to_client {
             self.to_client.push(line);
         }
-        output.launch
+        let messages = served.to_agent.into_iter();
+        messages
+            .flat_map(|message| self.agent.message(message))
+            .collect()
     }
 
-    async fn apply(&mut self, output: Output) {
-        let mut launch = self.queue(output);
-        // A failed start can be followed by another request that waited.
-        while let Some(session) = launch.take() {
-            if let Err(error) = self.start(Some(session)).await {
-                let reason = error_text(&error);
-                let output = self
-                    .translator
-                    .launch_failed(&format!("could not start the agent: {reason}"));
-                launch = self.queue(output);
+    async fn client_line(&mut self, line: Result<Vec<u8>, RpcError>) -> Result<(), TranslateError> {
+        let mut served = Served::default();
+        match line {
+            Ok(line) => self.client.client_line(&line, &mut served),
+            Err(error) => self.client.invalid_line(error, &mut served),
+        }
+        let outputs = self.serve(served);
+        self.apply(outputs).await
+    }
+
+    async fn agent_line(&mut self, line: Line) -> Result<(), TranslateError> {
+        let line = line
+            .map_err(TranslateError::Output)?
+            .map_err(|_| TranslateError::LineTooLong(self.max_line_bytes))?;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(Direction::ToClient, &line);
+        }
+        let (outputs, translated) = self.agent.line(&line);
+        self.apply(outputs).await?;
+        if let Err(error) = translated {
+            tracing::debug!(%error, bytes = line.len(), "a line of the agent has no meaning in its protocol");
+            if let Some(line) = self.client.unknown_agent_line(&line) {
+                self.to_client.push(line);
             }
         }
+        Ok(())
     }
 
-    /// Writes queued lines to the child. Returns false if it does not accept all of them now.
+    /// Writes queued lines to the command. Returns false if it does not accept all of them now.
     fn write_to_agent(&mut self) -> bool {
         let Some(running) = &self.child else {
             self.to_agent = Unwritten::default();
@@ -238,190 +315,149 @@ impl Driver {
             match stdin.send(line.clone()) {
                 Ok(()) => drop(self.to_agent.pop()),
                 Err(StdinError::Full) => return false,
-                // The end of the child is reported by its output.
+                // The end of the command is reported by its output.
                 Err(StdinError::Closed) => self.to_agent = Unwritten::default(),
             }
         }
         true
     }
 
-    async fn agent_line(&mut self, line: io::Result<Result<Vec<u8>, RpcError>>) {
-        let output = match line {
-            Ok(Ok(line)) => {
-                if let Some(recorder) = &mut self.recorder {
-                    recorder.record(Direction::ToClient, &line);
-                }
-                self.translator.agent_line(&line)
-            }
-            Ok(Err(_)) => self.translator.invalid_agent_line(),
-            Err(error) => {
-                tracing::warn!(%error, "could not read the output of the agent");
-                return;
-            }
+    /// Handles the end of a command whose output was read. Returns its exit if the translation ends with it.
+    async fn child_ended(&mut self) -> Result<Option<Exit>, TranslateError> {
+        let Some(running) = self.child.take() else {
+            return Ok(None);
         };
-        self.apply(output).await;
-    }
-
-    /// Handles the end of a child whose output was read. Returns its exit if the translation ends with it.
-    async fn child_ended(&mut self) -> Option<Exit> {
-        let running = self.child.take()?;
         let exit = running.child.stop().await;
-        let is_expected = !self.translator.needs_process();
         let reason = match (&exit.code, &exit.signal) {
             (Some(code), _) => format!("the agent ended with the exit code {code}"),
             (None, Some(signal)) => format!("the agent was ended by {signal}"),
             (None, None) => "the agent ended".to_owned(),
         };
-        let output = self.translator.agent_ended(&reason);
-        self.apply(output).await;
-        (!is_expected).then_some(exit)
+        match self.agent.ended(&reason) {
+            Some(outputs) => self.apply(outputs).await.map(|()| None),
+            None => Ok(Some(exit)),
+        }
     }
 
     async fn run(
         mut self,
         mut inputs: Lines,
-        (lines, mut writer): (mpsc::Sender<Bytes>, JoinHandle<io::Result<()>>),
+        client_lines: mpsc::Sender<Bytes>,
+        mut writer: JoinHandle<io::Result<()>>,
         stop: impl Future<Output = ()>,
-    ) -> Result<i32, TranslateError> {
+    ) -> Result<Option<Exit>, TranslateError> {
         tokio::pin!(stop);
-        // The end of the client's lines, and the latest end of its work.
-        let mut work_ends: Option<Instant> = None;
+        let first = self.agent.open();
+        self.apply(first).await?;
         let ended = loop {
             let has_written = self.write_to_agent();
-            if let Some(ending) = self.translator.ending() {
-                break if ending == Ending::Requested {
-                    Ok(None)
-                } else {
-                    Err(TranslateError::Ended(ending))
-                };
-            }
-            if self.translator.agent_has_failed() {
-                break Err(TranslateError::InvalidLines);
-            }
-            let is_over = |end: Instant| end <= Instant::now() || !self.translator.is_busy();
-            if work_ends.is_some_and(is_over) && has_written {
+            if self.client.has_ended() {
                 break Ok(None);
             }
-            let may_read_agent = self.to_client.has_room() && self.to_agent.has_room();
-            let may_read_client = may_read_agent && work_ends.is_none();
-            tokio::select! {
-                permit = lines.reserve(), if !self.to_client.lines.is_empty() => {
+            let may_read = self.to_client.has_room() && self.to_agent.has_room();
+            let handled = tokio::select! {
+                permit = client_lines.reserve(), if !self.to_client.lines.is_empty() => {
                     if let (Ok(permit), Some(line)) = (permit, self.to_client.pop()) {
                         permit.send(line);
                     }
+                    Ok(())
                 }
-                line = inputs.recv(), if may_read_client => match line {
-                    Some(Ok(line)) => {
-                        let output = match line {
-                            Ok(line) => self.translator.client_line(Ok(&line)),
-                            Err(error) => self.translator.client_line(Err(error)),
-                        };
-                        self.apply(output).await;
-                    }
+                line = inputs.received.recv(), if may_read => match line {
+                    Some(Ok(line)) => self.client_line(line).await,
                     Some(Err(error)) => break Err(TranslateError::Stdin(error)),
-                    None => work_ends = Some(Instant::now() + WORK_TIMEOUT),
+                    None => break Ok(None),
                 },
-                line = next_of(&mut self.child), if may_read_agent => match line {
+                line = next_of(&mut self.child), if may_read => match line {
                     Some(line) => self.agent_line(line).await,
-                    None => if let Some(exit) = self.child_ended().await {
-                        break Ok(Some(exit));
+                    None => match self.child_ended().await {
+                        Ok(Some(exit)) => break Ok(Some(exit)),
+                        Ok(None) => Ok(()),
+                        Err(error) => Err(error),
                     },
                 },
-                () = sleep(RETRY), if !has_written => {}
-                () = wait_until(work_ends) => {}
-                () = &mut stop => break Ok(None),
+                () = sleep(RETRY), if !has_written => Ok(()),
+                () = &mut stop => {
+                    // The sender of the signal may send KILL soon.
+                    self.shutdown.start_drain();
+                    break Ok(None);
+                }
                 // The client has closed its end of stdout.
                 _ = &mut writer => break Ok(None),
+            };
+            if let Err(error) = handled {
+                break Err(error);
             }
         };
-        let exit = self.finish(ended, (lines, writer)).await?;
-        match exit {
-            Exit {
-                code: Some(code), ..
-            } => Ok(code),
-            Exit {
-                signal: Some(signal),
-                ..
-            } => Err(TranslateError::Signal(signal)),
-            Exit {
-                code: None,
-                signal: None,
-            } => Ok(0),
+        if ended.is_err()
+            && let Some(running) = &mut self.child
+        {
+            // The client must not receive the output after the failure, which could end its turn.
+            running.is_read = true;
         }
+        self.finish(client_lines, writer).await;
+        ended
     }
 
-    /// Stops the child gracefully, and passes on its last output.
+    /// Stops the command gracefully, and passes on its last output.
     async fn finish(
         mut self,
-        ended: Result<Option<Exit>, TranslateError>,
-        (lines, writer): (mpsc::Sender<Bytes>, JoinHandle<io::Result<()>>),
-    ) -> Result<Exit, TranslateError> {
-        let none = Exit {
-            code: None,
-            signal: None,
-        };
-        let mut stopped = None;
+        client_lines: mpsc::Sender<Bytes>,
+        writer: JoinHandle<io::Result<()>>,
+    ) {
         if let Some(Running {
             child,
             lines: mut output,
             is_read,
         }) = self.child.take()
         {
-            let farewell = self.translator.farewell();
-            if let Some(recorder) = &mut self.recorder {
-                recorder.record(Direction::ToAgent, &farewell);
-            }
-            if !farewell.is_empty() && child.stdin().send_reserved(farewell).is_err() {
-                tracing::debug!("the agent does not read its last message");
-            }
+            self.write_farewell(&child);
             child.begin_stop();
             let rest = async {
-                while !is_read && let Some(line) = output.recv().await {
-                    self.agent_line(line).await;
+                while !is_read && let Some(line) = output.received.recv().await {
+                    if self.agent_line(line).await.is_err() {
+                        return;
+                    }
                 }
+                drop(output);
             };
             // A stop has its own deadlines, after which the output has ended too.
-            let (exit, ()) = tokio::join!(child.exited(), rest);
-            // A child that does not end with its stdin is ended by a signal. This is no failure.
-            stopped = Some(Exit {
-                signal: None,
-                ..exit
-            });
-            let output = self.translator.agent_ended("the translation ended");
-            self.queue(output);
+            tokio::join!(child.exited(), rest);
         }
         let written = async {
             while let Some(line) = self.to_client.pop() {
-                if lines.send(line).await.is_err() {
+                if client_lines.send(line).await.is_err() {
                     return;
                 }
             }
-            drop(lines);
+            drop(client_lines);
             if !writer.is_finished() {
-                drop(writer.await);
+                let _ = writer.await;
             }
         };
-        drop(timeout(END_GRACE, written).await);
-        ended.map(|exit| exit.or(stopped).unwrap_or(none))
+        // A client that does not read its lines does not delay the end.
+        let _ = timeout(END_GRACE, written).await;
+    }
+
+    /// Queues the last lines for the command, which may have ended.
+    fn write_farewell(&mut self, child: &Child) {
+        let farewell = self.agent.protocol.farewell();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(Direction::ToAgent, &farewell);
+        }
+        if !farewell.is_empty() && child.stdin().send_reserved(farewell).is_err() {
+            tracing::debug!("the agent does not read its last message");
+        }
     }
 }
 
-/// The next line of the child. Waits for ever without a child.
-async fn next_of(child: &mut Option<Running>) -> Option<io::Result<Result<Vec<u8>, RpcError>>> {
+/// The next line of the command. Waits for ever without a command.
+async fn next_of(child: &mut Option<Running>) -> Option<Line> {
     let Some(running) = child else {
         return std::future::pending().await;
     };
-    let line = running.lines.recv().await;
+    let line = running.lines.received.recv().await;
     running.is_read = line.is_none();
     line
-}
-
-/// Waits for ever without a time.
-async fn wait_until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// An error with its causes.

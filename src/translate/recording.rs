@@ -8,32 +8,21 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 /// The maximum size of a recording. Further lines are not recorded.
 const MAX_BYTES: u64 = 1 << 30;
-/// The maximum size of a recording that is replayed.
-const MAX_REPLAY_BYTES: u64 = 256 << 20;
 
 #[derive(Debug, thiserror::Error)]
-pub enum RecordingError {
-    #[error("could not create the recording {}", path.display())]
-    Create { path: PathBuf, source: io::Error },
-    #[error("could not read the recording {}", path.display())]
-    Read { path: PathBuf, source: io::Error },
-    #[error("the recording {} is larger than {MAX_REPLAY_BYTES} bytes", path.display())]
-    TooLarge { path: PathBuf },
-    #[error("line {line} of the recording {} is not an entry: {reason}", path.display())]
-    Entry {
-        path: PathBuf,
-        line: usize,
-        reason: serde_json::Error,
-    },
+#[error("could not create the recording {}", path.display())]
+pub struct RecordingError {
+    path: PathBuf,
+    source: io::Error,
 }
 
 /// The direction of a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) enum Direction {
     /// Client to agent.
     #[serde(rename = "c2a")]
@@ -44,13 +33,13 @@ pub(super) enum Direction {
 }
 
 /// One line of a recording.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct Entry {
     pub(super) dir: Direction,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) msg: Option<Box<RawValue>>,
     /// A line that is not JSON.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     raw: Option<String>,
 }
 
@@ -95,7 +84,7 @@ impl Recorder {
             .create_new(true)
             .mode(0o600)
             .open(path);
-        let file = file.map_err(|source| RecordingError::Create {
+        let file = file.map_err(|source| RecordingError {
             path: path.to_owned(),
             source,
         })?;
@@ -128,32 +117,6 @@ impl Recorder {
     }
 }
 
-/// Reads a recording.
-pub(super) fn read(path: &Path) -> Result<Vec<Entry>, RecordingError> {
-    let failed = |source| RecordingError::Read {
-        path: path.to_owned(),
-        source,
-    };
-    if std::fs::metadata(path).map_err(failed)?.len() > MAX_REPLAY_BYTES {
-        return Err(RecordingError::TooLarge {
-            path: path.to_owned(),
-        });
-    }
-    let text = std::fs::read_to_string(path).map_err(failed)?;
-    let lines = text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty());
-    let entries = lines.map(|(at, line)| {
-        serde_json::from_str(line).map_err(|reason| RecordingError::Entry {
-            path: path.to_owned(),
-            line: at + 1,
-            reason,
-        })
-    });
-    entries.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,27 +140,6 @@ mod tests {
         );
         assert_eq!(text, expected);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        let entries = read(&path).unwrap();
-        assert_eq!(entries[0].msg.as_ref().unwrap().get(), r#"{"a":1.10}"#);
-        assert!(entries[2].msg.is_none() && entries[2].dir == Direction::ToClient);
-        assert!(
-            matches!(Recorder::create(&path), Err(RecordingError::Create { .. })),
-            "it exists"
-        );
-    }
-
-    #[test]
-    fn invalid_entry_is_reported_with_its_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("r.jsonl");
-        std::fs::write(&path, "\n{\"dir\":\"a2c\",\"msg\":{}}\n{\"dir\":\"up\"}\n").unwrap();
-        assert!(matches!(
-            read(&path),
-            Err(RecordingError::Entry { line: 3, .. })
-        ));
-        assert!(matches!(
-            read(&folder.path().join("none")),
-            Err(RecordingError::Read { .. })
-        ));
+        assert!(Recorder::create(&path).is_err(), "it exists");
     }
 }

@@ -1,7 +1,13 @@
 //! The protocols of agents.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+/// The file of this program, also in a sandbox that hides its folder.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// The protocol of an agent. Agents on other hosts use ACP.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -20,5 +26,55 @@ impl AgentDialect {
     /// Whether a process serves one session, for which it starts.
     pub const fn has_one_session(self) -> bool {
         matches!(self, Self::StreamJson | Self::EarlyAcp)
+    }
+
+    /// The command that speaks ACP for a program that speaks this dialect: the program itself, or this program in front of it
+    /// (`acp-gateway translate`). `resume` is the session that the client will restore.
+    pub fn command(
+        self,
+        program: PathBuf,
+        args: Vec<OsString>,
+        resume: Option<&str>,
+        max_line_bytes: usize,
+    ) -> (PathBuf, Vec<OsString>) {
+        let from = match self {
+            Self::Acp => return (program, args),
+            Self::StreamJson => "stream-json",
+            Self::EarlyAcp => "early-acp",
+        };
+        let mut translation: Vec<OsString> =
+            vec!["translate".into(), format!("--from={from}").into()];
+        translation.extend(resume.map(|id| format!("--resume={id}").into()));
+        translation.push(format!("--max-line-bytes={max_line_bytes}").into());
+        translation.push("--".into());
+        translation.push(program.into());
+        translation.extend(args);
+        (OWN_PROGRAM.into(), translation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_of_another_protocol_runs_behind_a_translation() {
+        let command = |dialect: AgentDialect, resume| {
+            let (program, args) = dialect.command("/bin/a".into(), vec!["-x".into()], resume, 7);
+            let args = args.iter().map(|word| word.to_str().unwrap());
+            let words: Vec<&str> = std::iter::once(program.to_str().unwrap())
+                .chain(args)
+                .collect();
+            words.join(" ")
+        };
+        assert_eq!(command(AgentDialect::Acp, Some("id")), "/bin/a -x");
+        assert_eq!(
+            command(AgentDialect::EarlyAcp, None),
+            "/proc/self/exe translate --from=early-acp --max-line-bytes=7 -- /bin/a -x"
+        );
+        assert_eq!(
+            command(AgentDialect::StreamJson, Some("-id")),
+            "/proc/self/exe translate --from=stream-json --resume=-id --max-line-bytes=7 -- /bin/a -x"
+        );
     }
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::attach::set_public_url;
 use crate::support::gateway::{KEY, binary};
 use crate::support::log::{all, one};
-use crate::support::places::fake_agent;
+use crate::support::places::{claude_cli, fake_agent};
 use crate::support::proxy::Proxy;
 use crate::support::{Gateway, Random, Setup, eventually, figure};
 
@@ -194,13 +194,19 @@ async fn member_translates_agents_in_other_protocols() {
     for dialect in ["stream-json", "early-acp"] {
         let gateway = Setup::fake(&[]).start();
         let url = format!("ws://{}/v1/fleet/connect", address(&gateway));
-        // The dialect `stream-json` appends the arguments of the CLI, which the shell drops.
-        let fake = fake_agent();
-        let agent = format!(
-            "exec {} translate --from acp --to {dialect} -- {fake}",
-            binary().display()
-        );
-        let command = ["/bin/sh", "-c", &agent];
+        let translator = binary().display().to_string();
+        let cli = claude_cli();
+        let command = match dialect {
+            "stream-json" => vec!["python3", &cli],
+            _ => vec![
+                &*translator,
+                "translate",
+                "--from=acp",
+                "--to=early-acp",
+                "--",
+                fake_agent(),
+            ],
+        };
         let member = Member::run(&url, ("other", KEY), &["--dialect", dialect], &command);
         // A process of these agents serves one session.
         let one = session(&gateway, &member, "other").await;

@@ -1,59 +1,45 @@
-//! `acp-gateway translate`: the binary on pipes, in front of scripted agents and of recordings.
+//! `acp-gateway translate`: the binary on pipes, in front of scripted agents.
 
 pub(crate) mod client;
-mod recordings;
 mod sdk;
+
+use std::os::unix::process::ExitStatusExt as _;
 
 use serde_json::{Value, json};
 
-use self::client::{Client, translate};
-use crate::support::places::{fake_agent, gateway_program};
+use self::client::{Client, request, translate};
+use crate::support::places::{claude_cli, fake_agent, gateway_program};
 
-/// The arguments of a chain: an agent that speaks `dialect`, made of the fake agent and another translation.
-fn scripted(dialect: &str) -> Vec<String> {
-    chain(dialect, "acp")
+/// The arguments for an agent that speaks `dialect`, and a client that speaks `client`.
+fn scripted(dialect: &str, client: &str) -> Vec<String> {
+    let mut arguments = vec![
+        format!("--from={dialect}"),
+        format!("--to={client}"),
+        "--".to_owned(),
+    ];
+    match dialect {
+        "stream-json" => arguments.extend(["python3".to_owned(), claude_cli()]),
+        _ => arguments.extend(early_agent().map(str::to_owned)),
+    }
+    arguments
 }
 
-/// The same for a client that speaks `client`.
-fn chain(dialect: &str, client: &str) -> Vec<String> {
-    // The dialect `stream-json` appends the arguments of the CLI, which the shell drops.
+/// An agent with the early protocol: the fake agent behind another translation.
+fn early_agent() -> [&'static str; 6] {
     let gateway = gateway_program();
-    let fake = fake_agent();
-    let command = format!("exec {gateway} translate --from acp --to {dialect} -- {fake}");
     [
-        "--from", dialect, "--to", client, "--", "/bin/sh", "-c", &command,
+        gateway,
+        "translate",
+        "--from=acp",
+        "--to=early-acp",
+        "--",
+        fake_agent(),
     ]
-    .map(str::to_owned)
-    .to_vec()
-}
-
-fn request(id: u64, method: &str, params: &Value) -> Value {
-    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
 /// Runs a turn with a permission, and one that is cancelled, through a client of ACP.
 async fn run_acp_client(mut client: Client) {
-    client
-        .send(&request(
-            0,
-            "initialize",
-            &json!({ "protocolVersion": 1, "clientCapabilities": {} }),
-        ))
-        .await;
-    assert_eq!(client.response(0).await["result"]["protocolVersion"], 1);
-    let cwd = std::env::temp_dir();
-    client
-        .send(&request(
-            1,
-            "session/new",
-            &json!({ "cwd": cwd, "mcpServers": [] }),
-        ))
-        .await;
-    let created = client.response(1).await;
-    let session = created["result"]["sessionId"]
-        .as_str()
-        .unwrap_or_else(|| panic!("{created}"))
-        .to_owned();
+    let session = client.create_session().await;
     let prompt =
         |text: &str| json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] });
     client
@@ -101,12 +87,12 @@ async fn run_acp_client(mut client: Client) {
 
 #[tokio::test]
 async fn acp_client_drives_a_stream_json_agent() {
-    run_acp_client(Client::start(translate(&scripted("stream-json")))).await;
+    run_acp_client(Client::start(translate(&scripted("stream-json", "acp")))).await;
 }
 
 #[tokio::test]
 async fn acp_client_drives_an_early_agent() {
-    run_acp_client(Client::start(translate(&scripted("early-acp")))).await;
+    run_acp_client(Client::start(translate(&scripted("early-acp", "acp")))).await;
 }
 
 #[tokio::test]
@@ -120,97 +106,6 @@ async fn acp_client_drives_an_acp_agent() {
         fake_agent(),
     ])))
     .await;
-}
-
-#[tokio::test]
-async fn stream_json_client_uses_a_tool_and_interrupts_a_turn() {
-    run_stream_json_client(Client::start(translate(&[
-        "--from",
-        "acp",
-        "--to",
-        "stream-json",
-        "--",
-        fake_agent(),
-    ])))
-    .await;
-}
-
-#[tokio::test]
-async fn stream_json_client_drives_a_stream_json_agent() {
-    run_stream_json_client(Client::start(translate(&chain(
-        "stream-json",
-        "stream-json",
-    ))))
-    .await;
-}
-
-async fn run_stream_json_client(mut client: Client) {
-    let control = |id: &str, request: Value| json!({ "type": "control_request", "request_id": id, "request": request });
-    let prompt =
-        |text: &str| json!({ "type": "user", "message": { "role": "user", "content": text } });
-    client.write("no JSON").await;
-    client
-        .send(&control("r1", json!({ "subtype": "initialize" })))
-        .await;
-    client
-        .until(|line| {
-            line["response"]["request_id"] == "r1" && line["response"]["subtype"] == "success"
-        })
-        .await;
-    client.send(&prompt("permission")).await;
-    let asked = client
-        .until(|line| line["request"]["subtype"] == "can_use_tool")
-        .await;
-    let answer = json!({ "behavior": "allow", "updatedInput": asked["request"]["input"] });
-    let answer =
-        json!({ "subtype": "success", "request_id": asked["request_id"], "response": answer });
-    client
-        .send(&json!({ "type": "control_response", "response": answer }))
-        .await;
-    let result = client.until(|line| line["type"] == "result").await;
-    assert_eq!(
-        (
-            &result["subtype"],
-            &result["result"],
-            &result["stop_reason"]
-        ),
-        (
-            &json!("success"),
-            &json!("permission: allow"),
-            &json!("end_turn")
-        ),
-        "{result}"
-    );
-    assert!(
-        client.seen().iter().any(|line| line["subtype"] == "init"),
-        "{:?}",
-        client.seen()
-    );
-
-    client.send(&prompt("slow chunks=1000 ms=20")).await;
-    client
-        .until(|line| line["event"]["delta"]["type"] == "text_delta")
-        .await;
-    client
-        .send(&control("r2", json!({ "subtype": "interrupt" })))
-        .await;
-    let result = client.until(|line| line["type"] == "result").await;
-    assert_eq!(result["terminal_reason"], "aborted_streaming", "{result}");
-    client
-        .send(&control("r3", json!({ "subtype": "no_such" })))
-        .await;
-    client
-        .until(|line| {
-            line["response"]["request_id"] == "r3" && line["response"]["subtype"] == "error"
-        })
-        .await;
-    // The end of stdin waits for the turn, as in the CLI.
-    client.send(&prompt("echo last")).await;
-    let (code, log) = client
-        .end_after(|line| line["type"] == "result" && line["result"] == "last")
-        .await;
-    assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("skipped an invalid line"), "{log}");
 }
 
 #[tokio::test]
@@ -228,25 +123,125 @@ async fn early_client_creates_a_session_prompts_cancels_and_shuts_down() {
 
 #[tokio::test]
 async fn early_client_drives_an_early_agent() {
-    let mut client = Client::start(translate(&chain("early-acp", "early-acp")));
+    let mut client = Client::start(translate(&scripted("early-acp", "early-acp")));
     crate::attach::run_early_client(&mut client).await;
 }
 
 #[tokio::test]
-async fn end_of_the_agent_fails_the_prompt_and_is_the_exit_code() {
-    let script = r#"while read -r line; do case "$line" in *session/prompt*) exit 7;; esac; done"#;
-    let mut client = Client::start(translate(&[
-        "--from", "acp", "--to", "acp", "--", "/bin/sh", "-c", script,
-    ]));
-    let params = json!({ "sessionId": "s", "prompt": [] });
-    client.send(&request(1, "session/prompt", &params)).await;
-    let failed = client.response(1).await;
-    let message = failed["error"]["message"].as_str().expect("a message");
-    assert!(
-        message.ends_with("the agent ended with the exit code 7"),
-        "{failed}"
+async fn end_of_the_agent_is_the_end_of_the_translation() {
+    let code = "while read -r line; do exit 7; done";
+    let signal = "while read -r line; do kill -KILL $$; done";
+    for (script, code, ended_by) in [(code, Some(7), None), (signal, None, Some(9))] {
+        let arguments = ["--from", "acp", "--", "/bin/sh", "-c", script];
+        let mut client = Client::start(translate(&arguments));
+        let params = json!({ "sessionId": "s", "prompt": [] });
+        client.send(&request(1, "session/prompt", &params)).await;
+        let status = client.status().await;
+        assert_eq!((status.code(), status.signal()), (code, ended_by));
+    }
+}
+
+#[tokio::test]
+async fn lines_without_a_meaning_pass_and_are_no_messages() {
+    let mut client = Client::start(translate(&scripted("stream-json", "acp")));
+    let session = client.create_session().await;
+    let prompt = json!([{ "type": "text", "text": "noise Log in first" }]);
+    let params = json!({ "sessionId": session, "prompt": prompt });
+    client.send(&request(2, "session/prompt", &params)).await;
+    let mut noise = Vec::new();
+    loop {
+        let line = client.next_line().await;
+        match serde_json::from_str::<Value>(&line) {
+            Ok(line) if line["id"] == 2 => break,
+            Ok(_) => {}
+            Err(_) => noise.push(line),
+        }
+    }
+    assert_eq!(
+        noise,
+        [
+            "Log in first",
+            r#"not translated: {"jsonrpc": "2.0", "id": 1, "result": {}}"#
+        ]
     );
-    assert_eq!(client.ended().await.0, Some(7));
+    let prompt = json!([{ "type": "text", "text": "long 17000000" }]);
+    let params = json!({ "sessionId": session, "prompt": prompt });
+    client.send(&request(3, "session/prompt", &params)).await;
+    let (code, log) = client.ended().await;
+    assert!(
+        code == Some(1) && log.contains("a line of the agent is longer than 16777216 bytes"),
+        "{code:?} {log}"
+    );
+}
+
+#[tokio::test]
+async fn client_selects_the_folder_and_restores_a_session() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let home = folder.path().canonicalize().expect("it exists");
+    let start = || {
+        let mut command = translate(&scripted("stream-json", "acp"));
+        command.env("HOME", &home);
+        Client::start(command)
+    };
+    let mut client = start();
+    client.initialize().await;
+    let params = json!({ "cwd": home, "mcpServers": [] });
+    client.send(&request(1, "session/new", &params)).await;
+    let created = client.response(1).await;
+    let session = created["result"]["sessionId"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    let prompt = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": "pwd" }] });
+    client.send(&request(2, "session/prompt", &prompt)).await;
+    client.response(2).await;
+    assert_eq!(client.text(), home.to_str().expect("UTF-8"));
+    client.end().await;
+
+    let mut client = start();
+    client.initialize().await;
+    let missing = "11111111-1111-4111-8111-111111111111";
+    for (id, named, found) in [(1, missing, false), (2, &*session, true)] {
+        let params = json!({ "sessionId": named, "cwd": home, "mcpServers": [] });
+        client.send(&request(id, "session/resume", &params)).await;
+        let answer = client.response(id).await;
+        assert_eq!(answer["error"]["code"] == -32002, !found, "{answer}");
+        assert_eq!(answer["result"].is_object(), found, "{answer}");
+    }
+    client.send(&request(3, "session/prompt", &prompt)).await;
+    client.response(3).await;
+    assert_eq!(client.end().await.0, Some(0));
+}
+
+#[tokio::test]
+async fn recording_has_the_lines_in_both_directions() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let recording = folder.path().join("early.jsonl");
+    let mut command = translate(&["--record"]);
+    command.arg(&recording).args(scripted("early-acp", "acp"));
+    let mut client = Client::start(command);
+    client.create_session().await;
+    assert_eq!(client.end().await.0, Some(0));
+    let text = std::fs::read_to_string(recording).expect("it was recorded");
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let methods: Vec<_> = lines
+        .iter()
+        .filter(|line| line["dir"] == "c2a")
+        .filter_map(|line| line["msg"]["method"].as_str())
+        .collect();
+    assert_eq!(
+        methods,
+        [
+            "initialize",
+            "initialized",
+            "agent/createSession",
+            "shutdown"
+        ]
+    );
+    assert!(lines.iter().any(|line| line["dir"] == "a2c"));
 }
 
 #[tokio::test]

@@ -8,7 +8,6 @@ use tokio::sync::{mpsc, watch};
 
 use super::{BoxFuture, Channel, Closed, LineWriter, Origin, Transport};
 use crate::acp::AcpVersion;
-use crate::agent::dialect::Acp;
 use crate::agent::failure::AgentExit;
 use crate::agent::handshake::Handshake;
 use crate::agent::process::Process;
@@ -66,7 +65,7 @@ pub(crate) async fn connect(spec: &Arc<AgentSpec>, key: &ProcessKey) -> (Process
     let handshake = Handshake {
         spec,
         key,
-        dialect: Arc::new(Acp(AcpVersion::V1)),
+        version: AcpVersion::V1,
         gateway_version: "test",
     };
     let (limits, shutdown) = (Arc::new(Limits::default()), Shutdown::new());

@@ -225,15 +225,14 @@ impl Actor {
     /// Asks the agent to create or restore the session.
     pub(super) fn set_up(&mut self, set_up: SetUp) {
         let method = set_up.method;
-        let (record, dialect) = (self.journal.record(), self.link.dialect());
+        let record = self.journal.record();
+        let version = self.link.version();
         let servers = self.mcp_servers();
         let setup = self.setup(&servers);
         let trace = self.turns.trace().or_else(|| self.client_calls.trace());
         let params = match (&record.agent_session_id, method) {
             (Some(id), AttachMethod::Resume) => acp::resume_session(id, setup, trace),
-            (Some(id), AttachMethod::Load) => {
-                acp::replay_session(dialect.version(), id, setup, trace)
-            }
+            (Some(id), AttachMethod::Load) => acp::replay_session(version, id, setup, trace),
             _ => acp::new_session(setup, trace),
         };
         let limits = &self.context.limits;
@@ -243,7 +242,7 @@ impl Actor {
         };
         self.call_for(
             CallPurpose::SetUp(set_up),
-            method.method(dialect),
+            method.method(version),
             &params,
             timeout,
         );
@@ -281,7 +280,7 @@ impl Actor {
         let Some(process) = self.link.process() else {
             return Vec::new();
         };
-        let version = process.dialect().version();
+        let version = process.version();
         let named = self
             .journal
             .record()
@@ -495,7 +494,7 @@ impl Actor {
                 )
             }
             LoadSignIn::KeyChecked => (
-                self.link.dialect().login_method(),
+                self.link.version().login_method(),
                 auth::authenticate(sign_in, None),
                 limits.call_timeout,
             ),

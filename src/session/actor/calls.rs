@@ -68,7 +68,7 @@ impl Actor {
     /// Whether the agent reported that this part can be cancelled now.
     fn check_cancellable(&self, part: &CancelTarget) -> Result<(), CallError> {
         let has_targets = match self.link.process() {
-            Some(process) => process.dialect().has_cancel_targets(),
+            Some(process) => process.version().has_cancel_targets(),
             None => {
                 AcpVersion::from_number(self.link.spec().settings.protocol) == Some(AcpVersion::V2)
             }
@@ -162,7 +162,7 @@ impl Actor {
         let servers = self.mcp_servers();
         let target = CallTarget {
             id,
-            dialect: self.link.dialect(),
+            version: self.link.version(),
             capabilities: &initialized.capabilities,
             config_options: self.journal.fold().config_options.as_deref(),
             setup: self.setup(&servers),
@@ -198,7 +198,7 @@ impl Actor {
             ..SessionChanged::default()
         };
         match &call.call {
-            ClientCall::Mode(mode) if self.link.dialect().has_modes() => {
+            ClientCall::Mode(mode) if self.link.version().has_modes() => {
                 event.current_mode_id = Some(mode);
             }
             ClientCall::Mode(_) | ClientCall::Config { .. } => {

@@ -60,7 +60,7 @@ impl Actor {
             }
             Some(Overdue::Call(call, CallPurpose::SetUp(set_up))) => {
                 self.link.cancel_call(call);
-                let method = set_up.method.method(self.link.dialect());
+                let method = set_up.method.method(self.link.version());
                 self.setup_failed(&self.link.timeout(method));
             }
             Some(Overdue::Call(call, CallPurpose::SignIn { load_error })) => {

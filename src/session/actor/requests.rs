@@ -57,7 +57,7 @@ impl Actor {
             RequestKind::Permission | RequestKind::Elicitation | RequestKind::Extension => {
                 ServedBy::Client
             }
-            _ if !self.link.dialect().has_client_methods() => ServedBy::Off,
+            _ if !self.link.version().has_client_methods() => ServedBy::Off,
             RequestKind::ReadFile | RequestKind::WriteFile => self.served_by().0,
             RequestKind::CreateTerminal
             | RequestKind::TerminalOutput

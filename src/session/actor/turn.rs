@@ -280,7 +280,7 @@ impl Actor {
             .err()
             .is_some_and(|error| self.is_session_rejected(error));
         let unproven = self.attachment.prompt_answered(rejected);
-        let ends_turn = self.link.dialect().answer_ends_turn();
+        let ends_turn = self.link.version().answer_ends_turn();
         if let Some(answered) = self.turns.answered(outcome, unproven, ends_turn) {
             self.apply_answer(answered);
         }
@@ -498,7 +498,7 @@ impl Actor {
     pub(super) fn track_work(&mut self, kind: &str, update: &RawValue) -> bool {
         let now = Instant::now();
         self.turns.note_update(now);
-        if self.link.dialect().answer_ends_turn() {
+        if self.link.version().answer_ends_turn() {
             return false;
         }
         let changed = self.turns.track_work(kind, update, now);

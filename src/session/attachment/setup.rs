@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use serde_json::value::RawValue;
 
-use crate::acp;
-use crate::agent::Dialect;
+use crate::acp::{self, AcpVersion};
 use crate::event::{AttachedBy, LostReason};
 use crate::jsonrpc::RpcError;
 use crate::types::Limits;
@@ -123,11 +122,11 @@ impl AttachMethod {
         }
     }
 
-    pub(in crate::session) fn method(self, dialect: &dyn Dialect) -> &'static str {
+    pub(in crate::session) fn method(self, version: AcpVersion) -> &'static str {
         match self {
             Self::New | Self::Fresh => acp::method::SESSION_NEW,
             Self::Resume => acp::method::SESSION_RESUME,
-            Self::Load => dialect.replay_method(),
+            Self::Load => version.replay_method(),
         }
     }
 }

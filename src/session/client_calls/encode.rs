@@ -3,8 +3,10 @@
 use serde_json::value::RawValue;
 
 use crate::acp::client_input_policy::{self, ClientInputError};
-use crate::acp::{self, AgentCapabilities, ConfigValue, ModePolicy, SessionSetup, TraceContext};
-use crate::agent::{AgentSpec, Dialect};
+use crate::acp::{
+    self, AcpVersion, AgentCapabilities, ConfigValue, ModePolicy, SessionSetup, TraceContext,
+};
+use crate::agent::AgentSpec;
 use crate::session::command::ClientCall;
 use crate::session::error::{CallError, InputError, ProcessError, SessionError, TurnRunning};
 use crate::session::origin::can_fork;
@@ -67,7 +69,7 @@ pub(in crate::session) fn permit_mode(denying: Option<&str>) -> Result<(), Input
 pub(in crate::session) struct CallTarget<'a> {
     /// The agent's id of the session.
     pub(in crate::session) id: &'a str,
-    pub(in crate::session) dialect: &'a dyn Dialect,
+    pub(in crate::session) version: AcpVersion,
     pub(in crate::session) capabilities: &'a AgentCapabilities,
     pub(in crate::session) config_options: Option<&'a RawValue>,
     /// The setup of the session, which a fork repeats.
@@ -81,16 +83,16 @@ impl CallTarget<'_> {
         call: &ClientCall,
         trace: Option<&TraceContext>,
     ) -> Result<(String, Box<RawValue>), CallError> {
-        let (id, dialect) = (self.id, self.dialect);
+        let id = self.id;
         let mut method = call.method().to_owned();
         let params = match call {
-            ClientCall::Mode(mode) if dialect.has_modes() => acp::set_mode(id, mode, trace),
+            ClientCall::Mode(mode) if self.version.has_modes() => acp::set_mode(id, mode, trace),
             ClientCall::Mode(mode) => {
                 let option = self.config_options.and_then(acp::mode_option);
                 let option = option.ok_or_else(|| ProcessError::unsupported(&method))?;
                 acp::method::SESSION_SET_CONFIG_OPTION.clone_into(&mut method);
                 acp::set_config_option(
-                    dialect.version(),
+                    self.version,
                     id,
                     &option,
                     &ConfigValue::Id(mode.into()),
@@ -100,7 +102,7 @@ impl CallTarget<'_> {
             ClientCall::Config { option, value } => {
                 let value: ConfigValue<'_> =
                     acp::parse(value).map_err(|_| SessionError::Internal)?;
-                acp::set_config_option(dialect.version(), id, option, &value, trace)
+                acp::set_config_option(self.version, id, option, &value, trace)
             }
             ClientCall::Cancel(part) => acp::cancel_target(id, part, trace),
             ClientCall::Fork => {

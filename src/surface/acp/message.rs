@@ -4,77 +4,30 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::failure::Failure;
+use crate::jsonrpc::{self, without_line_end};
 
 /// The longest JSON-RPC id of a client, in bytes.
 const MAX_ID_BYTES: usize = 1024;
 
-#[derive(Serialize)]
-struct Envelope<'a> {
-    jsonrpc: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    method: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    params: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a Failure>,
-}
-
-const EMPTY: Envelope<'static> = Envelope {
-    jsonrpc: "2.0",
-    id: None,
-    method: None,
-    params: None,
-    result: None,
-    error: None,
-};
-
-fn encode(envelope: &Envelope<'_>) -> Bytes {
-    serde_json::to_vec(envelope)
-        .expect("raw values and strings serialize")
-        .into()
-}
-
 /// The response to a request of the client.
 pub(super) fn response(id: &RawValue, outcome: Result<&RawValue, &Failure>) -> Bytes {
-    match outcome {
-        Ok(result) => encode(&Envelope {
-            id: Some(id),
-            result: Some(result),
-            ..EMPTY
-        }),
-        Err(error) => encode(&Envelope {
-            id: Some(id),
-            error: Some(error),
-            ..EMPTY
-        }),
-    }
+    without_line_end(&match outcome {
+        Ok(result) => jsonrpc::result(id, result),
+        Err(error) => jsonrpc::error(id, error),
+    })
 }
 
 /// A request to the client.
 pub(super) fn request(id: &str, method: &str, params: &RawValue) -> Bytes {
-    let id = to_raw_value(id).expect("a string serializes");
-    encode(&Envelope {
-        id: Some(&id),
-        method: Some(method),
-        params: Some(params),
-        ..EMPTY
-    })
+    without_line_end(&jsonrpc::request(Value::from(id), method, params))
 }
 
 pub(super) fn notification(method: &str, params: &(impl Serialize + ?Sized)) -> Bytes {
-    let params = raw(params);
-    encode(&Envelope {
-        method: Some(method),
-        params: Some(&params),
-        ..EMPTY
-    })
+    without_line_end(&jsonrpc::notification(method, &raw(params)))
 }
 
 /// Encodes one of the gateway's own values.

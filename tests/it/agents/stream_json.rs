@@ -1,47 +1,253 @@
-//! The version of an agent with `dialect = "stream-json"`.
+//! Agents with the protocol of the Claude Code CLI (`dialect = "stream-json"`), as `tests/agents/claude_cli.py` has it.
 
-use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
-use crate::support::Setup;
-use crate::support::places::{fake_agent, gateway_program};
+use serde_json::{Value, json};
+
+use crate::support::log::{noise, one};
+use crate::support::places::claude_cli;
+use crate::support::{Gateway, Setup};
+
+/// A gateway with the command, and the log of its starts.
+struct Cli {
+    gateway: Gateway,
+    log: tempfile::TempDir,
+}
+
+impl Cli {
+    fn start(flags: &[&str], entry: &str) -> Self {
+        let log = tempfile::tempdir().expect("a temporary folder");
+        let file = log.path().join("starts");
+        let cli = claude_cli();
+        let mut args = vec![&*cli, "--log", file.to_str().expect("UTF-8")];
+        args.extend(flags);
+        // The interpreter can be in a home that isolation hides.
+        let isolation = if entry.contains("isolation") {
+            ""
+        } else {
+            "isolation = \"off\""
+        };
+        let more = format!("dialect = \"stream-json\"\n{isolation}\n{entry}");
+        let gateway = Setup::default()
+            .agent("cli", "python3", &args, &more)
+            .start();
+        Self { gateway, log }
+    }
+
+    /// The starts of the command, without the ids of new sessions.
+    fn starts(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(self.log.path().join("starts")).unwrap_or_default();
+        let start = |line: &str| match line.split_once(" --session-id") {
+            Some(_) => "new".to_owned(),
+            None => line.replace("start --resume ", "resume "),
+        };
+        log.lines().map(start).collect()
+    }
+
+    async fn session(&self) -> String {
+        self.gateway.session("cli").await
+    }
+
+    async fn text(&self, session: &str, prompt: &str) -> Value {
+        self.gateway.turn(session, prompt).await["text"].clone()
+    }
+}
 
 #[tokio::test]
-async fn version_of_the_cli_is_what_its_command_prints_once() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let asked = folder.path().join("asked");
-    let command = |name: &str, output: &str| {
-        let path = folder.path().join(name);
-        let script = format!(
-            "#!/bin/sh\nif [ \"$*\" = --version ]; then echo {name} >>{asked:?}; {output}; fi\n\
-             exec {} translate --from acp --to stream-json -- {}\n",
-            gateway_program(),
-            fake_agent()
-        );
-        std::fs::write(&path, script).expect("the folder is ours");
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&path, executable).expect("the folder is ours");
-        path.into_os_string().into_string().expect("UTF-8")
-    };
-    let more = "dialect = \"stream-json\"\nisolation = \"off\"";
-    let cases = [
-        ("known", "echo '2.1.197 (Claude Code)'; exit", "2.1.197"),
-        ("text", "echo 'unknown option'; exit 1", "unknown"),
-        // It does not know the argument, and starts.
-        ("started", ":", "unknown"),
-    ];
-    let mut setup = Setup::default();
-    for (name, output, _) in cases {
-        setup = setup.agent(name, &command(name, output), &[], more);
+async fn session_has_a_process_in_its_folder_and_the_version_of_the_command() {
+    let cli = Cli::start(&[], "");
+    let one = cli.session().await;
+    let two = cli.session().await;
+    for session in [&one, &two] {
+        let cwd = cli.gateway.get_session(session).await["cwd"].clone();
+        assert_eq!(cli.text(session, "pwd").await, cwd);
+        assert_eq!(cli.text(session, "echo x").await, "x");
     }
-    let gateway = setup.start();
-    for (name, _, version) in cases {
-        for _ in 0..2 {
-            let session = gateway.session(name).await;
-            assert_eq!(gateway.turn(&session, "echo x").await["text"], "x");
-        }
-        let agent = gateway.get(&format!("/v1/agents/{name}")).await;
-        assert_eq!(agent["version"], version, "{agent}");
+    let agent = cli.gateway.get("/v1/agents/cli").await;
+    assert_eq!(agent["version"], "9.8.7", "{agent}");
+    assert_eq!(agent["pool"]["processes"], 2, "{agent}");
+    let starts = cli.starts();
+    assert_eq!(
+        starts.iter().filter(|start| *start == "new").count(),
+        2,
+        "{starts:?}"
+    );
+}
+
+#[tokio::test]
+async fn command_without_a_version_starts() {
+    let cli = Cli::start(&["--silent-version"], "");
+    let session = cli.session().await;
+    assert_eq!(cli.text(&session, "echo x").await, "x");
+    assert_eq!(
+        cli.gateway.get("/v1/agents/cli").await["version"],
+        "unknown"
+    );
+}
+
+#[tokio::test]
+async fn session_is_restored_and_a_missing_one_begins_again() {
+    let cli = Cli::start(&[], "");
+    let session = cli.session().await;
+    cli.text(&session, "echo x").await;
+    let sessions = cli.gateway.path("data/homes/default/cli/sessions");
+    let mut entries = std::fs::read_dir(&sessions).expect("the command has a session");
+    let entry = entries.next().expect("one").expect("a file");
+    let id = entry.file_name().into_string().expect("an id");
+    kill_command(&cli, &session).await;
+    assert_eq!(cli.text(&session, "echo y").await, "y");
+    let attached = last_attached(&cli, &session).await;
+    assert_eq!(attached["by"], "resume", "{attached}");
+
+    std::fs::remove_file(sessions.join(&id)).expect("the command has it");
+    kill_command(&cli, &session).await;
+    assert_eq!(cli.text(&session, "echo z").await, "z");
+    let attached = last_attached(&cli, &session).await;
+    assert_eq!(
+        (&attached["context"], &attached["reason"]),
+        (&json!("lost"), &json!("not_found")),
+        "{attached}"
+    );
+    let resumed = format!("resume {id}");
+    let starts: Vec<String> = cli.starts();
+    let starts: Vec<&str> = starts
+        .iter()
+        .map(String::as_str)
+        .filter(|start| *start != "version")
+        .collect();
+    assert_eq!(starts, ["new", &resumed, &resumed, "new"]);
+}
+
+/// Ends the command of a session, and waits until the gateway has noticed.
+async fn kill_command(cli: &Cli, session: &str) {
+    let turn = cli.gateway.turn(session, "exit 3").await;
+    let error = &turn["error"];
+    assert_eq!(
+        (&error["code"], &error["exitCode"]),
+        (&json!("agent_exited"), &json!(3)),
+        "{turn}"
+    );
+    let tail = error["stderrTail"].as_str().expect("a text");
+    assert_eq!(tail.trim(), "the command ends here");
+}
+
+async fn last_attached(cli: &Cli, session: &str) -> Value {
+    let events = cli.gateway.lawful(session).await;
+    let mut attached = events
+        .into_iter()
+        .rev()
+        .filter(|event| event["type"] == "session.attached");
+    attached.next().expect("it was attached")
+}
+
+#[tokio::test]
+async fn signal_of_the_command_is_that_of_the_agent() {
+    let cli = Cli::start(&[], "");
+    let session = cli.session().await;
+    let error = cli.gateway.turn(&session, "kill").await["error"].clone();
+    assert_eq!(
+        (&error["code"], &error["signal"]),
+        (&json!("agent_exited"), &json!("SIGKILL")),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn failed_start_of_the_command_is_that_of_the_agent_and_delays_the_next_one() {
+    let cli = Cli::start(&["--fail", "9"], "");
+    let began = Instant::now();
+    for _ in 0..3 {
+        let body = json!({ "agent": "cli" });
+        let answer = cli.gateway.posted("/v1/sessions", &[], &body).await;
+        let problem = answer.problem(502, "agent_exited");
+        assert_eq!(problem["exitCode"], 9, "{problem}");
+        let tail = problem["stderrTail"].as_str().expect("a text");
+        assert!(tail.contains("cannot start today"), "{problem}");
     }
-    let asked = std::fs::read_to_string(&asked).expect("each command was asked");
-    assert_eq!(asked, "known\ntext\nstarted\n");
+    // The back-off doubles: one second, and two.
+    assert!(began.elapsed() > Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn command_that_ends_in_each_turn_is_a_crash_loop() {
+    let cli = Cli::start(&[], "");
+    let session = cli.session().await;
+    for _ in 0..5 {
+        kill_command(&cli, &session).await;
+    }
+    let path = format!("/v1/sessions/{session}/prompts");
+    let prompt = json!({ "prompt": "exit 3" });
+    let answer = cli.gateway.posted(&path, &[], &prompt).await;
+    answer.problem(503, "crash_loop");
+}
+
+#[tokio::test]
+async fn processes_count_in_the_pool_and_are_not_shared() {
+    let cli = Cli::start(&[], "pool = { max_size = 1 }");
+    let one = cli.session().await;
+    cli.text(&one, "echo x").await;
+    let two = cli.session().await;
+    assert_eq!(cli.text(&two, "echo y").await, "y");
+    let agent = cli.gateway.get("/v1/agents/cli").await;
+    assert_eq!(agent["pool"]["processes"], 1, "{agent}");
+}
+
+#[tokio::test]
+async fn lines_without_a_meaning_are_counted() {
+    let cli = Cli::start(&[], "");
+    let session = cli.session().await;
+    assert_eq!(cli.text(&session, "noise Log in first").await, "noise");
+    let events = cli.gateway.lawful(&session).await;
+    assert_eq!(noise(&events), 2, "{events:?}");
+    let shown = one(&events, "agent.invalid_output");
+    assert_eq!(shown["excerpt"], "Log in first", "{shown}");
+}
+
+#[tokio::test]
+async fn line_above_the_limit_of_the_entry_ends_the_agent() {
+    let cli = Cli::start(&[], "max_line_bytes = \"64KiB\"");
+    let session = cli.session().await;
+    let error = cli.gateway.turn(&session, "long 65537").await["error"].clone();
+    assert_eq!(error["code"], "agent_exited", "{error}");
+    let tail = error["stderrTail"].as_str().expect("a text");
+    assert!(tail.contains("longer than 65536 bytes"), "{error}");
+}
+
+#[tokio::test]
+async fn command_that_ignores_its_stop_is_killed_before_the_gateway_sends_term() {
+    let cli = Cli::start(&[], "");
+    let session = cli.session().await;
+    assert_eq!(cli.text(&session, "stubborn").await, "stubborn");
+    let began = Instant::now();
+    let path = format!("/v1/sessions/{session}");
+    let deleted = cli.gateway.call(reqwest::Method::DELETE, &path).await;
+    assert_eq!(deleted.status.as_u16(), 204, "{deleted:?}");
+    cli.gateway.none_alive().await;
+    let took = began.elapsed();
+    assert!(
+        took > Duration::from_secs(3) && took < Duration::from_secs(5),
+        "{took:?}"
+    );
+}
+
+#[tokio::test]
+async fn command_of_the_level_strict_runs_between_the_translation_and_the_agent() {
+    let entry = "isolation = \"strict\"\nisolation_command = [\"env\", \"FOLDER={cwd}\"]";
+    let cli = Cli::start(&[], entry);
+    let session = cli.session().await;
+    let cwd = cli.gateway.get_session(&session).await["cwd"].clone();
+    assert_eq!(cli.text(&session, "env FOLDER").await, cwd);
+    let agent = cli.gateway.get("/v1/agents/cli").await;
+    assert_eq!(agent["isolation"]["mechanism"], "command", "{agent}");
+}
+
+#[tokio::test]
+async fn drain_ends_the_command_in_time() {
+    let mut cli = Cli::start(&[], "");
+    let session = cli.session().await;
+    assert_eq!(cli.text(&session, "stubborn").await, "stubborn");
+    let began = Instant::now();
+    assert_eq!(cli.gateway.stop(), Some(0), "{}", cli.gateway.log());
+    assert!(began.elapsed() < Duration::from_secs(5));
+    cli.gateway.none_alive().await;
 }

@@ -15,9 +15,12 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("api", &["types"]),
     ("event", &["api", "types"]),
     ("acp", &["jsonrpc", "types"]),
-    ("served", &["acp", "jsonrpc", "types"]),
     ("store", &["event", "types", "shutdown"]),
     ("process", &["types", "shutdown"]),
+    (
+        "translate",
+        &["process", "acp", "jsonrpc", "types", "shutdown"],
+    ),
     ("eventlog", &["store", "event", "types", "shutdown"]),
     (
         "audit",
@@ -32,7 +35,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("cca", &["fleet", "jsonrpc", "types", "shutdown"]),
     (
         "registry",
-        &["process", "outgoing", "acp", "types", "shutdown"],
+        &["process", "outgoing", "acp", "jsonrpc", "types", "shutdown"],
     ),
     (
         "agent",
@@ -127,7 +130,14 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "attach",
-        &["served", "outgoing", "acp", "jsonrpc", "types", "shutdown"],
+        &[
+            "translate",
+            "outgoing",
+            "acp",
+            "jsonrpc",
+            "types",
+            "shutdown",
+        ],
     ),
     (
         "connect",
@@ -140,12 +150,6 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "jsonrpc",
             "types",
             "shutdown",
-        ],
-    ),
-    (
-        "translate",
-        &[
-            "agent", "served", "process", "acp", "jsonrpc", "types", "shutdown",
         ],
     ),
     ("demo_agent", &["acp", "jsonrpc", "types", "shutdown"]),
@@ -190,7 +194,6 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "translate",
             "connect",
             "attach",
-            "served",
             "outgoing",
             "surface",
             "server",

@@ -9,8 +9,7 @@ use super::{Log, PATH, announce, reached, reasons, send};
 use crate::agents::keys::by;
 use crate::route_walk::operations::UNKNOWN;
 use crate::route_walk::principals::foreign_key;
-use crate::support::gateway::binary;
-use crate::support::places::fake_agent;
+use crate::support::places::claude_cli;
 use crate::support::wait::{LONGEST, eventually};
 use crate::support::{Answer, Setup};
 
@@ -199,14 +198,9 @@ async fn process_that_does_not_read_is_not_reached_in_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn protocol_without_notifications_is_unsupported() {
-    let fake = fake_agent();
-    let agent = format!(
-        "exec {} translate --from acp --to stream-json -- {fake}",
-        binary().display()
-    );
     let more = "dialect = \"stream-json\"\nisolation = \"off\"";
     let gateway = Setup::fake(&[])
-        .agent("other", "/bin/sh", &["-c", &agent], more)
+        .agent("other", "python3", &[&claude_cli()], more)
         .start();
     let session = gateway.session("other").await;
     let report = announce(&gateway, &json!({ "sessions": [session] })).await;

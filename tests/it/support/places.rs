@@ -53,6 +53,12 @@ pub(crate) fn fake_agent() -> &'static str {
     &FAKE_AGENT
 }
 
+/// The scripted command with the protocol of the Claude Code CLI, for `python3`.
+pub(crate) fn claude_cli() -> String {
+    let path = PROJECT.join("tests/agents/claude_cli.py");
+    path.into_os_string().into_string().expect("UTF-8")
+}
+
 /// A folder of the build for files of tests.
 pub(crate) fn scratch() -> &'static Path {
     &SCRATCH

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::timeout;
@@ -13,6 +13,11 @@ use crate::support::places::gateway_program;
 
 /// The maximum wait for the next line.
 const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A request of ACP.
+pub(super) fn request(id: u64, method: &str, params: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
 
 /// `acp-gateway translate` with these arguments.
 pub(super) fn translate(args: &[impl AsRef<std::ffi::OsStr>]) -> Command {
@@ -103,14 +108,35 @@ impl Client {
         self.ended().await
     }
 
-    /// Closes stdin, and then reads until a line holds.
-    pub(super) async fn end_after(
-        mut self,
-        holds: impl Fn(&Value) -> bool,
-    ) -> (Option<i32>, String) {
-        drop(self.stdin.take());
-        self.until(holds).await;
-        self.ended().await
+    /// The next line, which may not be JSON.
+    pub(super) async fn next_line(&mut self) -> String {
+        let line = timeout(PATIENCE, self.lines.next_line()).await;
+        line.expect("a line in time")
+            .expect("a pipe")
+            .expect("a line")
+    }
+
+    pub(super) async fn initialize(&mut self) {
+        let params = json!({ "protocolVersion": 1, "clientCapabilities": {} });
+        self.send(&request(0, "initialize", &params)).await;
+        let answer = self.response(0).await;
+        assert_eq!(answer["result"]["protocolVersion"], 1, "{answer}");
+    }
+
+    /// Creates a session of ACP. Returns its id.
+    pub(super) async fn create_session(&mut self) -> String {
+        self.initialize().await;
+        let params = json!({ "cwd": std::env::temp_dir(), "mcpServers": [] });
+        self.send(&request(1, "session/new", &params)).await;
+        let created = self.response(1).await;
+        let session = created["result"]["sessionId"].as_str();
+        session.unwrap_or_else(|| panic!("{created}")).to_owned()
+    }
+
+    /// Waits for the end of the process.
+    pub(super) async fn status(mut self) -> std::process::ExitStatus {
+        let ended = timeout(PATIENCE, self.child.wait()).await;
+        ended.expect("it ends").expect("it is our child")
     }
 
     /// Waits for the end of the process. Returns the exit code and the text on stderr.

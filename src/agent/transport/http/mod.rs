@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use tokio::io::{AsyncWriteExt as _, DuplexStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
@@ -29,7 +29,7 @@ use self::streams::{Follower, QUEUED_REPORTS, RESUME_TIMEOUT, Report, Streams};
 use super::link::{INCOMING_BYTES, LineQueue, Link, RemoteTransport, to_line};
 use super::{Channel, Origin};
 use crate::acp::error_code;
-use crate::jsonrpc::{self, Message, RpcError};
+use crate::jsonrpc::{self, Message, RpcError, without_line_end};
 use crate::outgoing::{Backoff, Event};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{Limits, QueuedLine};
@@ -309,10 +309,5 @@ fn rejected(call: &str, failure: &RequestFailure) -> Vec<u8> {
         data: None,
     };
     let id = serde_json::from_str(call).unwrap_or(RawValue::NULL);
-    let error = to_raw_value(&error).expect("an error without data serializes");
-    to_line(jsonrpc::error(id, &error).trim_ascii_end())
-}
-
-fn without_line_end(line: &Bytes) -> Bytes {
-    line.slice(..line.trim_ascii_end().len())
+    jsonrpc::error(id, &error).to_vec()
 }

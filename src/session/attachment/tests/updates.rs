@@ -1,6 +1,5 @@
 use super::*;
 use crate::acp::AcpVersion;
-use crate::agent::{Acp, Dialect};
 use crate::event::AttachedBy;
 use crate::types::limits::KNOWN_SUBAGENTS;
 
@@ -271,19 +270,12 @@ fn each_method_has_its_name_at_the_agent_and_in_the_log() {
         ),
     ] {
         assert_eq!(
-            (
-                method.method(&Acp(AcpVersion::V1)),
-                method.method(&Acp(AcpVersion::V2))
-            ),
+            (method.method(AcpVersion::V1), method.method(AcpVersion::V2)),
             (v1, v2),
             "{method:?}"
         );
         assert_eq!(method.attached_by(), by, "{method:?}");
     }
-    assert_eq!(
-        (Acp(AcpVersion::V1).version(), Acp(AcpVersion::V2).version()),
-        (AcpVersion::V1, AcpVersion::V2)
-    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::acp::{self, AcpVersion, AgentCapabilities, ConfigValue, ModePolicy, SessionSetup};
-use crate::agent::{Acp, AgentFailure, AgentSpec, Dialect};
+use crate::agent::{AgentFailure, AgentSpec};
 use crate::session::error::{CallError, InputError, ProcessError, SessionError, TurnRunning};
 use crate::session::origin::can_fork;
 use crate::types::PromptId;
@@ -21,7 +21,7 @@ fn capable() -> AgentCapabilities {
 
 /// The method and the params for the agent, or the error for the client.
 fn encoded(
-    dialect: &dyn Dialect,
+    version: AcpVersion,
     options: Option<&str>,
     call: &ClientCall,
     trace: Option<&TraceContext>,
@@ -35,7 +35,7 @@ fn encoded(
     };
     let target = CallTarget {
         id: ID,
-        dialect,
+        version,
         capabilities: &capabilities,
         config_options: options.as_deref(),
         setup,
@@ -71,10 +71,10 @@ fn each_call_is_encoded_for_the_agent() {
         r#"_vendor/a {"sessionId":"agent-1"}"#,
     ];
     for (call, expected) in calls().iter().zip(expected) {
-        assert_eq!(encoded(&Acp(AcpVersion::V1), None, call, None), expected);
+        assert_eq!(encoded(AcpVersion::V1, None, call, None), expected);
         // Only modes and options differ in ACP v2.
         if !matches!(call, ClientCall::Mode(_) | ClientCall::Config { .. }) {
-            assert_eq!(encoded(&Acp(AcpVersion::V2), None, call, None), expected);
+            assert_eq!(encoded(AcpVersion::V2, None, call, None), expected);
         }
     }
 }
@@ -98,18 +98,18 @@ fn a_mode_of_acp_v2_is_an_option() {
         (None, "unsupported session/set_mode"),
     ] {
         assert_eq!(
-            encoded(&Acp(AcpVersion::V2), options, &mode, None),
+            encoded(AcpVersion::V2, options, &mode, None),
             expected,
             "{options:?}"
         );
         assert!(
-            encoded(&Acp(AcpVersion::V1), options, &mode, None).starts_with("session/set_mode "),
+            encoded(AcpVersion::V1, options, &mode, None).starts_with("session/set_mode "),
             "{options:?}"
         );
     }
     let web = &calls()[1];
     assert_eq!(
-        encoded(&Acp(AcpVersion::V2), None, web, None),
+        encoded(AcpVersion::V2, None, web, None),
         option(&ConfigValue::Boolean(true), "web")
     );
 }
@@ -119,11 +119,11 @@ fn every_call_has_the_trace_context_of_its_client() {
     let trace = TraceContext::parse(PARENT, None);
     for call in calls() {
         assert!(
-            encoded(&Acp(AcpVersion::V1), None, &call, trace.as_ref()).contains(PARENT),
+            encoded(AcpVersion::V1, None, &call, trace.as_ref()).contains(PARENT),
             "{call:?}"
         );
         assert!(
-            !encoded(&Acp(AcpVersion::V1), None, &call, None).contains("_meta"),
+            !encoded(AcpVersion::V1, None, &call, None).contains("_meta"),
             "{call:?}"
         );
     }
@@ -145,7 +145,7 @@ fn a_call_by_name_gets_the_id_of_the_agent_and_keeps_its_bytes() {
             notify: true,
         };
         assert_eq!(
-            encoded(&Acp(AcpVersion::V1), None, &call, None),
+            encoded(AcpVersion::V1, None, &call, None),
             format!("_vendor/a {expected}")
         );
     }
@@ -155,12 +155,7 @@ fn a_call_by_name_gets_the_id_of_the_agent_and_keeps_its_bytes() {
 fn a_result_without_a_session_is_no_fork() {
     for result in ["{}", "null", r#"{"sessionId":1}"#] {
         assert_eq!(
-            encoded(
-                &Acp(AcpVersion::V1),
-                None,
-                &ClientCall::Forked(raw(result)),
-                None
-            ),
+            encoded(AcpVersion::V1, None, &ClientCall::Forked(raw(result)), None),
             "internal",
             "{result}"
         );

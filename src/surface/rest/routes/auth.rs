@@ -251,7 +251,7 @@ pub(super) async fn sign_out(
         .pool()
         .short_lease_for("logout", &spec, &by, InitializeResult::can_log_out)
         .await?;
-    let logout = visit.dialect().logout_method();
+    let logout = visit.version().logout_method();
     let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
     let params = with_trace(&empty, trace.as_ref());
     visit

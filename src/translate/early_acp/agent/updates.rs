@@ -1,0 +1,417 @@
+//! Updates of the agent as updates of ACP: `agent/update`, `agent/toolCall`, `agent/toolResult` and the early shapes of
+//! `session/update`.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::content::{Part, parts, snake_case, text_content, text_of, tool_content};
+use super::tools::{Found, Source, ToolFields};
+use super::translator::Translator;
+use crate::acp::{method, update as kind};
+use crate::translate::early_acp::names::{self, member, update_type};
+use crate::translate::members::Members;
+use crate::translate::message::{chunk, notification, to_raw, update};
+use crate::translate::object::{LineError, Object};
+use crate::translate::protocol::Output;
+
+/// The members that contain the text of a chunk.
+const TEXTS: [&str; 6] = ["content", "delta", "text", "chunk", "message", "appendText"];
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BlockChunk<'a> {
+    session_update: &'static str,
+    content: &'a RawValue,
+}
+
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolUpdate<'a> {
+    session_update: &'static str,
+    tool_call_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'a str>,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<Cow<'a, RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw_input: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw_output: Option<&'a RawValue>,
+}
+
+impl Translator {
+    /// The session of a message. A message without an id belongs to the session of the process.
+    pub(super) fn session_of(&self, params: &Object<'_>) -> Result<String, LineError> {
+        let named = params.text(member::SESSION_ID).map(Cow::into_owned);
+        let own = || self.session.as_deref().map(ToOwned::to_owned);
+        named.or_else(own).ok_or(LineError::Member {
+            object: "params",
+            member: member::SESSION_ID,
+        })
+    }
+
+    /// Translates `agent/update`.
+    pub(super) fn early_update(
+        &mut self,
+        raw: &RawValue,
+        out: &mut Vec<Output>,
+    ) -> Result<(), LineError> {
+        let params = Object::parse(names::UPDATE, raw)?;
+        let session = self.session_of(&params)?;
+        let data = params.object(member::DATA);
+        let objects: Vec<&Object<'_>> = data.iter().chain([&params]).collect();
+        match &*params.required_text(member::UPDATE_TYPE)? {
+            update_type::THINKING => {
+                self.early_text(&session, kind::AGENT_THOUGHT_CHUNK, &objects, out)?;
+            }
+            update_type::RESPONSE => {
+                self.early_text(&session, kind::AGENT_MESSAGE_CHUNK, &objects, out)?;
+            }
+            update_type::TOOL_CALL => {
+                let mut fields = ToolFields::read(&objects);
+                // In an announcement the content is a text for people.
+                fields.title = fields.title.or_else(|| params.text(member::CONTENT));
+                self.tool_call(&session, &fields, Source::Update, out);
+            }
+            update_type::TOOL_RESULT => {
+                self.tool_result(&session, &ToolFields::read(&objects), Source::Update, out);
+            }
+            _ => out.push(notification(names::UPDATE, raw.to_owned())),
+        }
+        Ok(())
+    }
+
+    fn early_text(
+        &mut self,
+        session: &str,
+        kind: &'static str,
+        objects: &[&Object<'_>],
+        out: &mut Vec<Output>,
+    ) -> Result<(), LineError> {
+        let content = objects
+            .iter()
+            .rev()
+            .find_map(|object| TEXTS.iter().find_map(|name| object.get(name)));
+        let content = content.ok_or(LineError::Member {
+            object: names::UPDATE,
+            member: member::CONTENT,
+        })?;
+        self.message(session, kind, content, out);
+        Ok(())
+    }
+
+    /// Translates `agent/toolCall` and `agent/toolResult`.
+    pub(super) fn early_tool(
+        &mut self,
+        name: &'static str,
+        raw: &RawValue,
+        out: &mut Vec<Output>,
+    ) -> Result<(), LineError> {
+        let params = Object::parse(name, raw)?;
+        let session = self.session_of(&params)?;
+        let nested: Vec<Object<'_>> = [member::DATA, "toolCall", "toolResult", "tool"]
+            .into_iter()
+            .filter_map(|name| params.object(name))
+            .collect();
+        let objects: Vec<&Object<'_>> = nested.iter().chain([&params]).collect();
+        let fields = ToolFields::read(&objects);
+        if name == names::TOOL_CALL {
+            self.tool_call(&session, &fields, Source::Method, out);
+        } else {
+            self.tool_result(&session, &fields, Source::Method, out);
+        }
+        Ok(())
+    }
+
+    /// Translates `session/update`. An update that ACP has too passes unchanged.
+    pub(super) fn session_update(
+        &mut self,
+        raw: &RawValue,
+        out: &mut Vec<Output>,
+    ) -> Result<(), LineError> {
+        let params = Object::parse(method::SESSION_UPDATE, raw)?;
+        let session = self.session_of(&params)?;
+        let nested = params.object("update");
+        let content = nested.as_ref().unwrap_or(&params);
+        let named = content.text("sessionUpdate");
+        let kind = match &named {
+            Some(kind) => kind.clone(),
+            None => content.required_text("type")?,
+        };
+        let kind = snake_case(&kind);
+        let is_modern =
+            named.is_some() && nested.is_some() && params.text(member::SESSION_ID).is_some();
+        match &*kind {
+            kind::AGENT_MESSAGE_CHUNK | "message_delta" | "message_chunk" | "agent_message" => {
+                self.session_text(
+                    &session,
+                    kind::AGENT_MESSAGE_CHUNK,
+                    content,
+                    is_modern.then_some(raw),
+                    out,
+                )?;
+            }
+            kind::AGENT_THOUGHT_CHUNK
+            | "thought_delta"
+            | "thinking_delta"
+            | "thinking"
+            | "agent_thought" => {
+                self.session_text(
+                    &session,
+                    kind::AGENT_THOUGHT_CHUNK,
+                    content,
+                    is_modern.then_some(raw),
+                    out,
+                )?;
+            }
+            kind::TOOL_CALL | kind::TOOL_CALL_UPDATE => {
+                self.streamed_other();
+                self.session_tool(&session, &kind, content, is_modern.then_some(raw), out)?;
+            }
+            "tool_use" => {
+                self.tool_call(&session, &ToolFields::read(&[content]), Source::Update, out);
+            }
+            "tool_result" => {
+                self.tool_result(&session, &ToolFields::read(&[content]), Source::Update, out);
+            }
+            _ if is_modern => out.push(notification(method::SESSION_UPDATE, raw.to_owned())),
+            _ => {
+                let mut members: Members<'_> =
+                    content.iter().filter(|(name, _)| *name != "type").collect();
+                members.remove(member::SESSION_ID);
+                members.set("sessionUpdate", to_raw(&kind));
+                out.push(update(&session, &members));
+            }
+        }
+        Ok(())
+    }
+
+    /// A chunk of `session/update`. `modern` are the params if their only possible difference is the content.
+    fn session_text(
+        &mut self,
+        session: &str,
+        kind: &'static str,
+        object: &Object<'_>,
+        modern: Option<&RawValue>,
+        out: &mut Vec<Output>,
+    ) -> Result<(), LineError> {
+        let content = TEXTS.iter().find_map(|name| object.get(name));
+        let content = content.ok_or(LineError::Member {
+            object: "update",
+            member: member::CONTENT,
+        })?;
+        let is_block = object.text("sessionUpdate").as_deref() == Some(kind)
+            && Object::parse("content", content).is_ok_and(|block| block.get("type").is_some());
+        match modern
+            .filter(|_| is_block && matches!(parts(content)[..], [Part::Text(_) | Part::Block(_)]))
+        {
+            Some(params) => {
+                self.streamed_text(kind, content);
+                out.push(notification(method::SESSION_UPDATE, params.to_owned()));
+            }
+            None => self.message(session, kind, content, out),
+        }
+        Ok(())
+    }
+
+    /// The content of a message: texts, thoughts and tools.
+    fn message(
+        &mut self,
+        session: &str,
+        kind: &'static str,
+        content: &RawValue,
+        out: &mut Vec<Output>,
+    ) {
+        for part in parts(content) {
+            match part {
+                Part::Text(text) if text.get() == "\"\"" => {}
+                Part::Text(text) => {
+                    self.streamed_text(kind, text);
+                    out.push(chunk(session, kind, text, None));
+                }
+                Part::Thought(text) => {
+                    self.streamed_text(kind::AGENT_THOUGHT_CHUNK, text);
+                    out.push(chunk(session, kind::AGENT_THOUGHT_CHUNK, text, None));
+                }
+                Part::ToolUse(tool) => {
+                    self.tool_call(session, &ToolFields::read(&[&tool]), Source::Update, out);
+                }
+                Part::ToolResult(tool) => {
+                    self.tool_result(session, &ToolFields::read(&[&tool]), Source::Update, out);
+                }
+                Part::Block(block) => {
+                    self.streamed_other();
+                    out.push(update(
+                        session,
+                        &BlockChunk {
+                            session_update: kind,
+                            content: block,
+                        },
+                    ));
+                }
+            }
+        }
+    }
+
+    /// `tool_call` and `tool_call_update` of `session/update`.
+    fn session_tool(
+        &mut self,
+        session: &str,
+        kind: &str,
+        object: &Object<'_>,
+        modern: Option<&RawValue>,
+        out: &mut Vec<Output>,
+    ) -> Result<(), LineError> {
+        let fields = ToolFields::read(&[object]);
+        let is_new = kind == kind::TOOL_CALL;
+        let ended = matches!(
+            object.text("status").as_deref(),
+            Some("completed" | "failed")
+        );
+        let found = if is_new {
+            self.tools.call(&fields, Source::Update)
+        } else {
+            Found::Repeated
+        };
+        if ended {
+            self.tools.result(&fields, Source::Update);
+        }
+        let wrapped = object.get("content").and_then(tool_content);
+        let complete =
+            object.text("toolCallId").is_some() && (!is_new || object.text("title").is_some());
+        if let Some(params) = modern.filter(|_| complete && wrapped.is_none()) {
+            out.push(notification(method::SESSION_UPDATE, params.to_owned()));
+            return Ok(());
+        }
+        let id = match (&fields.id, found) {
+            (Some(id), _) => id.to_string(),
+            (None, Found::New(id) | Found::Known(id)) => id,
+            (None, Found::Repeated) => {
+                let only = self.tools.only_open().map(ToOwned::to_owned);
+                only.ok_or(LineError::Member {
+                    object: "update",
+                    member: "toolCallId",
+                })?
+            }
+        };
+        let early = [
+            "type",
+            "id",
+            "name",
+            "toolName",
+            "input",
+            member::SESSION_ID,
+        ];
+        let mut members: Members<'_> = object
+            .iter()
+            .filter(|(name, _)| !early.contains(name))
+            .collect();
+        members.set("sessionUpdate", to_raw(&kind));
+        members.set("toolCallId", to_raw(&id));
+        if is_new && object.text("title").is_none() {
+            members.set("title", to_raw(&fields.name.as_deref().unwrap_or("tool")));
+        }
+        if let Some(input) = object
+            .get("input")
+            .filter(|_| object.get("rawInput").is_none())
+        {
+            members.set("rawInput", input.to_owned());
+        }
+        if let Some(wrapped) = wrapped {
+            members.set("content", wrapped);
+        }
+        out.push(update(session, &members));
+        Ok(())
+    }
+
+    fn tool_call(
+        &mut self,
+        session: &str,
+        fields: &ToolFields<'_>,
+        source: Source,
+        out: &mut Vec<Output>,
+    ) {
+        self.streamed_other();
+        let (id, session_update) = match self.tools.call(fields, source) {
+            Found::New(id) => (id, kind::TOOL_CALL),
+            Found::Known(id) => (id, kind::TOOL_CALL_UPDATE),
+            Found::Repeated => return,
+        };
+        let title = fields.title.as_deref().or(fields.name.as_deref());
+        let title = title.or_else(|| (session_update == kind::TOOL_CALL).then_some("tool"));
+        out.push(update(
+            session,
+            &ToolUpdate {
+                session_update,
+                tool_call_id: &id,
+                title,
+                kind: fields.kind.as_deref(),
+                status: "in_progress",
+                raw_input: fields.input,
+                ..ToolUpdate::default()
+            },
+        ));
+    }
+
+    fn tool_result(
+        &mut self,
+        session: &str,
+        fields: &ToolFields<'_>,
+        source: Source,
+        out: &mut Vec<Output>,
+    ) {
+        self.streamed_other();
+        let (id, session_update) = match self.tools.result(fields, source) {
+            Found::New(id) => (id, kind::TOOL_CALL),
+            Found::Known(id) => (id, kind::TOOL_CALL_UPDATE),
+            Found::Repeated => return,
+        };
+        let content = fields.output.map(|output| match text_of(output) {
+            Some(text) => Cow::Owned(text_content(&text)),
+            None => tool_content(output).map_or(Cow::Borrowed(output), Cow::Owned),
+        });
+        let title = fields
+            .title
+            .as_deref()
+            .or(fields.name.as_deref())
+            .unwrap_or("tool");
+        out.push(update(
+            session,
+            &ToolUpdate {
+                session_update,
+                tool_call_id: &id,
+                title: (session_update == kind::TOOL_CALL).then_some(title),
+                status: if fields.failed { "failed" } else { "completed" },
+                content,
+                raw_output: fields.output,
+                ..ToolUpdate::default()
+            },
+        ));
+    }
+
+    /// Notes a text of the turn.
+    fn streamed_text(&mut self, kind: &str, content: &RawValue) {
+        let Some(turn) = &mut self.turn else { return };
+        turn.has_output = true;
+        if kind != kind::AGENT_MESSAGE_CHUNK {
+            turn.streamed.separate();
+        } else if let Some(text) = text_of(content) {
+            turn.streamed.add(&text);
+        } else {
+            turn.has_undecoded = true;
+        }
+    }
+
+    /// Notes output of the turn that is no text.
+    pub(super) fn streamed_other(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.has_output = true;
+            turn.streamed.separate();
+        }
+    }
+}
