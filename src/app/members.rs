@@ -9,15 +9,12 @@ use super::member_events;
 use crate::agent::{AgentSpec, Catalogue};
 use crate::audit::Audit;
 use crate::auth::Keys;
-use crate::eventlog::{EventLog, Records};
+use crate::eventlog::{EventLog, RecordPages, Records};
 use crate::fleet::{Fleet, KEY_ENDED_TEXT, MemberInfo, StoredMember};
 use crate::pool::Pool;
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::store::{ReadError, Table};
 use crate::types::{AgentName, Tenant};
-
-/// The number of members that a start reads at a time.
-const PAGE: usize = 256;
 
 /// Publishes the catalogue: the configured agents and the members.
 #[derive(Debug, Clone)]
@@ -170,15 +167,9 @@ async fn remove_with_keys(fleet: Fleet, keys: Keys, shutdown: Shutdown) {
 
 /// Adds the members of an earlier gateway process to the fleet, and forgets those whose keys have ended.
 pub(super) async fn restore(fleet: &Fleet, log: &EventLog, keys: &Keys) -> Result<(), ReadError> {
-    let mut after = None;
     let mut ended = Records::default();
-    loop {
-        let page = log
-            .scan(Table::Member, Vec::new(), after.take(), PAGE)
-            .await?;
-        let Some((last, _)) = page.last() else {
-            break;
-        };
+    let mut pages = RecordPages::of(log, Table::Member);
+    while let Some(page) = pages.next_raw().await? {
         for (key, value) in &page {
             let name = std::str::from_utf8(key)
                 .ok()
@@ -190,7 +181,6 @@ pub(super) async fn restore(fleet: &Fleet, log: &EventLog, keys: &Keys) -> Resul
                 _ => ended = ended.delete(Table::Member, key.clone()),
             }
         }
-        after = Some(last.clone());
     }
     if !ended.is_empty()
         && let Err(error) = log.write(ended).await

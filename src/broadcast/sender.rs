@@ -72,7 +72,11 @@ impl Broadcasts {
                 .send_new((from, author), request, derived, trace)
                 .await
         };
-        self.parts.sessions.respond_once(by, key, send).await
+        self.parts
+            .sessions
+            .context()
+            .respond_once(by, key, send)
+            .await
     }
 
     async fn send_new(

@@ -7,15 +7,13 @@ use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 
 use super::record::{Conversation, ConversationKey};
-use crate::eventlog::{Closed, EventLog, ReadError, Records, from_json, to_json};
+use crate::eventlog::{Closed, EventLog, ReadError, RecordPages, Records, from_json, to_json};
 use crate::session::SessionRegistry;
 use crate::shutdown::lock_or_abort;
 use crate::store::Table;
 
 /// The time between two removals of records whose session no longer exists.
 const SWEEP_INTERVAL: Duration = Duration::from_hours(6);
-/// The records that one step of a removal reads.
-const SWEEP_PAGE: usize = 256;
 /// The conversations with the same history under one key. Beyond them, the oldest is forgotten.
 pub const MAX_OF_HISTORY: usize = 8;
 
@@ -68,16 +66,8 @@ impl Conversations {
 
     /// Removes records whose session no longer exists.
     async fn sweep(&self, sessions: &SessionRegistry) -> Result<(), ReadError> {
-        let mut after = None;
-        loop {
-            let page = self
-                .log
-                .scan(Table::Conversation, Vec::new(), after, SWEEP_PAGE)
-                .await?;
-            let Some((last, _)) = page.last() else {
-                return Ok(());
-            };
-            after = Some(last.clone());
+        let mut pages = RecordPages::of(&self.log, Table::Conversation);
+        while let Some(page) = pages.next_raw().await? {
             let mut records = Records::default();
             for (key, value) in &page {
                 let mut exists = false;
@@ -92,6 +82,7 @@ impl Conversations {
                 return Ok(());
             }
         }
+        Ok(())
     }
 }
 

@@ -19,6 +19,7 @@ mod pending;
 mod queue;
 mod read_cache;
 mod reader;
+mod record_pages;
 mod reader_registry;
 mod records;
 mod retention;
@@ -28,7 +29,6 @@ mod state;
 mod store_reader;
 mod summaries;
 mod tails;
-mod tenant_records;
 #[cfg(test)]
 pub(crate) mod tests;
 mod writer;
@@ -56,11 +56,13 @@ pub use alarm::DiskSpace;
 pub use notify::{Delivery, DirectSink, Notifier};
 pub use queue::Closed;
 pub use reader::{Item, NotReady, Reader, Start, TailCursor};
+pub use record_pages::{
+    RecordPages, Selected, from_json, prune, tenant_key, tenant_prefix, to_json, trailing_id,
+};
 pub use records::Records;
 pub use scope::GlobalScope;
 pub use session::{Group, SessionLog};
 pub use summaries::{Summary, SummaryReader};
-pub use tenant_records::{TenantRecords, from_json, tenant_key, tenant_prefix, to_json};
 pub use writer::Fatal;
 
 #[derive(Debug, thiserror::Error)]

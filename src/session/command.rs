@@ -50,21 +50,6 @@ pub enum Answer {
     Elicitation(Box<RawValue>),
 }
 
-/// A prompt for the actor, with its attachments in the blocks.
-#[derive(Debug)]
-pub(super) struct NewPrompt {
-    pub(super) by: Principal,
-    pub(super) blocks: Box<RawValue>,
-    pub(super) queue: bool,
-    pub(super) trace: Option<TraceContext>,
-    pub(super) acp_request: Option<AcpRequest>,
-    pub(super) broadcast: Option<Uuid>,
-    /// As in [`PromptRequest::serving`].
-    pub(super) serving: Option<ServingClient>,
-    /// The idempotency record to be written in the commit of the turn.
-    pub(super) claim: Option<Claim>,
-}
-
 /// A change of a queued prompt.
 #[derive(Debug)]
 #[expect(
@@ -165,7 +150,11 @@ pub(super) enum Command {
         reply: Reply<u64, DeleteError>,
     },
     Prompt {
-        prompt: Box<NewPrompt>,
+        by: Principal,
+        /// Its attachments are in the blocks.
+        request: Box<PromptRequest>,
+        /// The idempotency record to be written in the commit of the turn.
+        claim: Option<Claim>,
         reply: Reply<(Prompt, u64), PromptError>,
     },
     ChangePrompt {

@@ -61,6 +61,8 @@ pub(super) struct SharedBounds {
     /// The sessions of each principal that have or await a process.
     pub(super) live: KeyedCounts<Arc<str>>,
     pub(super) quotas: Quotas,
+    /// The idempotency keys whose first request is in flight.
+    pub(super) keys_in_flight: KeyedCounts<Vec<u8>>,
     /// Permits one `session/delete` at a time.
     pub(super) upstream_deletes: Arc<Semaphore>,
     /// The memory limit for the output of all terminals.
@@ -80,6 +82,7 @@ impl Context {
             bounds: SharedBounds {
                 live: KeyedCounts::default(),
                 quotas: Quotas::default(),
+                keys_in_flight: KeyedCounts::default(),
                 upstream_deletes: Arc::new(Semaphore::new(1)),
                 scrollback_budget: ScrollbackBudget::new(limits.max_total_terminal_bytes),
             },

@@ -8,7 +8,6 @@ use super::actor::Actor;
 use super::context::Context;
 use super::entry::ActorEntry;
 use super::error::SessionError;
-use super::idempotency::IdempotencyKeys;
 use super::record::{SessionRecord, session_key};
 use super::stored::read_record;
 use crate::eventlog::SessionLog;
@@ -28,7 +27,6 @@ pub(super) struct ActorEntries {
 #[derive(Debug)]
 struct Inner {
     context: Context,
-    idempotency: IdempotencyKeys,
     entries: Mutex<HashMap<SessionId, Arc<ActorEntry>>>,
     /// Sessions whose actor panicked. The next actor skips their queue, because a prompt may cause the panic.
     panicked: Mutex<HashSet<SessionId>>,
@@ -40,9 +38,7 @@ struct Inner {
 
 impl ActorEntries {
     pub(super) fn new(context: Context) -> Self {
-        let max_age = context.limits.idempotency_key_max_age;
         let inner = Inner {
-            idempotency: IdempotencyKeys::new(context.log.clone(), max_age),
             context,
             entries: Mutex::default(),
             panicked: Mutex::default(),
@@ -56,10 +52,6 @@ impl ActorEntries {
 
     pub(super) fn context(&self) -> &Context {
         &self.inner.context
-    }
-
-    pub(super) fn idempotency(&self) -> &IdempotencyKeys {
-        &self.inner.idempotency
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<ActorEntry>>> {

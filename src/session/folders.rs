@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use super::context::Context;
 use super::error::{CreateError, InputError, NotFound, SessionError, WorkspaceError};
-use super::record::{self, SessionRecord, SessionRecordView, index_prefix};
+use super::record::{self, SessionRecord, SessionRecordView};
+use crate::eventlog::{RecordPages, tenant_prefix};
 use crate::store::Table;
 use crate::types::{SessionId, Tenant};
 use crate::workspace::{FileError, Workspace, Workspaces};
@@ -92,37 +93,22 @@ impl Context {
     }
 }
 
-/// The number of records that are read at a time.
-const PAGE_SESSIONS: usize = 256;
-
 /// Whether a session of the tenant has this working folder.
 pub(super) async fn has_session_in(
     context: &Context,
     tenant: &Tenant,
     cwd: &str,
 ) -> Result<bool, SessionError> {
-    let prefix = index_prefix(tenant);
-    let mut after: Option<Vec<u8>> = None;
-    loop {
-        let page = context
-            .log
-            .scan(
-                Table::SessionIndex,
-                prefix.clone(),
-                after.take(),
-                PAGE_SESSIONS,
-            )
-            .await?;
-        let Some((last, _)) = page.last() else {
-            return Ok(false);
-        };
+    let prefix = tenant_prefix(tenant);
+    let mut pages = RecordPages::below(&context.log, Table::SessionIndex, prefix);
+    while let Some(page) = pages.next_raw().await? {
         for (_, value) in &page {
             if record::decode::<SessionRecordView<'_>>(value)?.cwd == cwd {
                 return Ok(true);
             }
         }
-        after = Some(last.clone());
     }
+    Ok(false)
 }
 
 #[cfg(test)]

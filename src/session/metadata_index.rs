@@ -12,9 +12,9 @@ use bytes::Bytes;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::record::{SessionRecord, index_prefix};
+use super::record::SessionRecord;
 use super::validation::MAX_METADATA_MEMBERS;
-use crate::eventlog::Records;
+use crate::eventlog::{Records, tenant_prefix};
 use crate::store::{Delete, Put, Table};
 use crate::types::Tenant;
 
@@ -40,7 +40,7 @@ pub(super) fn prefix(tenant: &Tenant, key: &str, value: &str) -> Vec<u8> {
         .chain_update((key.len() as u64).to_be_bytes())
         .chain_update(key)
         .chain_update(value);
-    [&index_prefix(tenant)[..], &hash.finalize()[..HASH_BYTES]].concat()
+    [&tenant_prefix(tenant)[..], &hash.finalize()[..HASH_BYTES]].concat()
 }
 
 /// The keys of a session's entries.

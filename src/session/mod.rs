@@ -62,9 +62,10 @@ pub use error::{
     SessionError, ToProblem, WorkspaceError,
 };
 pub use handle::{AdmittedPrompt, SessionHandle};
-pub use idempotency::IdempotencyKey;
+pub use idempotency::{Claim, IdempotencyKey, Responded};
 pub use metadata_index::{FILTER_KEY_BYTES, FILTER_VALUE_BYTES};
 pub use query::{ListOrder, ListQuery, MetadataFilter, PromptRange, SessionQuery};
-pub use registry::{BulkAction, Created, Responded, SessionRegistry};
+pub use record::IdempotencyRecord;
+pub use registry::{BulkAction, Created, SessionRegistry};
 pub use relocate::{RelocateError, relocate_folders};
 pub use serving_clients::{Presence, ServedMethods, ServingClient};

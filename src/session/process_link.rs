@@ -21,7 +21,7 @@ use crate::pool::{
     AcquireError, Holder, Lease, LeaseActivity, PendingLease, Priority, RequestedSession,
 };
 use crate::types::PrincipalLimit::LiveSessions;
-use crate::types::{AgentName, FolderError, Principal, PromptId, SessionId, Timestamp};
+use crate::types::{AgentName, FolderError, Principal};
 use crate::workspace::Workspaces;
 
 /// The place of the session in the pool's queue.
@@ -57,8 +57,6 @@ pub(super) struct ProcessLink {
     live_guard: Option<LiveGuard>,
     /// The activity of this lease that was last reported to the pool.
     reported: LeaseActivity,
-    /// The session and the turn that were last reported for this lease.
-    reported_holder: Option<(SessionId, Option<PromptId>)>,
     /// Positions in the output of the process to acknowledge, each with the event that must be durable before.
     unacknowledged: VecDeque<(u64, u64)>,
     /// The process of an earlier gateway process that the session waits for.
@@ -93,7 +91,6 @@ impl ProcessLink {
             recall: None,
             live_guard: None,
             reported: LeaseActivity::Busy,
-            reported_holder: None,
             unacknowledged: VecDeque::new(),
             former: None,
         }
@@ -219,7 +216,6 @@ impl ProcessLink {
         self.recall = Some(lease.recall_signal());
         self.lease = Some(lease);
         self.reported = LeaseActivity::Busy;
-        self.reported_holder = None;
     }
 
     pub(super) fn take_lease(&mut self) -> Option<Lease> {
@@ -310,23 +306,10 @@ impl ProcessLink {
         }
     }
 
-    /// Names the session and its running turn for lists of processes, if they have changed.
-    pub(super) fn report_holder(
-        &mut self,
-        (session, prompt): (SessionId, Option<PromptId>),
-        now: impl FnOnce() -> Timestamp,
-    ) {
-        let current = Some((session, prompt));
-        if let Some(lease) = self
-            .lease
-            .as_ref()
-            .filter(|_| self.reported_holder != current)
-        {
-            self.reported_holder = current;
-            lease.report_holder(Holder {
-                session,
-                turn: prompt.map(|prompt| (prompt, now())),
-            });
+    /// Names the session and its running turn in the lists of processes.
+    pub(super) fn report_holder(&self, holder: Holder) {
+        if let Some(lease) = &self.lease {
+            lease.report_holder(holder);
         }
     }
 

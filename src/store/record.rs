@@ -33,8 +33,6 @@ pub enum Table {
     WebhookDelivery = 21,
     /// The position up to which the events of a tenant have their deliveries.
     WebhookPosition = 22,
-    /// The tasks that clients created with an `Idempotency-Key`.
-    TaskKey = 23,
     /// The tasks that have not ended.
     OpenTask = 24,
     /// The sessions of the conversations of chat clients.

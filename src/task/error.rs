@@ -1,7 +1,7 @@
 //! The errors of operations on tasks.
 
 use crate::eventlog::{Closed, ReadError};
-use crate::session::IdempotencyError;
+use crate::session::ClaimError;
 use crate::types::LimitExceeded;
 use crate::types::text::UnsafeCharacter;
 use crate::webhooks;
@@ -42,7 +42,7 @@ pub enum CreateError {
     #[error("too many queued tasks (limit {MAX_QUEUED}); retry later")]
     QueueFull,
     #[error(transparent)]
-    Idempotency(#[from] IdempotencyError),
+    Claim(#[from] ClaimError),
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
     #[error("must be in the future")]

@@ -1,10 +1,10 @@
 //! The operations on tasks, and the state of the open ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -17,8 +17,10 @@ use super::outcome::{CancelReason, Outcome};
 use super::queue::{Queue, QueuedTask, TaskKey};
 use super::record::{self, MAX_CHILDREN, OpenRecord, TaskOwner, TaskRecord};
 use crate::api::{self, CreateSession, Task, TaskList, TaskStatus};
-use crate::eventlog::{Closed, EventLog, ReadError, Records, TenantRecords, to_json};
-use crate::session::{Context, IdempotencyError, IdempotencyKey, SessionRegistry};
+use crate::eventlog::{Closed, EventLog, ReadError, RecordPages, Records, from_json, to_json};
+use crate::session::{
+    Claim, ClaimError, Context, IdempotencyKey, IdempotencyRecord, Responded, SessionRegistry,
+};
 use crate::shutdown::lock_or_abort;
 use crate::store::Table;
 use crate::types::text::{check_text, one_line};
@@ -31,9 +33,6 @@ use crate::webhooks::{TaskReport, Webhooks};
 const DEFAULT_PERMISSION_SECONDS: u64 = 5;
 /// When a principal whose queued tasks are too large may try again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// The number of records that one page of a filtered list reads.
-const MAX_SCANNED: usize = 5000;
-const PAGE: usize = 64;
 
 /// The request for a task, with the content blocks of its prompt.
 #[derive(Debug)]
@@ -70,8 +69,6 @@ struct State {
     queue: Queue,
     /// The tasks that have not ended.
     open: BTreeMap<TaskKey, OpenTask>,
-    /// The keys of requests whose task is not stored yet.
-    in_flight: BTreeSet<(Tenant, String)>,
 }
 
 /// The signals of a task that has not ended.
@@ -81,16 +78,6 @@ pub(super) struct OpenTask {
     pub(super) cancel: CancellationToken,
     /// Cancelled when the end of the task is stored.
     ended: CancellationToken,
-}
-
-/// The reservation of a request key, until its task is stored.
-#[derive(Debug)]
-struct InFlight<'a>(&'a Tasks, (Tenant, String));
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.state().in_flight.remove(&self.1);
-    }
 }
 
 impl Tasks {
@@ -103,7 +90,7 @@ impl Tasks {
         let log = sessions.context().log.clone();
         let mut queue = Queue::new(sessions.context().limits.task_aging_unit);
         let (mut open, mut begun) = (BTreeMap::new(), Vec::new());
-        let mut pages = TenantRecords::of(&log, Table::OpenTask);
+        let mut pages = RecordPages::of(&log, Table::OpenTask);
         let mut ended: Option<Records> = None;
         while let Some(page) = pages.next::<OpenRecord>().await? {
             for (
@@ -139,11 +126,7 @@ impl Tasks {
         if let Some(ended) = ended {
             log.write(ended).await?;
         }
-        let state = Mutex::new(State {
-            queue,
-            open,
-            in_flight: BTreeSet::new(),
-        });
+        let state = Mutex::new(State { queue, open });
         Ok((
             Self(Arc::new(Inner {
                 sessions,
@@ -156,39 +139,37 @@ impl Tasks {
         ))
     }
 
-    /// Stores a task, which begins when a process is free. Returns true if an earlier request with the same key has
-    /// created it. The operation continues if the caller is dropped.
-    pub async fn create(&self, by: &Principal, new: NewTask) -> Result<(Task, bool), CreateError> {
-        let (tasks, by) = (self.clone(), by.clone());
-        let created = async move { tasks.create_once(&by, new).await }.in_current_span();
-        self.context()
-            .shutdown
-            .spawn_isolated(created)
-            .await
-            .map_err(|_| ChangeError::Internal)?
-    }
-
-    async fn create_once(&self, by: &Principal, new: NewTask) -> Result<(Task, bool), CreateError> {
+    /// Stores a task, which begins when a process is free, once for each idempotency key. The operation continues if the caller
+    /// is dropped.
+    pub async fn create(
+        &self,
+        by: &Principal,
+        new: NewTask,
+    ) -> Result<Responded<Task>, CreateError> {
         let NewTask {
             request,
             blocks,
             key,
         } = new;
-        let key = key.map(|key| (record::request_key(by, &key.key), key.body_hash));
-        let _in_flight = key
-            .as_ref()
-            .map(|(key, _)| self.claim(&by.tenant, key))
-            .transpose()?;
-        if let Some((key, body_hash)) = &key
-            && let Some(previous) = record::get_request_key(self.log(), &by.tenant, key).await?
-        {
-            if previous.body_hash != *body_hash {
-                return Err(IdempotencyError::Mismatch.into());
-            }
-            if let Some(task) = self.get(&by.tenant, previous.task).await? {
-                return Ok((task, true));
-            }
-        }
+        let (tasks, tenant) = (self.clone(), by.tenant.clone());
+        let replay = async move |previous: IdempotencyRecord| {
+            let Some(task) = previous.response().map_err(ClaimError::from)? else {
+                return Ok(None);
+            };
+            Ok(tasks.get(&tenant, task).await?)
+        };
+        let (tasks, owner) = (self.clone(), by.clone());
+        let act = async move |claim| tasks.create_new(&owner, request, blocks, claim).await;
+        self.context().once(by, key, replay, act).await
+    }
+
+    async fn create_new(
+        &self,
+        by: &Principal,
+        request: api::CreateTask,
+        blocks: Box<RawValue>,
+        claim: Option<Claim>,
+    ) -> Result<Task, CreateError> {
         let depth = self.depth(&by.tenant, request.parent_task).await?;
         if let Some(url) = &request.callback_url {
             self.0
@@ -208,22 +189,12 @@ impl Tasks {
         if request.deadline.is_some_and(|deadline| deadline <= now) {
             return Err(CreateError::Deadline);
         }
-        let (request_key, body_hash) = key.unzip();
-        let record = self.record(by, request, blocks, (depth, request_key));
+        let record = self.record(by, request, blocks, depth);
         let session = session_request(&record);
         self.0.sessions.check_request(&session)?;
         self.0.sessions.check_folders(by, &session).await?;
-        self.insert(by, &record, body_hash.unwrap_or_default())
-            .await?;
-        Ok((record.shown(Some(Vec::new())), false))
-    }
-
-    fn claim(&self, tenant: &Tenant, key: &str) -> Result<InFlight<'_>, CreateError> {
-        let key = (tenant.clone(), key.to_owned());
-        if !self.state().in_flight.insert(key.clone()) {
-            return Err(IdempotencyError::InFlight.into());
-        }
-        Ok(InFlight(self, key))
+        self.insert(by, &record, claim).await?;
+        Ok(record.shown(Some(Vec::new())))
     }
 
     /// The number of ancestors of a task with this parent.
@@ -246,7 +217,7 @@ impl Tasks {
         by: &Principal,
         request: api::CreateTask,
         blocks: Box<RawValue>,
-        (depth, request_key): (u8, Option<String>),
+        depth: u8,
     ) -> TaskRecord {
         let ids = &self.context().ids;
         let mut permissions = request.permissions.unwrap_or_default();
@@ -275,7 +246,6 @@ impl Tasks {
                 scopes: by.scopes,
                 folders: by.folders.clone(),
             },
-            request_key,
             created_at: ids.now(),
             started_at: None,
             session: None,
@@ -290,7 +260,7 @@ impl Tasks {
         &self,
         by: &Principal,
         record: &TaskRecord,
-        body_hash: [u8; 32],
+        claim: Option<Claim>,
     ) -> Result<(), CreateError> {
         let limit = PrincipalLimit::QueuedTaskBytes;
         let tenant = &by.tenant;
@@ -308,7 +278,12 @@ impl Tasks {
             state.queue.reserve(&task);
             state.open.insert(key.clone(), OpenTask::new());
         }
-        let stored = self.log().write(record.put_new(tenant, body_hash)).await;
+        let mut records = record.put_new(tenant);
+        if let Some(claim) = claim {
+            let id = to_raw_value(&record.id).expect("an id serializes");
+            claim.put_response(id, &mut records);
+        }
+        let stored = self.log().write(records).await;
         let mut state = self.state();
         state.queue.release(&task);
         if let Err(error) = stored {
@@ -326,9 +301,10 @@ impl Tasks {
         let Some(record) = record::get(self.log(), tenant, id).await? else {
             return Ok(None);
         };
-        Ok(Some(record.shown(Some(
-            record::children(self.log(), tenant, id, None).await?,
-        ))))
+        let children = record::children(self.log(), tenant, id)
+            .select(MAX_CHILDREN, |value| Ok::<_, ReadError>(from_json(value)))
+            .await?;
+        Ok(Some(record.shown(Some(children.entries))))
     }
 
     /// A page of tasks, newest first. It can end early and has a cursor then.
@@ -336,30 +312,21 @@ impl Tasks {
         &self,
         tenant: &Tenant,
         filter: &Filter,
-        (mut before, limit): (Option<Uuid>, usize),
+        before: Option<Uuid>,
+        limit: usize,
     ) -> Result<TaskList, ReadError> {
-        let (mut tasks, mut scanned) = (Vec::new(), 0);
-        loop {
-            let page = record::older(self.log(), tenant, before, PAGE).await?;
-            let is_last = page.len() < PAGE;
-            scanned += page.len();
-            for record in page {
-                if tasks.len() == limit {
-                    return Ok(TaskList {
-                        tasks,
-                        next_cursor: before.map(|id| id.to_string()),
-                    });
-                }
-                before = Some(record.id);
-                if filter.matches(&record) {
-                    tasks.push(record.shown(None));
-                }
-            }
-            if is_last || scanned >= MAX_SCANNED {
-                let next_cursor = before.filter(|_| !is_last).map(|id| id.to_string());
-                return Ok(TaskList { tasks, next_cursor });
-            }
-        }
+        let found = record::older(self.log(), tenant, before)
+            .select(limit, |value| {
+                let record = from_json::<TaskRecord>(value);
+                let matching = record.filter(|record| filter.matches(record));
+                Ok::<_, ReadError>(matching.map(|record| record.shown(None)))
+            })
+            .await?;
+        let next = found.next.as_deref().and_then(record::task_of);
+        Ok(TaskList {
+            tasks: found.entries,
+            next_cursor: next.map(|id| id.to_string()),
+        })
     }
 
     /// Cancels a task and the tasks below it. Returns the task after the request, or `None` if there is no such task. A
@@ -380,14 +347,9 @@ impl Tasks {
         let mut next = 0;
         while let Some(parent) = below.get(next).copied() {
             next += 1;
-            let mut before = None;
-            loop {
-                let page = record::children(self.log(), tenant, parent, before).await?;
-                before = page.last().copied();
-                below.extend(&page);
-                if page.len() < MAX_CHILDREN {
-                    break;
-                }
+            let mut pages = record::children(self.log(), tenant, parent);
+            while let Some(page) = pages.next_raw().await? {
+                below.extend(page.iter().filter_map(|(key, _)| record::task_of(key)));
             }
         }
         // The children end first, so that none of them begins when its parent has ended.

@@ -2,18 +2,16 @@
 //!
 //! All keys begin with the tenant. The newest task has the first key.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::outcome::Outcome;
 use crate::api::{Task, TaskPriority, TaskStatus};
 use crate::eventlog::{
-    EventLog, ReadError, Records, from_json, tenant_key, tenant_prefix, to_json,
+    EventLog, ReadError, RecordPages, Records, from_json, tenant_key, tenant_prefix, to_json,
+    trailing_id,
 };
 use crate::store::Table;
 use crate::types::{
@@ -44,8 +42,6 @@ pub(super) struct TaskRecord {
     pub(super) permissions: PermissionPolicy,
     pub(super) cwd: Option<String>,
     pub(super) by: TaskOwner,
-    /// The hash of the `Idempotency-Key` of the request, by which a repetition finds the task.
-    pub(super) request_key: Option<String>,
     pub(super) created_at: Timestamp,
     pub(super) started_at: Option<Timestamp>,
     pub(super) session: Option<SessionId>,
@@ -81,14 +77,6 @@ impl OpenRecord {
     }
 }
 
-/// The task of an `Idempotency-Key`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct RequestKeyRecord {
-    pub(super) task: Uuid,
-    pub(super) body_hash: [u8; 32],
-}
-
 impl TaskRecord {
     pub(super) fn status(&self) -> TaskStatus {
         match (&self.outcome, self.started_at) {
@@ -121,8 +109,8 @@ impl TaskRecord {
         }
     }
 
-    /// Adds the record of a new task, with the entries that find it by its parent and by its request.
-    pub(super) fn put_new(&self, tenant: &Tenant, body_hash: [u8; 32]) -> Records {
+    /// The record of a new task, with the entry that finds it by its parent.
+    pub(super) fn put_new(&self, tenant: &Tenant) -> Records {
         let open = OpenRecord {
             task: self.id,
             cancelled: false,
@@ -135,17 +123,6 @@ impl TaskRecord {
                 to_json(&self.id),
             );
         }
-        if let Some(key) = &self.request_key {
-            let record = RequestKeyRecord {
-                task: self.id,
-                body_hash,
-            };
-            records = records.put(
-                Table::TaskKey,
-                request_record_key(tenant, key),
-                to_json(&record),
-            );
-        }
         records
     }
 
@@ -154,9 +131,6 @@ impl TaskRecord {
         let mut records = records.delete(Table::Task, task_key(tenant, self.id));
         if let Some(parent) = self.parent {
             records = records.delete(Table::TaskChild, child_key(tenant, parent, self.id));
-        }
-        if let Some(key) = &self.request_key {
-            records = records.delete(Table::TaskKey, request_record_key(tenant, key));
         }
         records
     }
@@ -224,20 +198,6 @@ fn child_key(tenant: &Tenant, parent: Uuid, child: Uuid) -> Vec<u8> {
     .concat()
 }
 
-fn request_record_key(tenant: &Tenant, key: &str) -> Vec<u8> {
-    [&tenant_prefix(tenant)[..], key.as_bytes()].concat()
-}
-
-/// The hash of a key of this principal.
-pub(super) fn request_key(by: &Principal, key: &str) -> String {
-    let mut hash = Sha256::new();
-    for part in [&*by.id, key] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    URL_SAFE_NO_PAD.encode(hash.finalize())
-}
-
 pub(super) async fn get(
     log: &EventLog,
     tenant: &Tenant,
@@ -249,48 +209,22 @@ pub(super) async fn get(
         .and_then(|value| from_json(&value)))
 }
 
-pub(super) async fn get_request_key(
-    log: &EventLog,
-    tenant: &Tenant,
-    key: &str,
-) -> Result<Option<RequestKeyRecord>, ReadError> {
-    Ok(log
-        .get(Table::TaskKey, request_record_key(tenant, key))
-        .await?
-        .and_then(|value| from_json(&value)))
+/// The children of a task, newest first.
+pub(super) fn children<'a>(log: &'a EventLog, tenant: &Tenant, task: Uuid) -> RecordPages<'a> {
+    RecordPages::below(log, Table::TaskChild, tenant_key(tenant, task.as_u128()))
 }
 
-/// Up to [`MAX_CHILDREN`] children of a task that are older than `before`, newest first.
-pub(super) async fn children(
-    log: &EventLog,
-    tenant: &Tenant,
-    task: Uuid,
-    before: Option<Uuid>,
-) -> Result<Vec<Uuid>, ReadError> {
-    let prefix = tenant_key(tenant, task.as_u128());
-    let after = before.map(|before| child_key(tenant, task, before));
-    let page = log
-        .scan(Table::TaskChild, prefix, after, MAX_CHILDREN)
-        .await?;
-    Ok(page
-        .iter()
-        .filter_map(|(_, value)| from_json(value))
-        .collect())
-}
-
-/// Up to `limit` tasks of a tenant, newest first, that are older than `before`.
-pub(super) async fn older(
-    log: &EventLog,
+/// The tasks of a tenant that are older than `before`, newest first.
+pub(super) fn older<'a>(
+    log: &'a EventLog,
     tenant: &Tenant,
     before: Option<Uuid>,
-    limit: usize,
-) -> Result<Vec<TaskRecord>, ReadError> {
+) -> RecordPages<'a> {
     let after = before.map(|before| task_key(tenant, before));
-    let page = log
-        .scan(Table::Task, tenant_prefix(tenant), after, limit)
-        .await?;
-    Ok(page
-        .iter()
-        .filter_map(|(_, value)| from_json(value))
-        .collect())
+    RecordPages::below(log, Table::Task, tenant_prefix(tenant)).after(after)
+}
+
+/// The id of the task with this key.
+pub(super) fn task_of(key: &[u8]) -> Option<Uuid> {
+    trailing_id(key).map(|id| Uuid::from_u128(!id))
 }

@@ -195,7 +195,7 @@ impl Run<'_> {
                 .await;
             created
                 .map_err(|error| BeginError::of(&error))?
-                .session
+                .response
                 .session_id
         };
         let prompt_key = key("prompt");

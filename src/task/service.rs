@@ -1,6 +1,5 @@
 //! Starts queued tasks and deletes old ones.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
@@ -10,10 +9,10 @@ use super::handle::Tasks;
 use super::outcome::CancelReason;
 use super::record::TaskRecord;
 use super::runner;
-use crate::eventlog::{Records, TenantRecords};
+use crate::eventlog;
 use crate::session::SessionRegistry;
 use crate::store::Table;
-use crate::types::{PrincipalLimits, Tenant};
+use crate::types::PrincipalLimits;
 use crate::webhooks::Webhooks;
 
 /// How often old tasks are deleted, their age, and their number for one tenant.
@@ -74,35 +73,18 @@ async fn run(tasks: Tasks) {
 
 /// Deletes ended tasks that are old or too many. Their sessions stay until retention deletes them.
 async fn prune(tasks: &Tasks) {
-    let now = tasks.context().ids.now();
-    let old = now.as_millis() - i64::try_from(MAX_AGE.as_millis()).unwrap_or(i64::MAX);
-    let mut kept: HashMap<Tenant, usize> = HashMap::new();
-    let mut pages = TenantRecords::of(tasks.log(), Table::Task);
-    loop {
-        let page = match pages.next::<TaskRecord>().await {
-            Ok(Some(page)) => page,
-            Ok(None) => return,
-            Err(error) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "could not read old tasks"
-                );
-                return;
-            }
-        };
-        let mut records = Records::default();
-        for (tenant, task) in &page {
-            let Some(outcome) = &task.outcome else {
-                continue;
-            };
-            let kept = kept.entry(tenant.clone()).or_default();
-            *kept += 1;
-            if *kept > MAX_ENDED || outcome.ended_at.as_millis() < old {
-                records = task.delete(tenant, records);
-            }
-        }
-        if !records.is_empty() && tasks.log().write(records).await.is_err() {
-            return;
-        }
+    let pruned = eventlog::prune(
+        tasks.log(),
+        Table::Task,
+        tasks.context().ids.now().before(MAX_AGE),
+        MAX_ENDED,
+        |task: &TaskRecord| task.outcome.as_ref().map(|outcome| outcome.ended_at),
+        TaskRecord::delete,
+    );
+    if let Err(error) = pruned.await {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "could not read old tasks"
+        );
     }
 }

@@ -34,6 +34,14 @@ impl Timestamp {
         )
     }
 
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)),
+        )
+    }
+
     fn to_jiff(self) -> jiff::Timestamp {
         jiff::Timestamp::from_millisecond(self.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
     }

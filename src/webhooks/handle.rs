@@ -14,7 +14,7 @@ use super::records;
 use super::secret::MasterSecret;
 use super::target::{self, TargetError};
 use super::webhook::{EVENT_TYPES, TASK_ENDED, Webhook};
-use crate::eventlog::{Closed, EventLog, ReadError, Records, TenantRecords};
+use crate::eventlog::{Closed, EventLog, ReadError, RecordPages, Records, Selected};
 use crate::outgoing::{AddressRule, Client, ClientOptions, TlsError, is_public};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::store::Table;
@@ -172,14 +172,14 @@ impl Webhooks {
             Some(outgoing(&options, limits)?)
         };
         let mut state = State::default();
-        let mut pages = TenantRecords::of(&log, Table::Webhook);
+        let mut pages = RecordPages::of(&log, Table::Webhook);
         while let Some(page) = pages.next::<Webhook>().await? {
             state.webhooks.extend(
                 page.into_iter()
                     .map(|(tenant, webhook)| ((tenant, webhook.id), webhook)),
             );
         }
-        let mut pages = TenantRecords::of(&log, Table::WebhookDelivery);
+        let mut pages = RecordPages::of(&log, Table::WebhookDelivery);
         while let Some(page) = pages.next::<Delivery>().await? {
             state.pending.extend(
                 page.iter()
@@ -343,7 +343,7 @@ impl Webhooks {
         tenant: &Tenant,
         before: Option<Uuid>,
         limit: usize,
-    ) -> Result<Vec<Delivery>, ReadError> {
+    ) -> Result<Selected<Delivery>, ReadError> {
         records::deliveries(&self.0.log, tenant, before, limit).await
     }
 

@@ -6,7 +6,8 @@ use uuid::Uuid;
 use super::delivery::Delivery;
 use super::webhook::Webhook;
 use crate::eventlog::{
-    EventLog, ReadError, Records, from_json, tenant_key, tenant_prefix, to_json,
+    EventLog, ReadError, RecordPages, Records, Selected, from_json, tenant_key, tenant_prefix,
+    to_json,
 };
 use crate::store::Table;
 use crate::types::{Epoch, Tenant};
@@ -82,13 +83,9 @@ pub(super) async fn deliveries(
     tenant: &Tenant,
     before: Option<Uuid>,
     limit: usize,
-) -> Result<Vec<Delivery>, ReadError> {
-    let after = before.map(|before| delivery_key(tenant, before));
-    let page = log
-        .scan(Table::WebhookDelivery, tenant_prefix(tenant), after, limit)
-        .await?;
-    Ok(page
-        .iter()
-        .filter_map(|(_, value)| from_json(value))
-        .collect())
+) -> Result<Selected<Delivery>, ReadError> {
+    RecordPages::below(log, Table::WebhookDelivery, tenant_prefix(tenant))
+        .after(before.map(|before| delivery_key(tenant, before)))
+        .select(limit, |value| Ok(from_json(value)))
+        .await
 }

@@ -15,7 +15,7 @@ use super::delivery::{Delivery, Outcome};
 use super::handle::{Receiver, Webhooks};
 use super::records;
 use super::target;
-use crate::eventlog::{Records, TenantRecords};
+use crate::eventlog;
 use crate::outgoing::read_body;
 use crate::store::Table;
 use crate::types::{Tenant, Timestamp};
@@ -177,32 +177,18 @@ async fn send(webhooks: &Webhooks, tenant: &Tenant, delivery: &Delivery) -> Outc
 
 /// Deletes finished deliveries that are old or too many.
 async fn prune(webhooks: &Webhooks) {
-    let old =
-        webhooks.ids().now().as_millis() - i64::try_from(MAX_AGE.as_millis()).unwrap_or(i64::MAX);
-    let mut kept: HashMap<Tenant, usize> = HashMap::new();
-    let mut pages = TenantRecords::of(webhooks.log(), Table::WebhookDelivery);
-    loop {
-        let page = match pages.next::<Delivery>().await {
-            Ok(Some(page)) => page,
-            Ok(None) => return,
-            Err(error) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "could not read the deliveries of webhooks"
-                );
-                return;
-            }
-        };
-        let mut records = Records::default();
-        for (tenant, delivery) in page.iter().filter(|(_, delivery)| delivery.is_finished()) {
-            let kept = kept.entry(tenant.clone()).or_default();
-            *kept += 1;
-            if *kept > MAX_FINISHED || delivery.created_at.as_millis() < old {
-                records = records::delete_delivery(records, tenant, delivery.id);
-            }
-        }
-        if !records.is_empty() && webhooks.log().write(records).await.is_err() {
-            return;
-        }
+    let pruned = eventlog::prune(
+        webhooks.log(),
+        Table::WebhookDelivery,
+        webhooks.ids().now().before(MAX_AGE),
+        MAX_FINISHED,
+        |delivery: &Delivery| delivery.is_finished().then_some(delivery.created_at),
+        |delivery, tenant, records| records::delete_delivery(records, tenant, delivery.id),
+    );
+    if let Err(error) = pruned.await {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "could not read the deliveries of webhooks"
+        );
     }
 }

@@ -296,18 +296,24 @@ async fn deadline_ends_running_and_queued_tasks() {
     let gateway = Setup::default()
         .agent("fake", fake_agent(), &[], agent)
         .start();
-    let soon = || (jiff::Timestamp::now() + Duration::from_secs(2)).to_string();
+    let after = |seconds| (jiff::Timestamp::now() + Duration::from_secs(seconds)).to_string();
     let running = create(
         &gateway,
-        json!({ "agent": "fake", "description": "hang", "deadline": soon() }),
+        json!({ "agent": "fake", "description": "hang", "deadline": after(5) }),
     )
     .await;
+    let is_running = || async {
+        let task = gateway.get(&format!("/v1/tasks/{}", id(&running))).await;
+        (task["status"] == "running").then_some(())
+    };
+    eventually("the first task runs", LONGEST, is_running).await;
+    // Its deadline is before the end of the running task, which would let it begin.
     let queued = create(
         &gateway,
-        json!({ "agent": "fake", "description": "hang", "deadline": soon() }),
+        json!({ "agent": "fake", "description": "hang", "deadline": after(1) }),
     )
     .await;
-    for (task, ran) in [(&running, true), (&queued, false)] {
+    for (task, ran) in [(&queued, false), (&running, true)] {
         let end = until(&gateway, task, "failed").await;
         assert_eq!(end["result"]["error"]["code"], "deadline_exceeded", "{end}");
         assert_eq!(end["sessionId"].is_string(), ran, "{end}");

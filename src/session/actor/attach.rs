@@ -177,6 +177,7 @@ impl Actor {
         match self.setup_method(lease.process()) {
             Ok(method) => {
                 self.link.accept(lease);
+                self.report_holder();
                 let reason = if self.journal.record().discards_context {
                     LostReason::Requested
                 } else {

@@ -73,7 +73,12 @@ impl Actor {
                         .map_err(Into::into),
                 );
             }
-            Command::Prompt { prompt, reply } => send_reply(reply, self.prompt(*prompt)),
+            Command::Prompt {
+                by,
+                request,
+                claim,
+                reply,
+            } => send_reply(reply, self.prompt(&by, *request, claim.as_ref())),
             Command::ChangePrompt { change, reply } => {
                 send_reply(reply, self.change_prompt(*change));
             }

@@ -98,7 +98,7 @@ impl Actor {
             let (prompt, first_seq) = (queued.record.prompt_id, queued.record.first_seq);
             self.journal
                 .update(|record| record.prompt_id = Some(prompt));
-            self.turns.begin(queued, first_seq, Instant::now());
+            self.begin_turn(queued, first_seq);
         }
         for (prompt, problem) in failed {
             for queued in self.turns.remove_queued(Some(prompt)) {
@@ -208,6 +208,7 @@ impl Actor {
             lease.record_session(id);
         }
         self.link.accept_former(lease);
+        self.report_holder();
         self.attachment.continued(Instant::now());
         for (incoming, outcome) in answers {
             self.link.answer(incoming, &outcome);

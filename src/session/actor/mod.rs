@@ -55,7 +55,7 @@ use crate::acp::{ClientCapabilities, McpServer};
 use crate::api::Session;
 use crate::event::DetachedReason;
 use crate::eventlog::DiskSpace;
-use crate::pool::{CrashBackoff, LeaseActivity};
+use crate::pool::{CrashBackoff, Holder, LeaseActivity};
 use crate::types::ServedBy;
 
 /// How long an idle session with MCP servers of a client stays loaded. They are in memory only.
@@ -233,8 +233,15 @@ impl Actor {
             LeaseActivity::Busy
         };
         self.link.report(activity);
-        let holder = (self.journal.session(), self.turns.running());
-        self.link.report_holder(holder, || self.context.ids.now());
+    }
+
+    /// Names the session and its running turn in the lists of processes, after a change of the lease or the turn.
+    fn report_holder(&self) {
+        let turn = self.turns.running();
+        self.link.report_holder(Holder {
+            session: self.journal.session(),
+            turn: turn.map(|prompt| (prompt, self.context.ids.now())),
+        });
     }
 
     /// Whether the session needs its process now.
@@ -327,6 +334,7 @@ impl Actor {
         if self.turns.return_unsent() {
             self.journal
                 .update(super::record::SessionRecord::requeue_prompt);
+            self.report_holder();
         }
         if self.turns.running().is_none() {
             self.detach_for_drain();

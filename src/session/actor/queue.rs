@@ -75,7 +75,7 @@ impl Actor {
             // The commit of `session.attached` permits the send.
             self.journal.update(|record| record.begin_prompt(prompt));
         }
-        self.turns.begin(queued, NOT_YET, Instant::now());
+        self.begin_turn(queued, NOT_YET);
         self.start_prompt();
     }
 

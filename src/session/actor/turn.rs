@@ -13,10 +13,11 @@ use crate::event::{EncodedEvent, PromptCompleted, PromptFailed, PromptQueued, Pr
 use crate::jsonrpc::CallId;
 use crate::jsonrpc::RpcError;
 use crate::session::agent_requests::EndedBy;
-use crate::session::command::NewPrompt;
+use crate::session::command::PromptRequest;
 use crate::session::error::{
     InputError, NotFound, PartError, ProcessError, PromptError, SessionError, ToProblem,
 };
+use crate::session::idempotency::Claim;
 use crate::session::process_link::prompt_failure;
 use crate::session::record::PromptRecord;
 use crate::session::turns::{Admission, Answered, CancelStep, Completion, NOT_YET, Queued};
@@ -48,19 +49,14 @@ impl TurnEnd {
 }
 
 impl Actor {
-    pub(super) fn prompt(&mut self, prompt: NewPrompt) -> Result<(Prompt, u64), PromptError> {
-        let NewPrompt {
-            by,
-            blocks,
-            queue,
-            trace,
-            acp_request,
-            broadcast,
-            serving,
-            claim,
-        } = prompt;
-        let serving = serving.map(Arc::new);
-        let admission = self.admit(&by, &blocks, queue)?;
+    pub(super) fn prompt(
+        &mut self,
+        by: &Principal,
+        request: PromptRequest,
+        claim: Option<&Claim>,
+    ) -> Result<(Prompt, u64), PromptError> {
+        let blocks = request.blocks;
+        let admission = self.admit(by, &blocks, request.queue)?;
         // A prompt that waits for a process has not started: a restart runs it.
         let starts = admission == Admission::Run && self.has_ready_process();
         let prompt_id = self.journal.next_prompt();
@@ -81,19 +77,19 @@ impl Actor {
             cancel_cause: None,
             error: None,
             unsent: false,
-            acp_request,
-            broadcast,
+            acp_request: request.acp_request,
+            broadcast: request.broadcast,
             edit: None,
         };
-        let (by, idempotency_key) = (&*by.id, claim.as_ref().map(|claim| &*claim.key));
+        let idempotency_key = claim.map(|claim| &*claim.key);
         let acp_request = record.acp_request.as_ref();
         let event = if starts {
             EncodedEvent::from(&PromptStarted {
                 prompt: Some(&blocks),
-                by,
+                by: &by.id,
                 idempotency_key,
                 acp_request,
-                broadcast_id: broadcast,
+                broadcast_id: record.broadcast,
             })
         } else {
             EncodedEvent::from(&PromptQueued {
@@ -102,10 +98,10 @@ impl Actor {
                     Admission::Run => 1,
                     Admission::Queue { position } => position,
                 },
-                by,
+                by: &by.id,
                 idempotency_key,
                 acp_request,
-                broadcast_id: broadcast,
+                broadcast_id: record.broadcast,
             })
         };
         self.journal.fold_prompt(&blocks);
@@ -118,7 +114,7 @@ impl Actor {
                 } else {
                     change.queue_prompt(&record);
                 }
-                if let Some(claim) = &claim {
+                if let Some(claim) = claim {
                     change.put_claim(claim, Some(prompt_id));
                 }
             });
@@ -127,20 +123,26 @@ impl Actor {
         let mut queued = Queued {
             record,
             blocks,
-            trace,
+            trace: request.trace,
             restored: false,
             checked,
-            serving,
+            serving: request.serving.map(Arc::new),
         };
         match admission {
             Admission::Run if starts => {
                 self.serving.turn_began(queued.serving.take());
-                self.turns.begin(queued, seq, Instant::now());
+                self.begin_turn(queued, seq);
             }
-            Admission::Run => self.turns.begin(queued, NOT_YET, Instant::now()),
+            Admission::Run => self.begin_turn(queued, NOT_YET),
             Admission::Queue { .. } => self.turns.enqueue(queued),
         }
         Ok((prompt, seq))
+    }
+
+    /// Begins a turn. `started_seq`: the event that must be durable before the prompt is sent, or [`NOT_YET`].
+    pub(super) fn begin_turn(&mut self, queued: Queued, started_seq: u64) {
+        self.turns.begin(queued, started_seq, Instant::now());
+        self.report_holder();
     }
 
     /// Decides whether a prompt runs, waits or is rejected. A prompt that runs has a process or a place in the pool's queue.
@@ -343,6 +345,7 @@ impl Actor {
         let Some(record) = self.turns.take() else {
             return;
         };
+        self.report_holder();
         if let TurnEnd::Failed(problem) = &end {
             let (session, agent, code) = (
                 self.journal.session(),

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
-use tracing::Instrument;
 
 use super::{SessionHandle, attachments};
 use crate::api::{Attachment, Prompt};
-use crate::session::command::{Command, NewPrompt, PromptChange, PromptRequest};
+use crate::session::command::{Command, PromptChange, PromptRequest};
 use crate::session::error::{NotFound, PartError, PromptError, QueueError};
+use crate::session::idempotency::Claim;
+use crate::session::record::IdempotencyRecord;
 use crate::types::{LimitExceeded, Principal, PromptId};
 
 /// A turn that was accepted and is durable.
@@ -34,69 +35,61 @@ impl SessionHandle {
         request: PromptRequest,
         count: impl FnOnce() -> Result<(), LimitExceeded> + Send + 'static,
     ) -> Result<AdmittedPrompt, PromptError> {
-        let (handle, by) = (self.clone(), by.clone());
-        let begun = async move { handle.prompt_once(&by, request, count).await }.in_current_span();
-        self.context().shutdown.spawn_isolated(begun).await?
+        let key = request.key.clone();
+        let (handle, owner, earlier) = (self.clone(), by.clone(), self.clone());
+        let replay = async move |previous: IdempotencyRecord| match previous.prompt {
+            Some(prompt) => earlier.earlier_prompt(prompt).await.map(Some),
+            None => Ok(None),
+        };
+        let act = async move |claim| {
+            count()?;
+            handle.prompt_once(owner, request, claim).await
+        };
+        let admitted = self.context().once(by, key, replay, act).await?;
+        Ok(admitted.response)
+    }
+
+    async fn earlier_prompt(&self, prompt: PromptId) -> Result<AdmittedPrompt, PromptError> {
+        let committed = self.log().committed();
+        let record = self
+            .query()
+            .prompt_record(prompt)
+            .await?
+            .ok_or(NotFound("turn"))?;
+        let (prompt, _) = self.query().prompt_with_text(&record, committed).await?;
+        Ok(AdmittedPrompt {
+            prompt,
+            first_seq: record.first_seq,
+            last_seq: record.last_seq,
+            replayed: true,
+        })
     }
 
     async fn prompt_once(
         &self,
-        by: &Principal,
-        request: PromptRequest,
-        count: impl FnOnce() -> Result<(), LimitExceeded>,
+        by: Principal,
+        mut request: PromptRequest,
+        claim: Option<Claim>,
     ) -> Result<AdmittedPrompt, PromptError> {
-        let claimed = self
-            .entries
-            .idempotency()
-            .claim(by, request.key.as_ref())
-            .await?;
-        if let Some(prompt) = claimed.previous.and_then(|previous| previous.prompt) {
-            let committed = self.log().committed();
-            let record = self
-                .query()
-                .prompt_record(prompt)
-                .await?
-                .ok_or(NotFound("turn"))?;
-            let (prompt, _) = self.query().prompt_with_text(&record, committed).await?;
-            let (first_seq, last_seq) = (record.first_seq, record.last_seq);
-            return Ok(AdmittedPrompt {
-                prompt,
-                first_seq,
-                last_seq,
-                replayed: true,
-            });
-        }
-        count()?;
-        let PromptRequest {
-            blocks,
+        let attachments = std::mem::take(&mut request.attachments);
+        request.blocks = attachments::append_attachments(
+            self.context(),
+            self.query(),
+            request.blocks,
             attachments,
-            queue,
-            trace,
-            acp_request,
-            broadcast,
-            serving,
-            ..
-        } = request;
-        let blocks =
-            attachments::append_attachments(self.context(), self.query(), blocks, attachments)
-                .await?;
+        )
+        .await?;
         self.context().take_baseline(self.id()).await;
-        let (by, claim) = (by.clone(), claimed.claim);
-        let prompt = Box::new(NewPrompt {
-            by,
-            blocks,
-            queue,
-            trace,
-            acp_request,
-            broadcast,
-            serving,
-            claim,
-        });
+        let request = Box::new(request);
         let (prompt, first_seq) = self
-            .request(|reply| Command::Prompt { prompt, reply })
+            .request(|reply| Command::Prompt {
+                by,
+                request,
+                claim,
+                reply,
+            })
             .await?;
         self.wait_durable(first_seq).await?;
-        drop(claimed.in_flight);
         Ok(AdmittedPrompt {
             prompt,
             first_seq,

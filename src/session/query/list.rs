@@ -7,9 +7,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::metadata::{self, MetadataFilter};
 use crate::api::{SessionList, SessionState};
+use crate::eventlog::{RecordPages, tenant_prefix};
 use crate::session::context::Context;
 use crate::session::error::{InputError, ListError, SessionError};
-use crate::session::record::{self, SessionRecord, SessionRecordView, index_prefix, session_key};
+use crate::session::record::{self, SessionRecord, SessionRecordView, session_key};
 use crate::store::Table;
 use crate::types::{AgentName, Principal, SessionId, Tenant};
 
@@ -34,7 +35,7 @@ impl ListOrder {
     /// The beginning of each key of the tenant. The keys of `Session` are those of all tenants.
     fn prefix(self, tenant: &Tenant) -> Vec<u8> {
         match self {
-            Self::Updated => index_prefix(tenant),
+            Self::Updated => tenant_prefix(tenant),
             Self::Created => Vec::new(),
         }
     }
@@ -78,9 +79,6 @@ pub struct ListQuery {
     pub limit: usize,
 }
 
-/// The maximum number of records that one page scans. The page then ends early and has a cursor.
-const MAX_SCANNED: usize = 5000;
-const PAGE: usize = 256;
 /// The length of a UUID v7, and of its time.
 const ID_BYTES: usize = 16;
 const ID_TIME_BYTES: usize = 6;
@@ -146,47 +144,31 @@ async fn scan(
     context: &Context,
     query: &ListQuery,
     tenant: &Tenant,
-    mut after: Option<Vec<u8>>,
+    after: Option<Vec<u8>>,
 ) -> Result<ListPage, SessionError> {
-    let table = query.order.table();
-    let prefix = query.order.prefix(tenant);
-    let mut records: Vec<SessionRecord> = Vec::new();
-    let mut looked_at = 0;
+    let order = query.order;
     // One record more than requested shows whether there is another page.
     let size = if query.has_filter() {
-        PAGE
+        usize::MAX
     } else {
-        PAGE.min(query.limit + 1)
+        query.limit + 1
     };
-    loop {
-        let page = context
-            .log
-            .scan(table, prefix.clone(), after.clone(), size)
-            .await?;
-        let last = page.len() < size;
-        looked_at += page.len();
-        for (key, value) in page {
-            let view: SessionRecordView<'_> = record::decode(&value)?;
-            if view.tenant == tenant.as_str() && query.matches(&view) {
-                if records.len() == query.limit {
-                    let next = records.last().map(|record| query.order.key(record));
-                    return Ok(ListPage { records, next });
-                }
-                records.push(record::decode(&value)?);
-            }
-            after = Some(key);
-        }
-        if last {
-            return Ok(ListPage {
-                records,
-                next: None,
-            });
-        }
-        if looked_at >= MAX_SCANNED {
-            let next = after.map(|key| query.order.position(key, records.last()));
-            return Ok(ListPage { records, next });
-        }
-    }
+    let found = RecordPages::below(&context.log, order.table(), order.prefix(tenant))
+        .after(after)
+        .sized(size)
+        .select(query.limit, |value| -> Result<_, SessionError> {
+            let view: SessionRecordView<'_> = record::decode(value)?;
+            let matches = view.tenant == tenant.as_str() && query.matches(&view);
+            Ok(matches.then(|| record::decode(value)).transpose()?)
+        })
+        .await?;
+    let next = found
+        .next
+        .map(|key| order.position(key, found.entries.last()));
+    Ok(ListPage {
+        records: found.entries,
+        next,
+    })
 }
 
 fn decode_cursor(cursor: &str, order: ListOrder, tenant: &Tenant) -> Result<Vec<u8>, InputError> {

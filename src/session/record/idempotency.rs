@@ -1,5 +1,6 @@
 //! The record of an `Idempotency-Key`.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -10,7 +11,7 @@ use crate::types::{PromptId, SessionId, Timestamp};
 
 /// The result of the first request with a key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(in crate::session) struct IdempotencyRecord {
+pub struct IdempotencyRecord {
     /// The SHA-256 of the request's body.
     pub(in crate::session) body_hash: [u8; 32],
     pub(in crate::session) expires_at: Timestamp,
@@ -23,6 +24,12 @@ pub(in crate::session) struct IdempotencyRecord {
 }
 
 impl IdempotencyRecord {
+    /// The response of a request without a session of its own.
+    pub fn response<T: DeserializeOwned>(&self) -> serde_json::Result<Option<T>> {
+        let raw = self.response.as_ref();
+        raw.map(|raw| serde_json::from_str(raw.get())).transpose()
+    }
+
     pub(in crate::session) fn put(&self, key: Vec<u8>, records: &mut Records) {
         records.puts.push(Put {
             table: Table::Idempotency,

@@ -1,5 +1,6 @@
 //! The keys of records.
 
+use crate::eventlog::tenant_prefix;
 use crate::types::{AgentName, SessionId, Tenant, Timestamp};
 
 pub(in crate::session) fn session_key(id: SessionId) -> Vec<u8> {
@@ -29,11 +30,6 @@ pub(in crate::session) fn agent_session_prefix(
     .into_bytes()
 }
 
-/// The key prefix of a tenant's sessions in the index.
-pub(in crate::session) fn index_prefix(tenant: &Tenant) -> Vec<u8> {
-    [tenant.as_str().as_bytes(), b"\0"].concat()
-}
-
 /// The index key of a session. The newest `lastActivityAt` sorts first.
 pub(in crate::session) fn index_key(
     tenant: &Tenant,
@@ -42,7 +38,7 @@ pub(in crate::session) fn index_key(
 ) -> Vec<u8> {
     let newest_first = !u64::try_from(last_activity_at.as_millis()).unwrap_or_default();
     [
-        &index_prefix(tenant)[..],
+        &tenant_prefix(tenant)[..],
         &newest_first.to_be_bytes(),
         id.as_bytes(),
     ]

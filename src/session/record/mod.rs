@@ -18,8 +18,8 @@ mod session;
 mod terminal;
 
 pub(super) use codec::decode;
-pub(super) use idempotency::IdempotencyRecord;
-pub(super) use keys::{agent_session_prefix, index_prefix, numbered_key, session_key};
+pub use idempotency::IdempotencyRecord;
+pub(super) use keys::{agent_session_prefix, numbered_key, session_key};
 pub(super) use position::OutputPosition;
 pub(super) use prompt::{PromptEdit, PromptRecord};
 pub(super) use request::{PeerRequest, RequestRecord};

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tracing::Instrument;
 use uuid::Uuid;
 
 use super::{SessionRegistry, adopt, new_session};
@@ -15,20 +14,16 @@ use crate::pool::AcquireError;
 use crate::session::actor::Actor;
 use crate::session::command::{Command, CreateWaiter};
 use crate::session::error::{CreateError, ProcessError, SessionError};
-use crate::session::idempotency::{Claim, IdempotencyKey};
+use crate::session::idempotency::{Claim, IdempotencyKey, Responded};
 use crate::session::origin::Origin;
-use crate::session::record::SessionRecord;
+use crate::session::record::{IdempotencyRecord, SessionRecord};
 use crate::types::Principal;
 
 /// How long the session of a task waits for a process while all processes are busy.
 const TASK_WAIT: Duration = Duration::from_secs(1);
 
 /// A new session, or the session that an earlier request with the same idempotency key created.
-#[derive(Debug)]
-pub struct Created {
-    pub session: Session,
-    pub replayed: bool,
-}
+pub type Created = Responded<Session>;
 
 impl SessionRegistry {
     /// Creates a session. On failure nothing of it remains. The operation continues if the caller is dropped,
@@ -95,37 +90,19 @@ impl SessionRegistry {
     where
         F: Future<Output = Result<Session, CreateError>> + Send,
     {
-        let (registry, by) = (self.clone(), by.clone());
-        let created = async move {
-            let claimed = registry
-                .entries
-                .idempotency()
-                .claim(&by, key.as_ref())
-                .await?;
-            if let Some(previous) = claimed.previous.and_then(|previous| previous.session) {
-                match registry.open(&by, previous).await {
-                    Ok(session) => {
-                        return Ok(Created {
-                            session: session.snapshot().await?,
-                            replayed: true,
-                        });
-                    }
-                    // That session was deleted since, so the client gets a new one.
-                    Err(SessionError::NoSuchSession) => {}
-                    Err(error) => return Err(error.into()),
-                }
+        let (registry, owner) = (self.clone(), by.clone());
+        let replay = async move |previous: IdempotencyRecord| {
+            let Some(session) = previous.session else {
+                return Ok(None);
+            };
+            match registry.open(&owner, session).await {
+                Ok(session) => Ok(Some(session.snapshot().await?)),
+                // That session was deleted since, so the client gets a new one.
+                Err(SessionError::NoSuchSession) => Ok(None),
+                Err(error) => Err(error.into()),
             }
-            let session = create(claimed.claim).await?;
-            drop(claimed.in_flight);
-            Ok(Created {
-                session,
-                replayed: false,
-            })
         };
-        self.context()
-            .shutdown
-            .spawn_isolated(created.in_current_span())
-            .await?
+        self.context().once(by, key, replay, create).await
     }
 
     async fn create_new(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::eventlog::Records;
+use crate::eventlog::{RecordPages, Records};
 use crate::session::context::Context;
 use crate::session::entries::ActorEntries;
 use crate::session::error::SessionError;
@@ -75,16 +75,8 @@ async fn erase_expired_sessions(entries: &ActorEntries) {
 }
 
 async fn delete_expired_keys(context: &Context) -> Result<(), SessionError> {
-    let mut after: Option<Vec<u8>> = None;
-    loop {
-        let page = context
-            .log
-            .scan(Table::Idempotency, Vec::new(), after.take(), BATCH)
-            .await?;
-        let Some((last, _)) = page.last() else {
-            return Ok(());
-        };
-        after = Some(last.clone());
+    let mut pages = RecordPages::of(&context.log, Table::Idempotency);
+    while let Some(page) = pages.next_raw().await? {
         let now = context.log.expiry().earliest_now();
         let mut records = Records::default();
         for (key, value) in page {
@@ -98,4 +90,5 @@ async fn delete_expired_keys(context: &Context) -> Result<(), SessionError> {
             context.log.write(records).await?;
         }
     }
+    Ok(())
 }

@@ -2,8 +2,7 @@
 //!
 //! 1. `create` with `new_session`, `adopt` and `fork`: how a session begins.
 //! 2. `bulk`: ends all sessions that match a filter.
-//! 3. `once`: operations without a session that an idempotency key runs once.
-//! 4. `gc`: erases expired sessions and idempotency keys.
+//! 3. `gc`: erases expired sessions and idempotency keys.
 //!
 //! The registry must not know the state of an actor. `super::entries` loads and runs the actors.
 
@@ -13,13 +12,12 @@ mod create;
 mod fork;
 mod gc;
 mod new_session;
-mod once;
 
 use self::adopt::Adoptions;
 use crate::acp::TraceContext;
 use crate::agent::AgentSpec;
 use crate::api::{AgentSessionList, SessionList};
-use crate::eventlog::ReadError;
+use crate::eventlog::{ReadError, RecordPages};
 use crate::session::changes;
 use crate::session::context::Context;
 use crate::session::entries::ActorEntries;
@@ -33,10 +31,6 @@ use crate::types::{Principal, SessionId};
 
 pub use self::bulk::BulkAction;
 pub use self::create::Created;
-pub use self::once::Responded;
-
-/// The number of open sessions that a start reads at a time.
-const PAGE_SESSIONS: usize = 256;
 
 #[derive(Debug, Clone)]
 pub struct SessionRegistry {
@@ -106,15 +100,8 @@ impl SessionRegistry {
 /// Loads every session that was open when the gateway stopped. Loading a session closes its turns.
 async fn load_open_sessions(entries: &ActorEntries) -> Result<(), SessionError> {
     let context = entries.context();
-    let mut after: Option<Vec<u8>> = None;
-    loop {
-        let page = context
-            .log
-            .scan(Table::Open, Vec::new(), after.take(), PAGE_SESSIONS)
-            .await?;
-        let Some((last, _)) = page.last() else {
-            return Ok(());
-        };
+    let mut pages = RecordPages::of(&context.log, Table::Open);
+    while let Some(page) = pages.next_raw().await? {
         let mut loaded = Vec::new();
         for (key, _) in &page {
             let Ok(id) = uuid::Uuid::from_slice(key) else {
@@ -137,8 +124,8 @@ async fn load_open_sessions(entries: &ActorEntries) -> Result<(), SessionError> 
         for entry in loaded {
             entry.log.wait_or_full(entry.log.appended()).await?;
         }
-        after = Some(last.clone());
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -63,7 +63,9 @@ impl Turns {
 
     /// The running turn.
     pub(super) fn running(&self) -> Option<PromptId> {
-        self.running.as_ref().map(|turn| turn.record.prompt_id)
+        self.running
+            .as_ref()
+            .map(|turn| turn.prompt.record.prompt_id)
     }
 
     /// The running turn, if its prompt was sent to the agent.
@@ -71,7 +73,7 @@ impl Turns {
         self.running
             .as_ref()
             .filter(|turn| turn.call.is_some())
-            .map(|turn| turn.record.prompt_id)
+            .map(|turn| turn.prompt.record.prompt_id)
     }
 
     /// Whether a turn runs whose prompt was not sent to the agent.
@@ -104,7 +106,7 @@ impl Turns {
 
     /// The trace context of the request that caused the running turn.
     pub(super) fn trace(&self) -> Option<&TraceContext> {
-        self.running.as_ref()?.trace.as_ref()
+        self.running.as_ref()?.prompt.trace.as_ref()
     }
 
     /// Decides where a new prompt goes. `queue`: the client accepts a place in the queue.
@@ -162,7 +164,7 @@ impl Turns {
     pub(super) fn is_waiting(&self) -> bool {
         self.running
             .as_ref()
-            .is_some_and(|turn| turn.started_seq == NOT_YET && !turn.record.unsent)
+            .is_some_and(|turn| turn.started_seq == NOT_YET && !turn.prompt.record.unsent)
     }
 
     /// Starts the waiting turn, because a process can get its prompt. Returns its record and the ACP client that serves it. Call
@@ -171,9 +173,9 @@ impl Turns {
         let turn = self
             .running
             .as_mut()
-            .filter(|turn| turn.started_seq == NOT_YET && !turn.record.unsent)?;
-        turn.record.status = PromptStatus::Running;
-        Some((turn.record.clone(), turn.serving.take()))
+            .filter(|turn| turn.started_seq == NOT_YET && !turn.prompt.record.unsent)?;
+        turn.prompt.record.status = PromptStatus::Running;
+        Some((turn.prompt.record.clone(), turn.prompt.serving.take()))
     }
 
     /// The event `seq` is the start of the running turn.
@@ -184,22 +186,10 @@ impl Turns {
     }
 
     /// Begins a turn. `started_seq`: the event that must be durable before the prompt is sent, or [`NOT_YET`].
-    pub(super) fn begin(&mut self, queued: Queued, started_seq: u64, now: Instant) {
-        let Queued {
-            record,
-            blocks,
-            trace,
-            checked,
-            serving,
-            ..
-        } = queued;
+    pub(super) fn begin(&mut self, prompt: Queued, started_seq: u64, now: Instant) {
         self.last_ended = None;
         self.running = Some(Turn {
-            record,
-            blocks,
-            trace,
-            checked,
-            serving,
+            prompt,
             started_seq,
             call: None,
             resent: false,
@@ -213,10 +203,13 @@ impl Turns {
 
     /// Marks a turn that a drain had returned to the queue as sent with the event `seq`. Returns its record.
     pub(super) fn mark_sent(&mut self, seq: u64) -> Option<&PromptRecord> {
-        let turn = self.running.as_mut().filter(|turn| turn.record.unsent)?;
-        turn.record.unsent = false;
+        let turn = self
+            .running
+            .as_mut()
+            .filter(|turn| turn.prompt.record.unsent)?;
+        turn.prompt.record.unsent = false;
         turn.started_seq = seq;
-        Some(&turn.record)
+        Some(&turn.prompt.record)
     }
 
     /// Marks a started turn whose process has ended before the prompt was sent. Returns its record.
@@ -225,8 +218,8 @@ impl Turns {
             .running
             .as_mut()
             .filter(|turn| turn.call.is_none() && turn.started_seq != NOT_YET)?;
-        (turn.record.unsent, turn.started_seq) = (true, NOT_YET);
-        Some(&turn.record)
+        (turn.prompt.record.unsent, turn.started_seq) = (true, NOT_YET);
+        Some(&turn.prompt.record)
     }
 
     /// Returns a turn whose prompt was not sent to the head of the queue. If it has a `prompt.started`, it gets no second one.
@@ -234,24 +227,10 @@ impl Turns {
         let Some(turn) = self.running.take_if(|turn| turn.call.is_none()) else {
             return false;
         };
-        let Turn {
-            mut record,
-            blocks,
-            trace,
-            checked,
-            serving,
-            started_seq,
-            ..
-        } = turn;
-        record.unsent |= started_seq != NOT_YET;
-        self.queue.push_front(Queued {
-            record,
-            blocks,
-            trace,
-            restored: false,
-            checked,
-            serving,
-        });
+        let mut prompt = turn.prompt;
+        prompt.record.unsent |= turn.started_seq != NOT_YET;
+        prompt.restored = false;
+        self.queue.push_front(prompt);
         true
     }
 
@@ -267,7 +246,7 @@ impl Turns {
     pub(super) fn ready(&self, committed: u64) -> Option<(&RawValue, Option<&TraceContext>)> {
         let turn = self.running.as_ref()?;
         let ready = turn.call.is_none() && turn.started_seq <= committed;
-        ready.then_some((&*turn.blocks, turn.trace.as_ref()))
+        ready.then_some((&*turn.prompt.blocks, turn.prompt.trace.as_ref()))
     }
 
     /// The blocks of the running prompt if it was not checked against the denied modes of this entry, with the entry that it
@@ -278,15 +257,16 @@ impl Turns {
     ) -> Option<(&RawValue, Option<&AgentSpec>)> {
         let turn = self.running.as_ref()?;
         let is_checked = turn
+            .prompt
             .checked
             .as_ref()
             .is_some_and(|checked| Arc::ptr_eq(checked, entry));
-        (!is_checked).then_some((&*turn.blocks, turn.checked.as_deref()))
+        (!is_checked).then_some((&*turn.prompt.blocks, turn.prompt.checked.as_deref()))
     }
 
     pub(super) fn set_checked(&mut self, entry: Arc<AgentSpec>) {
         if let Some(turn) = &mut self.running {
-            turn.checked = Some(entry);
+            turn.prompt.checked = Some(entry);
         }
     }
 
@@ -353,7 +333,7 @@ impl Turns {
         let Some(turn) = self.running.as_mut().filter(|turn| turn.call.is_some()) else {
             return false;
         };
-        let blocks = &turn.blocks;
+        let blocks = &turn.prompt.blocks;
         turn.echo
             .get_or_insert_with(|| Echo::of(blocks))
             .repeats(raw)
@@ -406,7 +386,7 @@ impl Turns {
 
     /// Removes the running turn, so that the actor can end it. Returns its record.
     pub(super) fn take(&mut self) -> Option<PromptRecord> {
-        Some(self.running.take()?.record)
+        Some(self.running.take()?.prompt.record)
     }
 
     /// Sets the ended turn to which later updates of the process belong.
@@ -428,7 +408,7 @@ impl Turns {
     /// Cancels the running turn. The first cause remains. `None`: the agent was asked before, or nothing runs.
     pub(super) fn cancel(&mut self, cause: CancelCause, now: Instant) -> Option<CancelStep> {
         let turn = self.running.as_mut()?;
-        turn.record.cancel_cause.get_or_insert(cause);
+        turn.prompt.record.cancel_cause.get_or_insert(cause);
         if turn.call.is_none() {
             return Some(CancelStep::Complete);
         }
@@ -436,7 +416,7 @@ impl Turns {
             return None;
         }
         turn.cancel = Cancel::Requested { at: now };
-        Some(CancelStep::Send(turn.record.prompt_id))
+        Some(CancelStep::Send(turn.prompt.record.prompt_id))
     }
 
     /// When the running turn needs a decision.

@@ -33,13 +33,8 @@ pub(in crate::session) struct Queued {
 /// The running turn.
 #[derive(Debug)]
 pub(super) struct Turn {
-    pub(super) record: PromptRecord,
-    pub(super) blocks: Box<RawValue>,
-    pub(super) trace: Option<TraceContext>,
-    /// As in [`Queued::checked`].
-    pub(super) checked: Option<Arc<AgentSpec>>,
-    /// As in [`Queued::serving`]. The start of the turn takes it.
-    pub(super) serving: Option<Arc<ServingClient>>,
+    /// The start of the turn takes its serving client.
+    pub(super) prompt: Queued,
     /// The sequence number of the event that must be durable before the prompt is sent to the agent, or [`NOT_YET`].
     pub(super) started_seq: u64,
     /// The call of `session/prompt`, after it was sent.

@@ -132,7 +132,7 @@ impl Caller {
             .sessions
             .create(self.principal(), request, key, trace)
             .await?;
-        self.follow_new(created.session).await
+        self.follow_new(created.response).await
     }
 
     async fn fork(&self, id: &RawValue, params: &RawValue) -> Result<Box<RawValue>, Failure> {
@@ -152,7 +152,7 @@ impl Caller {
                 trace_of(params.meta),
             )
             .await?;
-        self.follow_new(forked.session).await
+        self.follow_new(forked.response).await
     }
 
     /// The MCP servers that a client brings for an existing session. Without the scope `mcp`, the session keeps its servers.

@@ -301,6 +301,6 @@ pub(crate) async fn create_session(
     let created = gateway.sessions.create(by, request, None, trace).await?;
     Ok(gateway
         .sessions
-        .open(by, created.session.session_id)
+        .open(by, created.response.session_id)
         .await?)
 }

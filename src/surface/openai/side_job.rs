@@ -53,7 +53,7 @@ pub(super) async fn run(
     };
     gateway.rates().check_prompt(by)?;
     let _guard = gateway.streams().acquire(by)?;
-    let (task, _) = gateway
+    let created = gateway
         .tasks
         .create(
             by,
@@ -66,11 +66,11 @@ pub(super) async fn run(
         .await?;
     gateway
         .tasks
-        .wait_ended(&by.tenant, task.task_id, DEADLINE)
+        .wait_ended(&by.tenant, created.response.task_id, DEADLINE)
         .await;
     let task = gateway
         .tasks
-        .get(&by.tenant, task.task_id)
+        .get(&by.tenant, created.response.task_id)
         .await
         .map_err(ApiError::internal)?;
     let result = task.and_then(|task| task.result);

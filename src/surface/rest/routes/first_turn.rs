@@ -78,7 +78,7 @@ impl FirstTurn {
     ) -> Result<Session, ApiError> {
         let session = gateway
             .sessions
-            .open(by, created.session.session_id)
+            .open(by, created.response.session_id)
             .await?;
         if let Err(error) = self.run(gateway, by, &session, trace).await {
             if !created.replayed {

@@ -15,8 +15,8 @@ use crate::stream::Sse;
 use crate::surface::authorized::{Authorized, CanPrompt, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{
-    ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, JsonBody, LargeJsonBody, Params,
-    PreferWait, set_preference_applied,
+    ApiRequest, IdempotencyHeader, JsonBody, LargeJsonBody, Params, PreferWait,
+    set_preference_applied, set_replayed,
 };
 use crate::surface::rest::negotiate::{Representation, negotiate};
 use crate::surface::turn::{NewTurn, turn_feed};
@@ -104,7 +104,8 @@ async fn begin_prompt(
     let held = form == Representation::EventStream || wait.is_some();
     let NewTurn { admitted, guard } =
         NewTurn::begin::<ApiError>(&gateway, &by, &session, prompt, held).await?;
-    let (location, replayed) = (prompt_location(&admitted.prompt), admitted.replayed);
+    let location = prompt_location(&admitted.prompt);
+    let replayed = admitted.replayed;
     let mut response = match (form, guard) {
         (Representation::EventStream, Some(guard)) => {
             let feed = turn_feed(&gateway, session, &admitted);
@@ -113,11 +114,7 @@ async fn begin_prompt(
         (_, _guard) => wait_and_respond(&by, &session, admitted, wait).await?,
     };
     response.headers_mut().insert(header::LOCATION, location);
-    if replayed {
-        response
-            .headers_mut()
-            .insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
-    }
+    set_replayed(&mut response, replayed);
     Ok(response)
 }
 

@@ -58,6 +58,7 @@ async fn submit_answer(
     let answered = request
         .gateway
         .sessions
+        .context()
         .respond_once(&request.by, key, act)
         .await?;
     let mut response = StatusCode::NO_CONTENT.into_response();

@@ -14,8 +14,8 @@ use crate::session::{
 use crate::surface::authorized::{CanPrompt, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{
-    ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, IfMatch, IfNoneMatch, JsonBody,
-    LargeJsonBody, OptionalJsonBody, Params,
+    ApiRequest, IdempotencyHeader, IfMatch, IfNoneMatch, JsonBody, LargeJsonBody, OptionalJsonBody,
+    Params, set_replayed,
 };
 use crate::types::SessionId;
 
@@ -51,7 +51,7 @@ pub(super) async fn create_session(
         .create(&by, body.value, key, trace.clone())
         .await?;
     if !first.is_empty() {
-        created.session = first.begin(&gateway, &by, &created, trace).await?;
+        created.response = first.begin(&gateway, &by, &created, trace).await?;
     }
     Ok(created_response(created))
 }
@@ -82,16 +82,14 @@ pub(super) async fn fork_session(
 
 /// The response to a request that created a session.
 fn created_response(created: Created) -> Response {
-    let location = format!("/v1/sessions/{}", created.session.session_id);
-    let mut response = session_response(StatusCode::CREATED, created.session);
+    let location = format!("/v1/sessions/{}", created.response.session_id);
+    let mut response = session_response(StatusCode::CREATED, created.response);
     let headers = response.headers_mut();
     headers.insert(
         header::LOCATION,
         HeaderValue::try_from(location).expect("ids are plain ASCII"),
     );
-    if created.replayed {
-        headers.insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
-    }
+    set_replayed(&mut response, created.replayed);
     response
 }
 

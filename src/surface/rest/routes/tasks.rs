@@ -17,8 +17,8 @@ use crate::session::ToProblem as _;
 use crate::surface::authorized::{CanPrompt, CanRead};
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::extract::{
-    ApiRequest, IDEMPOTENCY_REPLAYED, IdempotencyHeader, JsonBody, Params, PreferWait,
-    set_preference_applied,
+    ApiRequest, IdempotencyHeader, JsonBody, Params, PreferWait, set_preference_applied,
+    set_replayed,
 };
 use crate::task::{ChangeError, CreateError, Filter, NewTask};
 use crate::webhooks;
@@ -54,13 +54,9 @@ pub(super) async fn create_task(
         blocks,
         key,
     };
-    let (task, replayed) = request.gateway.tasks.create(&request.by, new).await?;
-    let mut response = respond(&request, task, held, true).await?;
-    if replayed {
-        response
-            .headers_mut()
-            .insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
-    }
+    let created = request.gateway.tasks.create(&request.by, new).await?;
+    let mut response = respond(&request, created.response, held, true).await?;
+    set_replayed(&mut response, created.replayed);
     Ok(response)
 }
 
@@ -104,7 +100,7 @@ pub(super) async fn list_tasks(
     let list = request
         .gateway
         .tasks
-        .list(&request.by.tenant, &filter, (before, limit))
+        .list(&request.by.tenant, &filter, before, limit)
         .await;
     Ok(Json(list.map_err(ApiError::internal)?))
 }
@@ -241,7 +237,7 @@ impl From<CreateError> for ApiError {
             CreateError::Deadline => Self::invalid("/deadline", detail),
             CreateError::Limit(exceeded) => exceeded.into(),
             CreateError::QueueFull => Self::new(ProblemCode::QueueFull, detail),
-            CreateError::Idempotency(error) => error.into(),
+            CreateError::Claim(error) => error.into(),
             CreateError::Change(error) => error.into(),
         }
     }

@@ -76,6 +76,7 @@ pub(super) async fn create_webhook(
     let created = request
         .gateway
         .sessions
+        .context()
         .respond_once(&request.by, key, act)
         .await?;
     let location = format!("/v1/webhooks/{}", created.response.webhook_id);
@@ -198,18 +199,13 @@ pub(super) async fn list_deliveries(
     let found = request
         .gateway
         .webhooks
-        .deliveries(&request.by.tenant, before, limit + 1)
+        .deliveries(&request.by.tenant, before, limit)
         .await;
-    let mut found = found.map_err(ApiError::internal)?;
-    let more = found.len() > limit;
-    found.truncate(limit);
-    let next_cursor = found
-        .last()
-        .filter(|_| more)
-        .map(|last| last.id.to_string());
+    let found = found.map_err(ApiError::internal)?;
+    let last = found.entries.last().map(|last| last.id.to_string());
     Ok(Json(WebhookDeliveryList {
-        deliveries: found.into_iter().map(delivery).collect(),
-        next_cursor,
+        next_cursor: found.next.and(last),
+        deliveries: found.entries.into_iter().map(delivery).collect(),
     }))
 }
 
