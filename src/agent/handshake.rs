@@ -39,7 +39,7 @@ impl Handshake<'_> {
         shutdown: &Shutdown,
     ) -> Result<Process, FailedStart> {
         let spec = self.spec;
-        let masked = (spec.settings.max_line_bytes, &*spec.secrets);
+        let masked = (spec.max_connection_line_bytes(), &*spec.secrets);
         let (connection, mut batches) = Connection::start(
             (incoming, origin),
             outgoing,

@@ -93,7 +93,7 @@ impl MemberSource {
             transport,
             origin,
         } = member::open(claimed, former.offset, Some(pending));
-        let masked = (spec.settings.max_line_bytes, &*spec.secrets);
+        let masked = (spec.max_connection_line_bytes(), &*spec.secrets);
         let (connection, batches) = Connection::start(
             (incoming, origin),
             outgoing,

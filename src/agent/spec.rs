@@ -111,6 +111,17 @@ impl AgentSpec {
         matches!(self.endpoint, Endpoint::Member(_))
     }
 
+    /// The maximum size of a line on a connection. A translation checks the lines of its agent, and can repeat a content of a
+    /// line: a file is a diff and the input of its tool.
+    pub fn max_connection_line_bytes(&self) -> usize {
+        let max = self.settings.max_line_bytes;
+        if self.settings.dialect == AgentDialect::Acp {
+            max
+        } else {
+            max.saturating_mul(4).saturating_add(1 << 20)
+        }
+    }
+
     /// Whether the environment of its processes has the variable.
     pub fn has_variable(&self, name: &str) -> bool {
         self.env.iter().any(|(known, _)| known == name)

@@ -24,9 +24,12 @@ pub(super) struct TranslateArgs {
     /// The session that the client will restore, for an agent whose process starts with its session
     #[arg(long, value_name = "SESSION")]
     resume: Option<String>,
-    /// The maximum size of a line
+    /// The maximum size of a line of the agent
     #[arg(long, value_name = "BYTES", default_value_t = MAX_LINE_BYTES)]
     max_line_bytes: usize,
+    /// Pass all variables to the agent, also `ACP_GATEWAY_*`
+    #[arg(long)]
+    pass_environment: bool,
     /// Write the lines between this program and the agent to a new file; their content is not masked
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -71,12 +74,17 @@ impl From<ClientProtocol> for ClientDialect {
 
 pub(super) fn run(args: &TranslateArgs) -> Result<ExitCode, Failure> {
     let environment = Environment::from_process();
-    telemetry::init(environment.log_filter())?;
+    // The variables for logs belong to the agent, which shares stderr.
+    telemetry::init(Some("warn"))?;
     let (program, arguments) = args.command.split_first().expect("clap requires a command");
     let command = ChildCommand {
         program: process::resolve(program, environment.search_path())?,
         args: arguments.to_vec(),
-        env: environment.without_gateway_variables(),
+        env: if args.pass_environment {
+            environment.all_variables()
+        } else {
+            environment.without_gateway_variables()
+        },
         cwd: std::env::current_dir()?,
     };
     let options = Options {

@@ -49,6 +49,12 @@ impl Environment {
         self.get(CLIENT_KEY_VARIABLE).filter(|key| !key.is_empty())
     }
 
+    pub fn all_variables(&self) -> Vec<(OsString, OsString)> {
+        let all = self.0.iter();
+        all.map(|(name, value)| (name.into(), value.clone()))
+            .collect()
+    }
+
     /// The variables for a child that runs in place of this process: all except those of the gateway.
     pub fn without_gateway_variables(&self) -> Vec<(OsString, OsString)> {
         let others = self

@@ -13,7 +13,7 @@ use super::message::{error, to_raw};
 use super::protocol::{AgentProtocol, InvalidLine, Outgoing, Output};
 use super::stream_json::StreamJson;
 use crate::acp::{RawObject, error_code, method};
-use crate::jsonrpc::{self, CallId, Message, PendingTables};
+use crate::jsonrpc::{self, CallId, Message};
 use crate::types::AgentDialect;
 
 /// The maximum number of calls without an answer.
@@ -38,9 +38,9 @@ impl AgentProtocol for Acp {
 #[derive(Debug)]
 pub(super) struct AgentSide {
     pub(super) protocol: Box<dyn AgentProtocol>,
-    tables: PendingTables,
-    /// The ids of the client's requests.
-    calls: HashMap<CallId, Box<RawValue>>,
+    last_call: u64,
+    /// The ids of the client's requests, by those of the translation.
+    calls: HashMap<u64, Box<RawValue>>,
 }
 
 impl AgentSide {
@@ -53,7 +53,7 @@ impl AgentSide {
         };
         Self {
             protocol,
-            tables: PendingTables::default(),
+            last_call: 0,
             calls: HashMap::new(),
         }
     }
@@ -68,16 +68,14 @@ impl AgentSide {
         match message {
             Message::Request { id, .. } if self.calls.len() >= MAX_CALLS => {
                 let error = error(error_code::INTERNAL, "too many requests have no answer");
-                out.push(Output::ToClient(Message::Response {
-                    id,
-                    outcome: Err(error),
-                }));
+                let outcome = Err(error);
+                return vec![Output::ToClient(Message::Response { id, outcome })];
             }
             Message::Request { id, method, params } => {
-                let call = self.tables.register_call();
-                self.calls.insert(call, id);
+                self.last_call += 1;
+                self.calls.insert(self.last_call, id);
                 let request = Outgoing::Request {
-                    id: call,
+                    id: CallId::new(self.last_call),
                     method: &method,
                     params: &params,
                 };
@@ -90,7 +88,7 @@ impl AgentSide {
                     .iter()
                     .find(|(_, id)| wanted.is_some_and(|wanted| wanted.get() == id.get()));
                 if let Some((call, _)) = call {
-                    let params = to_raw(&serde_json::json!({ "requestId": call.number() }));
+                    let params = to_raw(&serde_json::json!({ "requestId": call }));
                     let cancel = Outgoing::Notification {
                         method: &method,
                         params: &params,
@@ -141,8 +139,8 @@ impl AgentSide {
     fn for_client(&mut self, out: Vec<Output>) -> Vec<Output> {
         let answered = |output| match output {
             Output::ToClient(Message::Response { id, outcome }) => {
-                let call = self.tables.resolve_call(&id);
-                let Some(id) = call.and_then(|call| self.calls.remove(&call)) else {
+                let call = id.get().parse().ok();
+                let Some(id) = call.and_then(|call: u64| self.calls.remove(&call)) else {
                     tracing::warn!(%id, "the agent answered an unknown request");
                     return None;
                 };
@@ -151,5 +149,47 @@ impl AgentSide {
             output => Some(output),
         };
         out.into_iter().filter_map(answered).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_above_the_limit_are_answered_with_their_own_ids() {
+        let mut side = AgentSide::new(AgentDialect::Acp, PathBuf::new(), None);
+        let request = |id: usize| Message::Request {
+            id: to_raw(&id),
+            method: "m".into(),
+            params: RawValue::NULL.to_owned(),
+        };
+        for id in 0..MAX_CALLS {
+            assert!(matches!(
+                side.message(request(id))[..],
+                [Output::ToAgent(_)]
+            ));
+        }
+        let rejected = side.message(request(MAX_CALLS));
+        let [
+            Output::ToClient(Message::Response {
+                id,
+                outcome: Err(_),
+            }),
+        ] = &rejected[..]
+        else {
+            panic!("{rejected:?}");
+        };
+        assert_eq!(id.get(), MAX_CALLS.to_string());
+        let (answered, line) = side.line(br#"{"id":1,"result":{}}"#);
+        line.unwrap();
+        let [Output::ToClient(Message::Response { id, .. })] = &answered[..] else {
+            panic!("{answered:?}");
+        };
+        assert_eq!(id.get(), "0");
+        assert!(matches!(
+            side.message(request(MAX_CALLS))[..],
+            [Output::ToAgent(_)]
+        ));
     }
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use bytes::Bytes;
 
 use super::early_acp::EarlyClient;
-use super::input::parse;
+use super::input::{MAX_DEPTH, parse};
 use super::protocol::{ClientProtocol, Served};
-use crate::jsonrpc::{self, Message};
+use crate::jsonrpc::{self, EnvelopeError, Message};
 
 /// Creates the state for a client with an early protocol. `cwd` is the folder of sessions for which the client names none, and
 /// `version` that of this program.
@@ -33,11 +33,12 @@ impl ClientProtocol for Acp {
 
     /// The line itself, so that the client can count and show it. A line that would be a message of ACP has a prefix.
     fn unknown_agent_line(&self, line: &[u8]) -> Option<Bytes> {
-        let prefix: &[u8] = if jsonrpc::parse(line, super::input::MAX_DEPTH).is_ok() {
-            b"not translated: "
-        } else {
-            b""
-        };
+        // A client may read deeper messages than the translation.
+        let is_message = matches!(
+            jsonrpc::parse(line, MAX_DEPTH),
+            Ok(_) | Err(EnvelopeError::Depth { .. })
+        );
+        let prefix: &[u8] = if is_message { b"not translated: " } else { b"" };
         Some([prefix, line, b"\n"].concat().into())
     }
 }
@@ -53,5 +54,7 @@ mod tests {
         assert_eq!(shown(r#"{"type":"x"}"#), "{\"type\":\"x\"}\n");
         let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
         assert_eq!(shown(answer), format!("not translated: {answer}\n"));
+        let deep = answer.replace("{}", &format!("{}{}", "[".repeat(200), "]".repeat(200)));
+        assert_eq!(shown(&deep), format!("not translated: {deep}\n"));
     }
 }

@@ -3,35 +3,43 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::agent::AgentSide;
 use super::client::{Acp, early_client};
-use super::input::next_line;
+use super::input::{TooLong, next_raw_line};
 use super::launch::{ChildCommand, Launcher};
 use super::protocol::{ClientProtocol, Launch, Output, Served};
 use super::recording::{Direction, Recorder, RecordingError};
-use crate::jsonrpc::RpcError;
-use crate::process::{Child, Exit, SpawnError, StdinError};
+use crate::process::{Child, Exit, SpawnError, StdinError, StopReason};
 use crate::shutdown::Shutdown;
 use crate::types::AgentDialect;
 
 /// The version of this program, as clients see it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The maximum number of lines that a reader or writer holds.
+/// The size of lines that a reader holds, and of unwritten lines above which the other side is not read.
+const MAX_QUEUED_BYTES: usize = 1 << 20;
+/// The size of unwritten lines for a command above which its output is not read. It causes some of these lines.
+const MAX_ANSWER_BYTES: usize = 8 << 20;
+/// The maximum number of lines that a reader holds.
 const QUEUE_LINES: usize = 64;
-/// The size of unwritten lines in one direction, above which the other side is not read.
-const MAX_UNWRITTEN_BYTES: usize = 1 << 20;
+/// The size of a write to the client, if more than one line waits.
+const BLOCK_BYTES: usize = 64 << 10;
+/// The maximum size of a line of the client. A gateway checks the messages that it sends.
+const MAX_CLIENT_LINE_BYTES: usize = 256 << 20;
 /// The time between two attempts to write to a command that does not read.
 const RETRY: Duration = Duration::from_millis(20);
-/// The time for lines that the client does not read, and for the tasks of a command that has ended.
+/// The time between the end of the output of a command and its exit.
+const EXIT_GRACE: Duration = Duration::from_millis(400);
+/// The time for lines that the client does not read after the end of a command, and for tasks at the end.
 const END_GRACE: Duration = Duration::from_secs(2);
 
 /// The protocols that clients of a translation can have.
@@ -51,7 +59,7 @@ pub struct Options {
     pub command: ChildCommand,
     /// The session that the client is expected to restore. A command that serves one session then starts with it.
     pub resume: Option<String>,
-    /// The maximum size of a line, in both directions.
+    /// The maximum size of a line of the command.
     pub max_line_bytes: usize,
     pub record: Option<PathBuf>,
 }
@@ -68,13 +76,17 @@ pub enum TranslateError {
     Output(#[source] io::Error),
     #[error("a line of the agent is longer than {0} bytes")]
     LineTooLong(usize),
+    #[error("the agent was stopped: {0}")]
+    Stopped(StopReason),
+    #[error("the agent closed its output and did not end")]
+    OutputClosed,
 }
 
-type Line = io::Result<Result<Vec<u8>, RpcError>>;
+type Line = io::Result<Result<Vec<u8>, TooLong>>;
 
 /// The lines of one side. Dropping it ends its reader.
 struct Lines {
-    received: mpsc::Receiver<Line>,
+    received: mpsc::Receiver<(Line, Option<OwnedSemaphorePermit>)>,
     _reader: AbortOnDropHandle<()>,
 }
 
@@ -85,11 +97,18 @@ impl Lines {
         max_line_bytes: usize,
     ) -> Self {
         let (lines, received) = mpsc::channel(QUEUE_LINES);
+        let room = Arc::new(Semaphore::new(MAX_QUEUED_BYTES));
         let mut input = BufReader::with_capacity(64 << 10, input);
         let reader = shutdown.spawn_client(async move {
-            while let Some(line) = next_line(&mut input, max_line_bytes).await.transpose() {
+            while let Some(line) = next_raw_line(&mut input, max_line_bytes).await.transpose() {
                 let is_last = line.is_err();
-                if lines.send(line).await.is_err() || is_last {
+                let bytes = match &line {
+                    Ok(Ok(line)) => line.len().min(MAX_QUEUED_BYTES),
+                    _ => 0,
+                };
+                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+                let permit = Arc::clone(&room).acquire_many_owned(bytes).await.ok();
+                if lines.send((line, permit)).await.is_err() || is_last {
                     return;
                 }
             }
@@ -98,6 +117,11 @@ impl Lines {
             received,
             _reader: AbortOnDropHandle::new(reader),
         }
+    }
+
+    /// The next line, or `None` after the last one. Cancel-safe.
+    async fn next(&mut self) -> Option<Line> {
+        self.received.recv().await.map(|(line, _)| line)
     }
 }
 
@@ -108,7 +132,7 @@ pub async fn run(
         impl AsyncRead + Send + Unpin + 'static,
         impl AsyncWrite + Send + Unpin + 'static,
     ),
-    stop: impl Future<Output = ()>,
+    stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<Option<Exit>, TranslateError> {
     let recorder = options
         .record
@@ -116,8 +140,14 @@ pub async fn run(
         .map(Recorder::create)
         .transpose()?;
     let shutdown = Shutdown::new();
-    let (client_lines, unwritten) = mpsc::channel(QUEUE_LINES);
+    let (blocks, unwritten) = mpsc::channel(1);
     let writer = shutdown.spawn_client(write(output, unwritten));
+    let draining = shutdown.clone();
+    // A separate task, because a start or a stop can wait while a signal arrives.
+    let stopping = AbortOnDropHandle::new(shutdown.spawn_client(async move {
+        stop.await;
+        draining.start_drain();
+    }));
     let cwd = options.command.cwd.clone();
     let client: Box<dyn ClientProtocol> = match options.to {
         ClientDialect::Acp => Box::new(Acp),
@@ -135,26 +165,21 @@ pub async fn run(
         max_line_bytes: options.max_line_bytes,
         shutdown: shutdown.clone(),
     };
-    let inputs = Lines::read(&shutdown, input, options.max_line_bytes);
-    let ended = driver.run(inputs, client_lines, writer, stop).await;
+    let inputs = Lines::read(&shutdown, input, MAX_CLIENT_LINE_BYTES);
+    let ended = driver.run(inputs, blocks, writer).await;
+    shutdown.start_drain();
+    drop(stopping);
     shutdown.wait_for_tasks(END_GRACE).await;
     ended
 }
 
-/// Writes lines, several with one write if they wait.
 async fn write(
     mut output: impl AsyncWrite + Unpin,
-    mut lines: mpsc::Receiver<Bytes>,
+    mut blocks: mpsc::Receiver<Bytes>,
 ) -> io::Result<()> {
-    let mut waiting = Vec::with_capacity(QUEUE_LINES);
-    let mut block = BytesMut::new();
-    while lines.recv_many(&mut waiting, QUEUE_LINES).await > 0 {
-        for line in waiting.drain(..) {
-            block.extend_from_slice(&line);
-        }
+    while let Some(block) = blocks.recv().await {
         output.write_all(&block).await?;
         output.flush().await?;
-        block.clear();
     }
     Ok(())
 }
@@ -178,8 +203,24 @@ impl Unwritten {
         Some(line)
     }
 
+    /// The next lines, as one write.
+    fn pop_block(&mut self) -> Option<Bytes> {
+        let first = self.pop()?;
+        if self.lines.is_empty() || first.len() >= BLOCK_BYTES {
+            return Some(first);
+        }
+        let mut block = BytesMut::from(&*first);
+        while let Some(line) = self.lines.front()
+            && block.len() + line.len() <= BLOCK_BYTES
+        {
+            block.extend_from_slice(line);
+            self.pop();
+        }
+        Some(block.freeze())
+    }
+
     fn has_room(&self) -> bool {
-        self.bytes <= MAX_UNWRITTEN_BYTES
+        self.bytes <= MAX_QUEUED_BYTES
     }
 }
 
@@ -187,8 +228,6 @@ impl Unwritten {
 struct Running {
     child: Child,
     lines: Lines,
-    /// All output was read.
-    is_read: bool,
 }
 
 struct Driver {
@@ -209,9 +248,10 @@ impl Driver {
     /// Starts the command, after the end of the running one. The first start asks for the version at the same time.
     async fn start(&mut self, launch: Launch) -> Result<(), SpawnError> {
         if let Some(running) = self.child.take() {
-            // Its output belongs to a session that nobody uses.
+            // No client uses the session of the ended command, so its last output is not read.
             drop(running.lines);
             running.child.stop().await;
+            self.to_agent = Unwritten::default();
         }
         let argument = self.agent.protocol.version_argument();
         let argument = argument.filter(|_| std::mem::take(&mut self.asks_version));
@@ -231,7 +271,6 @@ impl Driver {
         self.child = Some(Running {
             child,
             lines: Lines::read(&self.shutdown, stdout, self.max_line_bytes),
-            is_read: false,
         });
         Ok(())
     }
@@ -256,8 +295,7 @@ impl Driver {
                     Ok(()) => outputs.extend(self.agent.launched()),
                     Err(error) => {
                         let reason = format!("could not start the agent: {}", error_text(&error));
-                        let further = self.agent.ended(&reason).ok_or(error)?;
-                        outputs.extend(further);
+                        outputs.extend(self.agent.ended(&reason).ok_or(error)?);
                     }
                 },
             }
@@ -276,7 +314,9 @@ impl Driver {
             .collect()
     }
 
-    async fn client_line(&mut self, line: Result<Vec<u8>, RpcError>) -> Result<(), TranslateError> {
+    async fn client_line(&mut self, line: Line) -> Result<(), TranslateError> {
+        let line = line.map_err(TranslateError::Stdin)?;
+        let line = line.or_else(|too_long| too_long.as_answer(MAX_CLIENT_LINE_BYTES));
         let mut served = Served::default();
         match line {
             Ok(line) => self.client.client_line(&line, &mut served),
@@ -324,10 +364,16 @@ impl Driver {
 
     /// Handles the end of a command whose output was read. Returns its exit if the translation ends with it.
     async fn child_ended(&mut self) -> Result<Option<Exit>, TranslateError> {
-        let Some(running) = self.child.take() else {
+        let Some(Running { child, .. }) = self.child.take() else {
             return Ok(None);
         };
-        let exit = running.child.stop().await;
+        let Ok(exit) = timeout(EXIT_GRACE, child.exited()).await else {
+            child.stop().await;
+            return Err(TranslateError::OutputClosed);
+        };
+        if let Some(reason) = child.stop_reason() {
+            return Err(TranslateError::Stopped(reason));
+        }
         let reason = match (&exit.code, &exit.signal) {
             (Some(code), _) => format!("the agent ended with the exit code {code}"),
             (None, Some(signal)) => format!("the agent was ended by {signal}"),
@@ -342,100 +388,134 @@ impl Driver {
     async fn run(
         mut self,
         mut inputs: Lines,
-        client_lines: mpsc::Sender<Bytes>,
+        blocks: mpsc::Sender<Bytes>,
         mut writer: JoinHandle<io::Result<()>>,
-        stop: impl Future<Output = ()>,
     ) -> Result<Option<Exit>, TranslateError> {
-        tokio::pin!(stop);
-        let first = self.agent.open();
-        self.apply(first).await?;
-        let ended = loop {
-            let has_written = self.write_to_agent();
-            if self.client.has_ended() {
-                break Ok(None);
-            }
-            let may_read = self.to_client.has_room() && self.to_agent.has_room();
-            let handled = tokio::select! {
-                permit = client_lines.reserve(), if !self.to_client.lines.is_empty() => {
-                    if let (Ok(permit), Some(line)) = (permit, self.to_client.pop()) {
-                        permit.send(line);
-                    }
-                    Ok(())
-                }
-                line = inputs.received.recv(), if may_read => match line {
-                    Some(Ok(line)) => self.client_line(line).await,
-                    Some(Err(error)) => break Err(TranslateError::Stdin(error)),
-                    None => break Ok(None),
-                },
-                line = next_of(&mut self.child), if may_read => match line {
-                    Some(line) => self.agent_line(line).await,
-                    None => match self.child_ended().await {
-                        Ok(Some(exit)) => break Ok(Some(exit)),
-                        Ok(None) => Ok(()),
-                        Err(error) => Err(error),
-                    },
-                },
-                () = sleep(RETRY), if !has_written => Ok(()),
-                () = &mut stop => {
-                    // The sender of the signal may send KILL soon.
-                    self.shutdown.start_drain();
-                    break Ok(None);
-                }
-                // The client has closed its end of stdout.
-                _ = &mut writer => break Ok(None),
-            };
-            if let Err(error) = handled {
-                break Err(error);
-            }
-        };
-        if ended.is_err()
-            && let Some(running) = &mut self.child
-        {
-            // The client must not receive the output after the failure, which could end its turn.
-            running.is_read = true;
+        let mut ended = self.translate(&mut inputs, &blocks, &mut writer).await;
+        if let Ok(None) = ended {
+            self.stop(&blocks).await;
+        } else if let Some(running) = self.child.take() {
+            // The client must not receive output after the failure, which could end its turn.
+            drop(running.lines);
+            running.child.stop().await;
         }
-        self.finish(client_lines, writer).await;
-        ended
-    }
-
-    /// Stops the command gracefully, and passes on its last output.
-    async fn finish(
-        mut self,
-        client_lines: mpsc::Sender<Bytes>,
-        writer: JoinHandle<io::Result<()>>,
-    ) {
-        if let Some(Running {
-            child,
-            lines: mut output,
-            is_read,
-        }) = self.child.take()
-        {
-            self.write_farewell(&child);
-            child.begin_stop();
-            let rest = async {
-                while !is_read && let Some(line) = output.received.recv().await {
-                    if self.agent_line(line).await.is_err() {
+        let ends_alone = matches!(ended, Ok(Some(_)));
+        if !writer.is_finished() {
+            let written = async {
+                while let Some(block) = self.to_client.pop_block() {
+                    if blocks.send(block).await.is_err() {
                         return;
                     }
                 }
-                drop(output);
-            };
-            // A stop has its own deadlines, after which the output has ended too.
-            tokio::join!(child.exited(), rest);
-        }
-        let written = async {
-            while let Some(line) = self.to_client.pop() {
-                if client_lines.send(line).await.is_err() {
-                    return;
-                }
-            }
-            drop(client_lines);
-            if !writer.is_finished() {
+                drop(blocks);
                 let _ = writer.await;
+            };
+            // The client of a command that ended by itself can read the last lines as slowly as any others.
+            let patience = async {
+                if ends_alone {
+                    tokio::select! {
+                        () = self.shutdown.drain_started() => {}
+                        () = end_of(&mut inputs) => {}
+                    }
+                }
+                sleep(END_GRACE).await;
+            };
+            tokio::select! {
+                () = written => {}
+                () = patience => {}
             }
+        }
+        if let Ok(exit) = &mut ended
+            && self.shutdown.is_draining()
+        {
+            // A signal to this process ends the command too.
+            *exit = None;
+        }
+        ended
+    }
+
+    /// Passes lines in both directions. Returns the exit of a command that ended by itself, or `None` if the client or a signal
+    /// ends the translation.
+    async fn translate(
+        &mut self,
+        inputs: &mut Lines,
+        blocks: &mpsc::Sender<Bytes>,
+        writer: &mut JoinHandle<io::Result<()>>,
+    ) -> Result<Option<Exit>, TranslateError> {
+        let first = self.agent.open();
+        self.apply(first).await?;
+        let mut input_ended = false;
+        loop {
+            let has_written = self.write_to_agent();
+            if self.client.has_ended() || (input_ended && has_written) {
+                return Ok(None);
+            }
+            let may_read_agent =
+                self.to_client.has_room() && self.to_agent.bytes <= MAX_ANSWER_BYTES;
+            let may_read_client =
+                !input_ended && self.to_client.has_room() && self.to_agent.has_room();
+            tokio::select! {
+                permit = blocks.reserve(), if !self.to_client.lines.is_empty() => {
+                    if let (Ok(permit), Some(block)) = (permit, self.to_client.pop_block()) {
+                        permit.send(block);
+                    }
+                }
+                line = inputs.next(), if may_read_client => match line {
+                    Some(line) => self.client_line(line).await?,
+                    None => input_ended = true,
+                },
+                line = next_of(&mut self.child), if may_read_agent => match line {
+                    Some(line) => self.agent_line(line).await?,
+                    None => {
+                        if let Some(exit) = self.child_ended().await? {
+                            return Ok(Some(exit));
+                        }
+                    }
+                },
+                () = sleep(RETRY), if !has_written => {}
+                () = self.shutdown.drain_started() => return Ok(None),
+                // The client has closed its end of stdout.
+                _ = &mut *writer => return Ok(None),
+            }
+        }
+    }
+
+    /// Stops the command gracefully, and passes on its last output while the client reads it.
+    async fn stop(&mut self, blocks: &mpsc::Sender<Bytes>) {
+        let Some(Running { child, mut lines }) = self.child.take() else {
+            return;
         };
-        // A client that does not read its lines does not delay the end.
-        let _ = timeout(END_GRACE, written).await;
+        self.write_farewell(&child);
+        child.begin_stop();
+        // The stop of the command has deadlines, after which its output has ended too.
+        let exited = child.watch();
+        let over = async move {
+            exited.await;
+            sleep(END_GRACE).await;
+        };
+        tokio::pin!(over);
+        loop {
+            tokio::select! {
+                permit = blocks.reserve(), if !self.to_client.lines.is_empty() => {
+                    match (permit, self.to_client.pop_block()) {
+                        (Ok(permit), Some(block)) => permit.send(block),
+                        // The client reads no more lines.
+                        _ => break,
+                    }
+                }
+                line = lines.next(), if self.to_client.has_room() => match line {
+                    Some(line) => {
+                        if self.agent_line(line).await.is_err() {
+                            break;
+                        }
+                    }
+                    None => break,
+                },
+                () = &mut over => return,
+            }
+        }
+        drop(lines);
+        child.exited().await;
     }
 
     /// Queues the last lines for the command, which may have ended.
@@ -452,12 +532,15 @@ impl Driver {
 
 /// The next line of the command. Waits for ever without a command.
 async fn next_of(child: &mut Option<Running>) -> Option<Line> {
-    let Some(running) = child else {
-        return std::future::pending().await;
-    };
-    let line = running.lines.received.recv().await;
-    running.is_read = line.is_none();
-    line
+    match child {
+        Some(running) => running.lines.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for the end of the lines.
+async fn end_of(lines: &mut Lines) {
+    while lines.next().await.is_some() {}
 }
 
 /// An error with its causes.

@@ -10,34 +10,54 @@ use super::message::error as rpc_error;
 use crate::acp::error_code;
 use crate::jsonrpc::{self, EnvelopeError, Message, RpcError};
 
-/// The default of the maximum size of a line. A longer line is skipped and answered with an error. If the line is an answer
-/// to the agent, the agent receives the error.
+/// The maximum size of a line of an editor, and the default for a line of an agent.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// The id of an answer above the maximum is found in so many first bytes.
 const MAX_START_BYTES: usize = 1 << 10;
 /// The maximum nesting of a message.
 pub(super) const MAX_DEPTH: usize = 128;
 
-/// Reads the next line that is not blank, or the error for a line above the limit. `None` at the end of the input.
-pub async fn next_line(
+/// A line above the limit, of which only the first bytes are kept.
+#[derive(Debug)]
+pub(super) struct TooLong(Vec<u8>);
+
+/// Reads the next line that is not blank. `None` at the end of the input.
+pub(super) async fn next_raw_line(
     input: &mut (impl AsyncBufRead + Unpin),
     max_bytes: usize,
-) -> io::Result<Option<Result<Vec<u8>, RpcError>>> {
+) -> io::Result<Option<Result<Vec<u8>, TooLong>>> {
     let mut line = Vec::new();
     while read_line(input, &mut line, max_bytes).await? {
         if line.len() > max_bytes {
-            let detail = format!("a line is longer than {max_bytes} bytes");
-            let start = &line[..MAX_START_BYTES.min(line.len())];
-            return Ok(Some(match answer_id(start) {
-                Some(id) => Ok(failed_answer(&id, &detail)),
-                None => Err(rpc_error(error_code::INVALID_REQUEST, detail)),
-            }));
+            line.truncate(MAX_START_BYTES);
+            return Ok(Some(Err(TooLong(line))));
         }
         if !line.iter().all(u8::is_ascii_whitespace) {
             return Ok(Some(Ok(line)));
         }
     }
     Ok(None)
+}
+
+/// Reads the next line of a client, or the error for a line above the limit. If the line is an answer to the agent, the agent
+/// receives the error. `None` at the end of the input.
+pub async fn next_line(
+    input: &mut (impl AsyncBufRead + Unpin),
+    max_bytes: usize,
+) -> io::Result<Option<Result<Vec<u8>, RpcError>>> {
+    let line = next_raw_line(input, max_bytes).await?;
+    Ok(line.map(|line| line.or_else(|too_long| too_long.as_answer(max_bytes))))
+}
+
+impl TooLong {
+    /// The line that replaces an answer to the agent, or the error for the client.
+    pub(super) fn as_answer(&self, max_bytes: usize) -> Result<Vec<u8>, RpcError> {
+        let detail = format!("a line is longer than {max_bytes} bytes");
+        match answer_id(&self.0) {
+            Some(id) => Ok(failed_answer(&id, &detail)),
+            None => Err(rpc_error(error_code::INVALID_REQUEST, detail)),
+        }
+    }
 }
 
 /// Reads a line. Of a line above the limit, only the first bytes are kept. Returns false at the end of the input.

@@ -17,7 +17,7 @@ use crate::types::{Isolation, Limits};
 /// The file of this program, which is also the supervisor.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 /// The time for the output of the command with one argument, and its size.
-const OUTPUT_TIMEOUT: Duration = Duration::from_secs(3);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 const OUTPUT_BYTES: u64 = 1024;
 
 /// The command of the agent.

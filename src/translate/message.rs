@@ -69,7 +69,7 @@ pub(super) fn chunk(session: &str, kind: &str, text: &RawValue, message: Option<
     )
 }
 
-/// The response to a call of the gateway.
+/// The response to a call of the client.
 pub(super) fn response(call: CallId, outcome: Result<Box<RawValue>, RpcError>) -> Output {
     let id = RawValue::from_string(call.number().to_string()).expect("a number is JSON");
     Output::ToClient(Message::Response { id, outcome })

@@ -46,6 +46,7 @@ impl AgentDialect {
             vec!["translate".into(), format!("--from={from}").into()];
         translation.extend(resume.map(|id| format!("--resume={id}").into()));
         translation.push(format!("--max-line-bytes={max_line_bytes}").into());
+        translation.push("--pass-environment".into());
         translation.push("--".into());
         translation.push(program.into());
         translation.extend(args);
@@ -70,11 +71,11 @@ mod tests {
         assert_eq!(command(AgentDialect::Acp, Some("id")), "/bin/a -x");
         assert_eq!(
             command(AgentDialect::EarlyAcp, None),
-            "/proc/self/exe translate --from=early-acp --max-line-bytes=7 -- /bin/a -x"
+            "/proc/self/exe translate --from=early-acp --max-line-bytes=7 --pass-environment -- /bin/a -x"
         );
         assert_eq!(
             command(AgentDialect::StreamJson, Some("-id")),
-            "/proc/self/exe translate --from=stream-json --resume=-id --max-line-bytes=7 -- /bin/a -x"
+            "/proc/self/exe translate --from=stream-json --resume=-id --max-line-bytes=7 --pass-environment -- /bin/a -x"
         );
     }
 }

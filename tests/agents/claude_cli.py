@@ -105,6 +105,29 @@ def do_kill(_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def do_length(text):
+    say(str(len(text)))
+
+
+def do_write(size):
+    """Uses a tool whose input is large."""
+    tool = {"type": "tool_use", "id": "write-1", "name": "Write", "input": {"file_path": "/made", "content": "x" * int(size)}}
+    send({"type": "assistant", "message": {"id": str(uuid.uuid4()), "content": [tool]}})
+
+
+def do_graceful(path):
+    """Ignores the end of its input, and ends at TERM."""
+    def end(*_):
+        open(path, "w").close()
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    say("graceful")
+    result()
+    while True:
+        time.sleep(60)
+
+
 def do_stubborn(_):
     """Ignores the end of its input and TERM."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

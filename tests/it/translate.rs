@@ -267,3 +267,59 @@ async fn agent_writes_to_stderr_and_a_missing_program_is_an_error() {
         "{code:?} {log}"
     );
 }
+
+/// A command of ACP that runs this script in Python.
+fn python(script: &str) -> Client {
+    Client::start(translate(&["--from", "acp", "--", "python3", "-c", script]))
+}
+
+const ANSWER: &str = r#"'{"jsonrpc":"2.0","id":%d,"result":{}}' % json.loads(line)["id"]"#;
+
+#[tokio::test]
+async fn lines_before_the_end_of_stdin_reach_the_command() {
+    let script = format!(
+        "import json, sys\nlines = sys.stdin.readlines()\nfor line in lines: print({ANSWER})"
+    );
+    let mut client = python(&script);
+    for id in 0..400 {
+        client.send(&request(id, "m", &json!({}))).await;
+    }
+    client.close();
+    for id in 0..400 {
+        client.response(id).await;
+    }
+    assert_eq!(client.status().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn command_that_writes_before_it_reads_blocks_nothing() {
+    let script = format!(
+        "import json, sys\n\
+         for _ in range(400): print('{{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{{\"x\":\"%s\"}}}}' % ('x' * 20000))\n\
+         for line in sys.stdin: print({ANSWER}, flush=True)"
+    );
+    let mut client = python(&script);
+    let params = json!({ "x": "x".repeat(20_000) });
+    let requests = (0..200).map(|id| request(id, "m", &params)).collect();
+    let sent = client.send_all(requests);
+    let answered = async {
+        for id in 0..200 {
+            client.response(id).await;
+        }
+    };
+    tokio::join!(sent, answered);
+    assert_eq!(client.status().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn last_lines_of_a_command_wait_for_a_slow_client() {
+    let script = "import sys\n\
+                  for n in range(300): print('{\"jsonrpc\":\"2.0\",\"method\":\"m%d\",\"params\":{\"x\":\"%s\"}}' % (n, 'x' * 5000))\n\
+                  sys.stdout.flush()\n\
+                  sys.exit(3)";
+    let mut client = python(script);
+    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    client.until(|line| line["method"] == "m299").await;
+    assert_eq!(client.seen().len(), 300);
+    assert_eq!(client.status().await.code(), Some(3));
+}

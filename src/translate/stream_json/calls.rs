@@ -1,4 +1,4 @@
-//! The control requests of the gateway to the CLI, and the calls that they answer.
+//! The control requests of the translation to the CLI, and the calls that they answer.
 
 use std::collections::HashMap;
 

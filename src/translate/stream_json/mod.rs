@@ -159,14 +159,14 @@ impl StreamJson {
         method: &str,
         params: &RawValue,
     ) -> Result<Option<StartedSession>, RpcError> {
-        let id = acp::session_id_of(params)
+        let named = acp::session_id_of(params)
             .ok()
             .flatten()
             .unwrap_or_default();
         let is_new = method == method::SESSION_NEW;
         if !is_new
             && let Some((missing, error)) = &self.missing
-            && **missing == *id
+            && **missing == *named
         {
             return Err(error.clone());
         }
@@ -176,12 +176,18 @@ impl StreamJson {
             .filter(|cwd| cwd.is_absolute())
             .ok_or_else(|| invalid_params("cwd must be an absolute path"))?;
         let started = &self.translator.session;
+        let id = Uuid::try_parse(&named);
         if matches!(self.process, Process::Running) {
-            let is_started = started.restores != is_new && (is_new || started.id == *id);
+            let has_begun = self.translator.has_begun || self.translator.set_up.is_some();
+            let is_started = if is_new {
+                !started.restores && !has_begun
+            } else {
+                started.restores && id.as_ref().is_ok_and(|id| started.id == id.to_string())
+            };
             if is_started && is_same_folder(&started.cwd, &cwd) {
                 return Ok(None);
             }
-            if self.translator.has_begun {
+            if has_begun {
                 let detail = format!(
                     "Invalid request: this process serves the session {}; start another one",
                     started.id
@@ -193,7 +199,7 @@ impl StreamJson {
             return Ok(Some(new_session(cwd)));
         }
         // The id becomes an argument of the command.
-        let id = Uuid::try_parse(&id).map_err(|_| session_not_found(&id))?;
+        let id = id.map_err(|_| session_not_found(&named))?;
         Ok(Some(restored_session(cwd, id)))
     }
 
@@ -223,6 +229,23 @@ impl StreamJson {
             method::SESSION_NEW | method::SESSION_RESUME => {
                 self.session_to_start(&request.method, &request.params)
             }
+            method::SESSION_PROMPT
+            | method::SESSION_SET_MODE
+            | method::SESSION_SET_CONFIG_OPTION
+                if self.translator.has_begun =>
+            {
+                Ok(None)
+            }
+            method::SESSION_PROMPT
+            | method::SESSION_SET_MODE
+            | method::SESSION_SET_CONFIG_OPTION => Err(error(
+                error_code::INVALID_REQUEST,
+                "Invalid request: create a session first",
+            )),
+            method::INITIALIZE => Err(error(
+                error_code::INVALID_REQUEST,
+                "Invalid request: the connection is initialized",
+            )),
             _ if is_running => Ok(None),
             _ => Err(error(
                 error_code::INVALID_REQUEST,

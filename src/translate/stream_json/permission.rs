@@ -13,10 +13,10 @@ use crate::translate::budget::Budget;
 use crate::translate::message::to_raw;
 use crate::translate::object::{LineError, Object};
 
-/// The maximum number of open requests. The gateway answers further ones itself, so that the CLI does not wait.
+/// The maximum number of open requests. The translation answers further ones itself, so that the CLI does not wait.
 const MAX_OPEN: usize = 256;
 /// The answer to a request that cannot be kept, for the model and for people.
-pub(super) const NO_SPACE: &str = "The gateway did not ask the user: too many requests are open, or the input is too large. Use a smaller input, or repeat the call later.";
+pub(super) const NO_SPACE: &str = "The user was not asked: too many requests are open, or the input is too large. Use a smaller input, or repeat the call later.";
 
 const ALLOW_ALWAYS: &str = "allow_always";
 const ALLOW_ONCE: &str = "allow";
@@ -113,7 +113,7 @@ impl Asked {
     }
 }
 
-/// The name of "always" shows the rules. A name with a mode lets the gateway find denied modes.
+/// The name of "always" shows the rules. A gateway finds denied modes in the name.
 fn always_name(suggestions: &RawValue) -> String {
     let suggestions: Vec<Value> = serde_json::from_str(suggestions.get()).unwrap_or_default();
     let rules = suggestions.iter().flat_map(|suggestion| {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::log::{noise, one};
+use crate::support::log::{all, noise};
 use crate::support::places::claude_cli;
 use crate::support::{Gateway, Setup};
 
@@ -199,8 +199,8 @@ async fn lines_without_a_meaning_are_counted() {
     assert_eq!(cli.text(&session, "noise Log in first").await, "noise");
     let events = cli.gateway.lawful(&session).await;
     assert_eq!(noise(&events), 2, "{events:?}");
-    let shown = one(&events, "agent.invalid_output");
-    assert_eq!(shown["excerpt"], "Log in first", "{shown}");
+    let shown = all(&events, "agent.invalid_output");
+    assert_eq!(shown[0]["excerpt"], "Log in first", "{shown:?}");
 }
 
 #[tokio::test]
@@ -232,8 +232,11 @@ async fn command_that_ignores_its_stop_is_killed_before_the_gateway_sends_term()
 
 #[tokio::test]
 async fn command_of_the_level_strict_runs_between_the_translation_and_the_agent() {
-    let entry = "isolation = \"strict\"\nisolation_command = [\"env\", \"FOLDER={cwd}\"]";
-    let cli = Cli::start(&[], entry);
+    // It runs only the program of the entry, and not the translation.
+    let script = r#"case $0 in */python3*) FOLDER={cwd} exec "$0" "$@";; *) exit 9;; esac"#;
+    let words = json!(["sh", "-c", script]);
+    let entry = format!("isolation = \"strict\"\nisolation_command = {words}");
+    let cli = Cli::start(&[], &entry);
     let session = cli.session().await;
     let cwd = cli.gateway.get_session(&session).await["cwd"].clone();
     assert_eq!(cli.text(&session, "env FOLDER").await, cwd);
@@ -242,12 +245,26 @@ async fn command_of_the_level_strict_runs_between_the_translation_and_the_agent(
 }
 
 #[tokio::test]
-async fn drain_ends_the_command_in_time() {
+async fn drain_ends_the_command_with_term() {
     let mut cli = Cli::start(&[], "");
     let session = cli.session().await;
-    assert_eq!(cli.text(&session, "stubborn").await, "stubborn");
+    let ended = cli.log.path().join("ended");
+    let prompt = format!("graceful {}", ended.display());
+    assert_eq!(cli.text(&session, &prompt).await, "graceful");
     let began = Instant::now();
     assert_eq!(cli.gateway.stop(), Some(0), "{}", cli.gateway.log());
     assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(ended.exists(), "the command got TERM before KILL");
     cli.gateway.none_alive().await;
+}
+
+#[tokio::test]
+async fn large_prompts_and_contents_pass_the_limit_of_a_line() {
+    let cli = Cli::start(&[], "max_line_bytes = \"64KiB\"");
+    let session = cli.session().await;
+    let prompt = format!("length {}", "x".repeat(100_000));
+    assert_eq!(cli.text(&session, &prompt).await, "100000");
+    // The diff and the input of the tool contain the file.
+    let turn = cli.gateway.turn(&session, "write 40000").await;
+    assert_eq!(turn["stopReason"], "end_turn", "{turn}");
 }

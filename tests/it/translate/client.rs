@@ -102,9 +102,25 @@ impl Client {
             .collect()
     }
 
+    /// Sends messages, and closes stdin. The future does not borrow the client, which can read at the same time.
+    pub(super) fn send_all(&mut self, messages: Vec<Value>) -> impl Future<Output = ()> + use<> {
+        let mut stdin = self.stdin.take().expect("it is open");
+        async move {
+            for message in messages {
+                let line = format!("{message}\n");
+                let written = stdin.write_all(line.as_bytes()).await;
+                written.expect("the process reads");
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        drop(self.stdin.take());
+    }
+
     /// Closes stdin. Returns the exit code and the text on stderr.
     pub(crate) async fn end(mut self) -> (Option<i32>, String) {
-        drop(self.stdin.take());
+        self.close();
         self.ended().await
     }
 

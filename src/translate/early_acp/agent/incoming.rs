@@ -123,7 +123,7 @@ impl Translator {
 /// The answer to an update that the agent sent as a request.
 fn acknowledge(id: &RawValue, method: &str) -> bytes::Bytes {
     if method == names::TOOL_CALL {
-        // A result would mean that the gateway has run the tool.
+        // A result would mean that the client has run the tool.
         let error = error(
             error_code::METHOD_NOT_FOUND,
             "\"Method not found\": agent/toolCall is a notification; clients run no tools",

@@ -70,7 +70,7 @@ impl AgentProtocol for EarlyAgent {
 
     fn line(&mut self, line: &[u8], out: &mut Vec<Output>) -> Result<(), InvalidLine> {
         let translated = self.translator.line(line, MAX_DEPTH, out);
-        if self.translator.life.is_open {
+        if self.translator.initialize.is_none() {
             self.first = None;
         }
         translated

@@ -45,7 +45,7 @@ fn permission_that_cannot_be_kept_is_rejected_without_a_question() {
         decision["message"]
             .as_str()
             .unwrap()
-            .starts_with("The gateway did not ask the user"),
+            .starts_with("The user was not asked"),
         "{decision}"
     );
     assert!(

@@ -125,6 +125,15 @@ fn cli_starts_with_initialize_and_serves_a_session_in_its_folder() {
         second[0].starts_with("error 3 Invalid request: this process serves the session"),
         "{second:?}"
     );
+    let second = starts.session("session/new", "/project", "");
+    assert!(
+        second[0].starts_with("error 4 Invalid request: this process serves the session"),
+        "{second:?}"
+    );
+    assert_eq!(
+        starts.call("initialize", &json!({})),
+        ["error 5 Invalid request: the connection is initialized"]
+    );
     assert_eq!(starts.ended(), (false, Vec::new()));
 }
 
@@ -182,8 +191,16 @@ fn expected_session_needs_one_start() {
     starts.launched();
     assert_eq!(starts.answers(), ["result 1"]);
     assert_eq!(
+        starts.call("session/set_mode", &json!({ "modeId": "plan" })),
+        ["error 2 Invalid request: create a session first"]
+    );
+    assert_eq!(
+        starts.session("session/resume", "/project", &FIRST.to_uppercase()),
+        ["result 3"]
+    );
+    assert_eq!(
         starts.session("session/resume", "/project", FIRST),
-        ["result 2"]
+        ["result 4"]
     );
 }
 

@@ -342,4 +342,14 @@ fn agent_that_ends_because_of_the_version_is_started_again_with_the_number() {
         "{again}"
     );
     assert!(!agent.ended("it ended", &mut out) && out.is_empty());
+
+    // An agent that has answered is not started again.
+    let mut agent = EarlyAgent::new();
+    agent.message(&initialize, &mut out);
+    for _ in 0..2 {
+        let failed = br#"{"id":1,"error":{"code":-32000,"message":"no"}}"#;
+        agent.line(failed, &mut out).unwrap();
+    }
+    out.clear();
+    assert!(!agent.ended("it ended", &mut out) && out.is_empty());
 }
