@@ -1,6 +1,11 @@
 //! acp-gateway: an HTTP and SSE gateway that exposes ACP agents to web apps.
 //!
 //! `ARCHITECTURE.md` describes the structure. The modules below are in the order of the layers, lowest first.
+//!
+//! The layers are modules of one crate and not crates of a workspace. With crates, a change across a boundary would
+//! change two manifests, make types public for one neighbour, and need traits to invert a dependency. A test compares
+//! the imports with the table in `ARCHITECTURE.md`. It reads text, so it does not check code that macros of other
+//! crates generate.
 
 pub mod types;
 pub mod shutdown;

@@ -1,5 +1,9 @@
 //! Graceful and immediate shutdown. This module is the only place that starts tasks and threads. Therefore
 //! every task is tracked, and a panic in any task has a defined result.
+//!
+//! Panics unwind and do not abort the process directly, because a bug in one request must not end unrelated turns. The
+//! code that starts a task selects the effect of a panic in this task. No code acquires a poisoned lock, unless the
+//! state behind this lock cannot be half changed, for example a count.
 
 use std::future::{Future, poll_fn};
 use std::sync::PoisonError;

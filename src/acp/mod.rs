@@ -7,6 +7,17 @@
 //!
 //! Read `method`, `version` and `raw_object` first, then `initialize`, `setup` and `request`, then `view`,
 //! `update` and `update_line`. The other modules each cover one topic of ACP.
+//!
+//! If the gateway writes all values of a message, the message uses the types of `agent-client-protocol-schema`. Other
+//! messages keep their own structs for these reasons, and unit tests parse them into the types of the crate:
+//!
+//! - Values of clients (content blocks, `_meta`) are `RawValue`. The types of the crate reject lone surrogates, and
+//!   change numbers and the order of members.
+//! - MCP servers: `Debug` of the crate prints headers and variables, which can be secrets.
+//! - Results of `fs/read_text_file` and `terminal/output` borrow megabytes of text. The types of the crate copy the
+//!   text.
+//! - The exit status of a terminal: the crate omits an absent exit code, but agents receive `null`.
+//! - JSON-RPC errors: agents match their texts.
 
 mod request_kind;
 mod attachment;

@@ -2,6 +2,13 @@
 //!
 //! A mode can be selected by a mode id, by the value of an option, by a slash command, and by any other value that the
 //! agent reads. Names are compared as in [`DeniedModes`].
+//!
+//! The comparison covers strings and member names at any depth, because each agent gives its own meaning to a value.
+//! The gateway cannot rank the modes of an agent. Therefore, each change of a mode or an option, and each call by
+//! name, needs the scope `approve`.
+//!
+//! If an agent changes its own mode, the gateway reports the change and does not revert it. A reversal would race with
+//! running tools, and no mode is safe for every agent. The list does not confine an agent: isolation does.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

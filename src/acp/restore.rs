@@ -3,6 +3,9 @@
 //! Agents report a missing or locked session with many codes and texts. A text counts only if it mentions a
 //! session, because "not found" alone may refer to a file or a server. An unknown error never counts as a
 //! missing session.
+//!
+//! Do not classify an unknown text as a missing session: the user would lose the conversation. A text of a new agent
+//! belongs in the lists of phrases and in the tests.
 
 use serde_json::value::RawValue;
 

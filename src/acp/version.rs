@@ -1,4 +1,8 @@
 //! The versions of ACP that the gateway speaks, and the differences between them.
+//!
+//! A difference between versions is a method of [`AcpVersion`], or a message takes the version as a parameter. Other
+//! modules call these methods and do not compare versions. Only `agent` compares them, when it selects the version of a
+//! connection. The gateway does not translate updates between versions: they stay raw.
 
 use super::method;
 

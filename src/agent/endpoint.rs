@@ -1,4 +1,8 @@
 //! How the gateway reaches an agent.
+//!
+//! The record of a session states whether its folders are on another host. A changed entry must never move a path from
+//! one host to another. The gateway does not replace a local folder by a remote one in messages: paths in updates
+//! would be wrong, and clients could not serve files.
 
 use std::ffi::OsString;
 use std::fmt;

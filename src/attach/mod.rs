@@ -9,6 +9,21 @@
 //! 3. `editor`: the protocol of the editor.
 //! 4. `client`, `tasks`, `backoff`, `driver`: HTTP, and the loop that carries out the decisions.
 //! 5. `sign_in`, `raw_terminal`: the sign-in to an agent in a terminal.
+//!
+//! Constraints and rejected alternatives:
+//!
+//! - The gateway has no special case for the bridge, so other clients of `/acp` can reconnect in the same way.
+//! - HTTP with Server-Sent Events, not WebSocket: WebSocket messages have no positions, so a client cannot resume. A
+//!   bridge to the REST API would need a translation for each new feature of ACP.
+//! - A reconnect always restores every session. There is no second procedure for partial failures.
+//! - Besides the end of stdin and signals, only a rejected key ends the bridge. Editors do not restart it.
+//! - An error with the same id replaces an answer that the gateway rejects. Otherwise the agent waits for its timeout.
+//! - The bridge reads the streams no faster than the editor reads stdout.
+//! - `--map` translates only the folders of sessions and the paths in `fs/*` and `terminal/create`. Texts of an agent
+//!   contain paths at any place, so a translation of updates would be incomplete.
+//! - With `--session`, the response to `session/new` precedes the history. Editors drop updates of an unknown session.
+//! - The bridge restarts a gateway only if that gateway ended when idle. A gateway that an operator stopped stays
+//!   stopped.
 
 mod agent_requests;
 mod bridge;

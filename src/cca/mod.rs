@@ -6,6 +6,13 @@
 //!
 //! The module has no I/O. Reading order: [`message`] (the messages), [`process`] (one channel), [`member`], [`registry`] (all
 //! members).
+//!
+//! The dialect is no translation program (`translate`), because such a member connects without a program of this
+//! project and runs no command on the gateway's machine. One socket carries all tasks of the member.
+//!
+//! The gateway never assigns a task twice. The protocol acknowledges no message, so a restarted gateway cannot know
+//! whether the member received a task. The state therefore survives a lost connection, but not a restart of the
+//! gateway. A second assignment after a reconnect could run a task twice.
 
 mod member;
 mod message;

@@ -9,6 +9,22 @@
 //! Read `load` first, then `layers`, `node` and `section`. `key` and `keys` define the table of keys, whose rows
 //! are in `settings` and `types/limits.rs`. `agent_keys` is the table for the entries of agents. `kinds` reads and
 //! prints values. `show` and `sample` print both tables. The other modules read single sections and values.
+//!
+//! A limit is a key only if an operator has a reason to change its value. All other limits are constants in
+//! `types/limits.rs`. A test compares the number of keys outside the entries of agents and MCP servers, 52. A new key
+//! needs the new number here and in the test, and its reason in this list. These keys have reasons that are not
+//! obvious:
+//!
+//! - `auth.frame_ancestors`, `server.allowed_hosts`: only the operator knows the embedding pages and the host names.
+//! - `isolation.required`, `isolation.allow_root_agents`, `isolation.run_as`: the gateway cannot derive these values
+//!   from the machine.
+//! - `webhooks.allowed_hosts`, `webhooks.ca_file`: only the operator knows the hosts that webhooks may reach, and their
+//!   certificate authorities.
+//! - `registry.source`: the operator selects the source of programs that the gateway installs.
+//! - `timeouts.tool_call_idle_timeout`: builds and tests of agents can run for a long time without output.
+//! - `server.max_body_memory_bytes`: the value depends on the memory of the machine.
+//! - `limits.per_key.max_fleet_members`, `limits.per_key.max_queued_task_bytes`: only the operator knows the number of
+//!   machines with one key, and the acceptable size of a queue.
 
 mod admin_key;
 mod agent;

@@ -1,10 +1,13 @@
 //! A member of a fleet: runs processes of an agent for a gateway, over one WebSocket.
 //!
-//! Only a client. The processes outlive the connection, so a cut of the network and a restart of the gateway lose nothing
-//! (ADR 39). The roots of the member are enforced here, not only by the gateway.
+//! Only a client. The processes outlive the connection, so a cut of the network and a restart of the gateway lose
+//! nothing (ADR 39). The roots of the member are enforced here, not only by the gateway.
 //!
-//! Reading order: [`agent`] with [`roots`], [`driver`] (the connection and the channels), [`process`] (one process) with
-//! [`lines`], [`gate`] (messages of the gateway) and [`serving`] (requests of the agent).
+//! A request for files or terminals leaves the output before it is numbered. `connect` answers it, and sets the
+//! capabilities in `initialize`. A line of the gateway that is not exactly one message is discarded.
+//!
+//! Reading order: [`agent`] with [`roots`], [`driver`] (the connection and the channels), [`process`] (one process)
+//! with [`lines`], [`gate`] (messages of the gateway) and [`serving`] (requests of the agent).
 
 mod agent;
 mod driver;

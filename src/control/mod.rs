@@ -11,6 +11,14 @@
 //! `socket` has the paths, `server` the gateway's side, `client` the side of a command. `clients` bounds the connections, and
 //! `holders` ends keys with them. `folder_rules` decides which folders
 //! can be granted.
+//!
+//! Rejected alternatives:
+//!
+//! - Keys that a command writes to the store: the gateway accepts them after its next reload, and a killed command
+//!   leaves its key.
+//! - All traffic over this socket: the API would need a second listener with its own limits, and the page needs TCP
+//!   anyway.
+//! - A key that can open any folder: a leaked key would open the whole home folder.
 
 mod client;
 mod clients;

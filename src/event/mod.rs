@@ -7,6 +7,10 @@
 //! Reading order: `frame` (the format), `table` (the event types), `session` and its neighbours (the members of
 //! each type), `audit` (the audit log), `members` and `framer` (events to frames), `control` (frames that are not in the log), `event_ref`,
 //! `payload` and `text_chunk` (frames to events), `schema` (the OpenAPI schemas).
+//!
+//! [`EventRef::head`] finds the head by position and must not search for member names. A payload of an agent can
+//! contain a member with the same name. The run assigns the sequence number, so the store splits a run without parsing
+//! its events.
 
 mod agent;
 mod audit;

@@ -1,11 +1,19 @@
 //! The fleet: members that connect to the gateway and offer agents, also from behind NAT.
 //!
-//! One WebSocket connects a member. It carries channels, one for each process that the member runs. Output and commands
-//! are numbered and acknowledged, so that neither a cut of the network nor a killed gateway loses or repeats a line
-//! (ADR 39). The gateway acknowledges output only after its events are durable.
+//! One WebSocket connects a member. It carries channels, one for each process that the member runs. Output and
+//! commands are numbered and acknowledged, so that neither a cut of the network nor a killed gateway loses or repeats
+//! a line (ADR 39). The gateway acknowledges output only after its events are durable.
 //!
 //! This module knows neither agents nor sockets. Reading order: `frame` (the messages), `output` and `commands` (both
-//! directions as state machines), `received`, `member` (one member at the gateway) with `channel`, `registry` (all members) with `change` (for observers).
+//! directions as state machines), `received`, `member` (one member at the gateway) with `channel`, `registry` (all
+//! members) with `change` (for observers).
+//!
+//! A member keeps output until the gateway acknowledges it, and stops reading the process at [`WINDOW`] bytes. The
+//! gateway keeps commands until the member acknowledges them. A member remembers the newest keys of lines for each
+//! channel, so a repeated prompt or answer reaches the process once. A returning member's channel waits one minute for
+//! its session.
+//!
+//! The member sends a random token. Another token gets the name only after the return timeout.
 
 mod change;
 mod channel;

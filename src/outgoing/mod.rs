@@ -7,6 +7,13 @@
 //!
 //! Reading order: [`client`], [`connector`] with [`tls`] and [`public`], [`websocket`], [`sse`] with [`event_stream`],
 //! [`cookies`], [`backoff`].
+//!
+//! The client uses hyper with rustls, not reqwest. reqwest adds code for cookies, redirects and URLs that the gateway
+//! must not use.
+//!
+//! The connector contains the address rule, because no library for SSRF protection connects to the checked address
+//! through hyper. A check before the connection is not sufficient: the name can resolve to another address
+//! afterwards.
 
 mod backoff;
 mod client;

@@ -1,4 +1,7 @@
 //! Back-off and breaker for agents whose starts fail and for sessions whose turns crash the agent.
+//!
+//! A crash in a turn counts for the session and not for the agent. Otherwise the crashing prompts of one session open
+//! the breaker for all sessions. The end of an idle process can delay only starts ahead of a request.
 
 use std::collections::VecDeque;
 use std::time::Duration;

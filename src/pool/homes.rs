@@ -3,6 +3,9 @@
 //! Some agents set up their HOME when they start there for the first time, and fail if two processes do so at once.
 //! Until one start in a HOME has succeeded, only one start runs there at a time. After that, each agent that has not
 //! started in this HOME yet still starts one process at a time there.
+//!
+//! The key is the path, so that agents with `home = "user"` share it. A lock file would also cover other programs,
+//! but it survives a killed gateway and is in the home of the user. A start that timed out is not retried.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,6 @@
 //! Decides whether a process that has closed a session may serve another one.
+//!
+//! The gateway does not stop every process after its session, because each start of an agent can take seconds.
 
 use tokio::time::Instant;
 

@@ -1,4 +1,7 @@
 //! The isolation and the control groups of this machine, prepared after the gateway accepts connections.
+//!
+//! Only code that needs the result waits for it, such as the start of a process. Idle processes start after the
+//! preparation.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

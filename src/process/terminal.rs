@@ -1,5 +1,14 @@
 //! Programs beside an agent. They run under the agent's supervisor, with its user, limits and environment,
 //! and end with it.
+//!
+//! A process group or a session id does not identify all descendants of a command, because servers move to other
+//! sessions and lose their parents. Therefore each terminal has its own supervisor, which adopts them.
+//!
+//! - The output is masked before any reader gets it. The environment of the agent contains its secrets, and the log
+//!   must not contain them.
+//! - A command has no pseudo terminal. Agents expect output without colours.
+//! - An agent can kill the supervisor of its own terminal. The result of the command is then unknown, and the agent's
+//!   supervisor adopts the descendants.
 
 use std::fmt;
 use std::fs::File;

@@ -8,6 +8,15 @@
 //!
 //! Reading order: [`index`] (the file of a registry), [`source`] (its content, and archives), [`archive`], [`package`] and
 //! [`program`] (npm, Python and other programs), [`record`], [`install`] (the steps), [`verify`] (the first start), [`listing`] (the registry for the page).
+//!
+//! Rules of the design:
+//!
+//! - An entry names the installed program. With `npx`, `uvx` or a registry id in the entry, each start needs the
+//!   network, and the registry can change the code that runs.
+//! - HTTP clients cannot install an agent. With a route for installation, a key can run new code on the gateway's
+//!   machine.
+//! - The page lists a registry only if `registry.source` is set, because the operator configures each host that the
+//!   gateway contacts.
 
 mod archive;
 mod index;

@@ -2,6 +2,9 @@
 //! unauthenticated connections.
 //!
 //! Only HTTP/2 needs this. An HTTP/1.1 connection has one request at a time.
+//!
+//! A request over the limit waits. A 503 would discard finished work. The gateway does not announce fewer streams to
+//! clients without a key, because hyper cannot raise this limit on an open connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

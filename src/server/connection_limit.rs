@@ -3,6 +3,19 @@
 //! A connection is unauthenticated until the gateway accepts the key of one of its requests. If a limit is
 //! reached, a new connection evicts the oldest unauthenticated one, which had at least [`GRACE`] to send a request.
 //! Authenticated connections are never evicted.
+//!
+//! Constraints and rejected alternatives:
+//!
+//! - `KeyedCounts` is not sufficient. An admission reads several counts and the order of the unauthenticated
+//!   connections under one lock, and a permit moves to the authenticated connections during its life.
+//! - A minimum age before eviction, with a rejection of earlier arrivals: an attacker that refills its share within
+//!   that age locks out other clients at its address. [`GRACE`] is short, and waiting sockets stay open.
+//! - Smaller HTTP/2 limits before the first key: limits of hyper are fixed for all connections. Adaptive windows
+//!   measure each connection with `PING` frames and delay its first upload.
+//! - Configuration keys for the shares: the shares follow from `max_connections`.
+//! - The memory of an evicted connection counts until its tasks end. Otherwise a flood could exceed the limit with
+//!   connections whose tasks have not run yet.
+//! - A connection stays authenticated after its key ends, until the connection is idle.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

@@ -4,6 +4,10 @@
 //! Each frame that causes work without progress costs one token. Tokens return with time, with requests, and with
 //! the bytes of bodies in both directions. The `WINDOW_UPDATE` and `PING` frames of clients that transfer data
 //! therefore need no tokens of their own.
+//!
+//! hyper and h2 limit resets and `CONTINUATION` frames, but not `PRIORITY`, `SETTINGS`, `PING`, `WINDOW_UPDATE` and
+//! unknown frames. The gateway sends no `GOAWAY` before the close: the limiter does not know whether hyper has written
+//! a part of a frame.
 
 use std::fmt;
 

@@ -6,6 +6,11 @@
 //! a new hyper connection serves the next request on the socket. The read buffer of the old hyper connection
 //! is lost. Therefore this module counts the request heads in the bytes that hyper reads. If the lost buffer
 //! may have held bytes of a later request, the socket closes at the end of the stream.
+//!
+//! The socket must not close directly after the last chunk. A keep-alive agent of Node can send its next POST before
+//! it reads the end of the connection, and does not repeat the POST. The count of heads can be too high but never too
+//! low. hyper's `into_parts` returns the read buffer, but it is not available for connections that can upgrade to
+//! WebSocket or HTTP/2.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

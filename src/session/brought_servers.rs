@@ -1,6 +1,10 @@
 //! The MCP servers that a client brings for a session.
 //!
 //! They contain secrets, so no record and no event has them. The actor keeps them in memory.
+//!
+//! The servers are commands on the gateway's machine. Therefore, the scope `admin` does not include `mcp`, and printed
+//! links do not have `mcp`. An empty list of servers changes nothing, so other clients can load the session without a
+//! list.
 
 use super::error::InputError;
 use crate::acp;

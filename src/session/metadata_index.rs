@@ -4,6 +4,8 @@
 //! value, and the session id. All entries of one value are therefore adjacent and have the same size. An
 //! entry changes only in the commit of the event that changes the metadata. A reader also compares the
 //! metadata in the session's record.
+//!
+//! The index is not sorted by the last change. With that order, each change of a session would move all its entries.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

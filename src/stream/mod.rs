@@ -14,6 +14,20 @@
 //! 4. `sink`, `socket`, `chunk`, `body`: the writers of a socket and of a response body.
 //! 5. `page`: the same events for clients that poll.
 //! 6. `workers`, `open_streams`: the threads that write sockets, and the limit of a principal.
+//!
+//! A complete stream ends with the frame `end`. `prompt.completed` cannot mark the end: with filters, with
+//! `follow=false` and with many sessions, a stream has no such event.
+//!
+//! Constraints and rejected alternatives:
+//!
+//! - A stream returns its socket through the trait `SocketOwner`. An import of `server` would make streams depend on
+//!   permits and listeners.
+//! - Encoders are trait objects. With an enum, each new protocol changes this module. With a type parameter,
+//!   connections and workers become generic too.
+//! - Direct delivery replaces one task wake for each event. With 1,000 readers, the wakes cost 17 % more processor
+//!   time. The cache of encoded chunks saves 10 %.
+//! - The writer of the log only wakes notifiers. Delivery by the writer saves less than 5 % of latency and processor
+//!   time.
 
 mod body;
 mod chunk;

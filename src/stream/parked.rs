@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | reading | the task: `step` gathers events at the tail, `flush` writes them | `parked` at the tail, `loading`, `ended` |
 //! | loading | none: the task waits for the store | `reading` |
-//! | parked | the notifier or the writer of the log, through a [`DirectSink`](crate::eventlog::DirectSink) | `reading`, `ended` |
+//! | parked | the notifier, through a [`DirectSink`](crate::eventlog::DirectSink) | `reading`, `ended` |
 //! | ended | none: the socket returns to its owner, or closes | |
 //!
 //! A stream can park if its client receives the stored bytes of all events. The task moves [`Parked`] to the

@@ -1,4 +1,8 @@
 //! Server-Sent Events.
+//!
+//! Every block must have data. `@microsoft/fetch-event-source` and `httpx-sse` deliver a block without data as an
+//! event with empty data. `JSON.parse("")` then throws, and the client reconnects endlessly. Therefore `retry:` is a
+//! line of a block with data, and no empty line follows a keep-alive.
 
 use std::fmt::Write as _;
 

@@ -2,6 +2,18 @@
 //!
 //! They begin after the replay: the client reads the list of sessions when it gets `ready`. A round sends each
 //! changed session once. Rounds are a fixed interval apart, so that a session that changes often costs little.
+//!
+//! The page keeps its previous stream for one second after a new stream is live (`LINGER_MS` in
+//! `web/packages/client/src/log/leader.ts`). `ROUND` must be shorter, or the page misses changes of the list. A
+//! stream with summaries and without `session` is not a reader of any session: an agent sends extension requests only
+//! while a client follows its session.
+//!
+//! Rejected designs:
+//!
+//! - A queue for each stream: memory grows with streams and sessions, and a slow reader receives old states first.
+//! - A store read for each stream and change: all streams would read the same bytes.
+//! - Events of all sessions, which the client folds into a list: an unknown event type makes the list wrong.
+//! - The sessions that changed before `ready`, in place of the list: a deleted session leaves no record to send.
 
 use std::future::pending;
 use std::sync::Arc;

@@ -8,6 +8,17 @@
 //!
 //! Reading order: [`record`] (a task in the store), [`queue`] (the order), [`budget`] and [`outcome`] (the end),
 //! [`handle`] (the operations), [`runner`] (one task), and [`service`] (starts tasks and deletes old ones).
+//!
+//! Rejected designs:
+//!
+//! - A state machine for tasks in the actor of a session: the actor would run a second kind of turn.
+//! - Priorities that change with the age of a task: a fixed place yields the same order, and the queue stays a sorted
+//!   map.
+//! - A failure for every running task after a crash: it discards the results of turns that ended before the crash. It
+//!   also discards the results of fleet members, whose turns continue during a restart.
+//!
+//! A budget limits runaway work and is not an invoice. The reported `used` value is the size of the context, so a
+//! compaction can reduce it.
 
 mod budget;
 mod error;

@@ -7,6 +7,9 @@
 //!
 //! Each jump has its own settle time. A further jump, or a machine that is suspended every night, does not
 //! delay the others.
+//!
+//! Deletions use the earliest possible time, and new lifetimes use the latest one. The monotonic clock must count
+//! suspended time (`CLOCK_BOOTTIME`). Limits by size do not use this clock.
 
 use std::collections::VecDeque;
 use std::process::abort;

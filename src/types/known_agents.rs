@@ -1,5 +1,12 @@
 //! The agents that the gateway knows: their commands, the environment variables with their credentials, and
 //! how each agent receives an API key. The table is in `known_agents.toml`.
+//!
+//! - An agent on PATH gets only the variables of its row. The whole environment would give every agent all secrets of
+//!   the gateway. All variables that end in `_API_KEY` would give it the keys of other providers.
+//! - Keys, tokens and URLs with a user are masked. Other settings are not masked, because ordinary output contains
+//!   values such as `true` or `us-east1`.
+//! - The gateway calls `authenticate` only after the agent has rejected a session. Codex writes the key into
+//!   `auth.json` and replaces a working sign-in with an account. Gemini changes the settings of its user.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

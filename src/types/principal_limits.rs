@@ -1,4 +1,12 @@
 //! Limits of principals: the defaults of the configuration, and the values that the keys of a principal set.
+//!
+//! - The limits belong to the principal and not to the key. Otherwise a principal with two keys has twice the quota,
+//!   also while it replaces a key.
+//! - The limits are stored in the records of the keys. A table of principals would need its own life cycle. Operators
+//!   create keys on the command line, so the configuration file has only the defaults.
+//! - The handle is in `types`, so that all layers read the limits without an import of `auth`.
+//! - Only rejections have the `RateLimit` headers. For concurrent requests, the value in a success is stale on
+//!   arrival.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

@@ -10,6 +10,13 @@
 //!
 //! Reading order: [`secret`] and [`target`] (the format and the rules), [`webhook`] and [`delivery`] (the records),
 //! [`records`] (their keys), [`handle`], [`follower`] and [`sender`], and [`service`] (the tasks).
+//!
+//! Rejected designs:
+//!
+//! - Deliveries from the actor of a session: the actor would be a second path for events beside the log.
+//! - A webhook for each session: clients would repeat it for each session, and a list of all webhooks would be
+//!   missing.
+//! - Webhooks for `session.update` and `terminal.output`: one turn would cause thousands of requests.
 
 mod delivery;
 mod follower;

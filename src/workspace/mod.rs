@@ -9,7 +9,10 @@
 //! `RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS`, or with a handle for each name if the kernel or a sandbox does
 //! not support it. Therefore an attacker has no time between a check and its use to insert a link. A relative
 //! link that stays inside is followed. A path that leads out of the root, and an absolute link, are refused.
-//! The reasons are in `docs/adr/0007-files-beneath-handles.md`.
+//!
+//! `canonicalize` with a comparison of prefixes is not safe: the agent runs in the same folders and can insert a link
+//! after the check. A session's directories are opened with `O_NOFOLLOW` for each name: their stored path was real, so
+//! a link in it was added later.
 //!
 //! Reading order: [`path`], [`roots`], [`stat`], [`owner`], [`error`], then [`read`] with [`text`], [`write`], [`tree`]
 //! with [`pattern`], [`browse`], [`changes`], [`terminal`] with [`scrollback`] and [`utf8`], then [`agent_files`] and

@@ -1,4 +1,8 @@
 //! The output of a terminal: into the scrollback, and in chunks to the session's log.
+//!
+//! The agent reads the scrollback, and clients read the log. REST must not read the scrollback: only the log agrees
+//! with the cursor of a response, also after a restart. While the log is behind, the gateway does not read the pipe,
+//! and the command waits.
 
 use std::io;
 use std::path::PathBuf;

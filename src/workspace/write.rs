@@ -1,5 +1,12 @@
 //! Writes and deletes files. A write goes to a temporary file that then replaces the target, so a reader
 //! never sees a partial file.
+//!
+//! - A lock on the name orders two clients with the same `If-Match`. An agent that writes the file does not use this
+//!   lock.
+//! - With `If-None-Match: *` the temporary file is linked and not renamed. A rename could replace a file that the agent
+//!   created after the check.
+//! - After a kill during a write, a file `.acp-gateway-*` remains in the folder.
+//! - A write to a file with several hard links separates this name from the others.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};

@@ -157,7 +157,7 @@ fn check_prints_only_set_values_without_all() {
     assert!(lines.iter().all(|line| all.contains(line)), "{all}");
 }
 
-/// The number of keys outside the entries of agents and MCP servers. ADR 21 has the reasons for it.
+/// The number of keys outside the entries of agents and MCP servers. The module docs of `src/config` have the reasons.
 const KEYS: usize = 52;
 
 /// An operator needs few keys. All other limits are internal.
@@ -169,6 +169,6 @@ fn number_of_keys_stays_small() {
         .count();
     assert_eq!(
         keys, KEYS,
-        "a new key needs a reason for an operator to change it: see ADR 21"
+        "a new key needs a reason for an operator to change it: see the module docs of `src/config`"
     );
 }

@@ -16,6 +16,12 @@
 //! The kernel permits controllers (`pids`, `memory`) below a group only if the group itself has no processes. Therefore
 //! the gateway moves itself to a group of its own. Without controllers the groups have no limits.
 //!
+//! The reaper of a child kills and removes its group after the end of the supervisor. This also ends descendants of a
+//! killed supervisor. A record names the groups, so that the next start ends leftover processes before it binds the
+//! port.
+//!
+//! In namespaces, mounts of control groups are read-only. Landlock makes `/sys` read-only.
+//!
 //! Reading order: [`group`], [`child_group`], [`location`], [`groups`], [`record`].
 
 mod child_group;

@@ -1,4 +1,8 @@
 //! The model of the file system that an isolated child sees: the rights at each path.
+//!
+//! The innermost folder decides. The data folder, a workspace root or a session can be below `/tmp`, `/var/tmp` or
+//! `/dev/shm`. The child then sees its granted folders in its own `/tmp`. Their parents are empty folders: the real
+//! ones contain files of other programs.
 
 use std::path::{Path, PathBuf};
 

@@ -2,6 +2,12 @@
 //!
 //! The gateway decides here and writes a [`Confinement`]. The supervisor of the child applies it before the
 //! program starts (`supervisor/namespaces.rs`, `supervisor/restrict.rs`).
+//!
+//! `Sandbox` describes this machine, and a `Confinement` describes one child. The `Confinement` reaches the supervisor
+//! in an anonymous file, which no list of processes shows.
+//!
+//! A session folder that an agent can replace is opened without following links. Mounts and Landlock rules use this
+//! descriptor, and not the path (`real_folder`).
 
 mod access;
 mod confinement;

@@ -1,4 +1,12 @@
 //! The isolation that this gateway offers its children.
+//!
+//! Each start reads the list of mounts. It hides every path at which a bind mount shows a hidden folder, or a part of
+//! a folder of the gateway. A part of another hidden folder stays visible.
+//!
+//! Folders of programs below hidden folders are read-only. A link among them cannot lead into another hidden folder,
+//! because an agent with access to a home could replace it.
+//!
+//! At the level `workspace`, and for each child of root, the child can write only to its own folders.
 
 use std::fs::Permissions;
 use std::io;

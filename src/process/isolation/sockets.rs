@@ -3,6 +3,10 @@
 //!
 //! Landlock denies connections to socket files from ABI 9 on (Linux 7.1). Before, an agent can connect to every socket
 //! file that the rights of files permit, also in hidden folders.
+//!
+//! The search runs at the start of the gateway and at each start of a child, if a probed socket file in a closed
+//! folder accepts a connection. A service that accepts all users checks its clients itself, so only its container
+//! engines count. With `isolation.run_as`, only container engines that accept all users count.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};

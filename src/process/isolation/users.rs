@@ -2,6 +2,10 @@
 //!
 //! Sessions of one agent and tenant share a home and its files, so they share its user. The owner of the home on disk
 //! records the user. It stays the same after a restart, and becomes free only after the end of the home.
+//!
+//! The group of a user has the same number, and the user has no other group. A new home gets a user that owns no other
+//! home and no workspace, and has no process. A user stays assigned until the gateway ends, also after a deletion of
+//! its home: a process of the home can still run.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;

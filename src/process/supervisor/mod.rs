@@ -15,6 +15,9 @@
 //! A child with the mechanism `namespaces` has two supervisors. The outer one creates the namespaces and observes
 //! the gateway. Inside, the init process of the PID namespace is the supervisor that starts the program.
 //!
+//! A supervisor has no environment. A variable of an agent or a terminal can name a library, which the loader would
+//! load before the isolation. The environment of the program arrives with the instructions.
+//!
 //! Reading order: [`error`], [`watch`], [`exec`], [`exit`], [`parent`], [`channel`], [`signals`], [`receive`],
 //! [`detach`], then the isolation: [`outer`], [`namespaces`], [`mounts`], [`mount_check`],
 //! [`user`], [`restrict`], [`probe`].

@@ -1,5 +1,8 @@
 //! Compares the mounts of an isolated child with the model of its isolation, after all changes and before the program
 //! starts. A difference is a defect, or a mount that another process added during the start: the child does not start.
+//!
+//! The check covers three rules: no path shows a hidden folder, shared folders show only the child's own ones, and
+//! mounts are read-only where the model requires it. The check runs again after each folder that a running child gets.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,14 @@
 //! The file system that an isolated child sees: its own mount namespace, in which foreign folders are empty.
+//!
+//! An empty, read-only file system covers each hidden folder. The visible folders are then mounted back at their paths
+//! from descriptors that were opened before all changes. The kernel locks these mounts in nested user namespaces, so a
+//! program cannot remove a mask.
+//!
+//! A visible parent of a hidden folder that the agent could rename becomes a mount point, which cannot be renamed.
+//! Otherwise the next agent would see the hidden folder at its new path.
+//!
+//! A running child gets a folder with masks already inside: another mount namespace masks the hidden folders in a
+//! copy, and the copy is then mounted.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

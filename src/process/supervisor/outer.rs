@@ -3,6 +3,13 @@
 //! It stays in the PID namespace of the gateway, so it can observe it. It forwards requests to the init process of the
 //! child's PID namespace, which supervises the child. When the init process ends, the kernel kills all
 //! processes of the namespace.
+//!
+//! It keeps descriptors of the hidden folders and mounts the folders of a session into the namespace when the gateway
+//! requests it. It forwards TERM, and kills the init process to end the child.
+//!
+//! A process with PID 1 cannot end by its own signal. It therefore reports the program's exit over a socket, and this
+//! supervisor exits in the same way. The program's PID in the gateway's namespace comes from the credentials of its
+//! start report.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,10 @@
 //! The restrictions that a program and its descendants inherit: a filter of system calls, and Landlock rules.
+//!
+//! With namespaces, the init process applies the filter, and the last stage limits signals and abstract sockets.
+//! Without namespaces, the last stage applies Landlock rules for files and the filter too.
+//!
+//! Landlock rules only add rights. Therefore parents of closed folders get no rule, and a child can change nothing in
+//! them. A closed folder below an open one stays open.
 
 use std::fs;
 use std::io;

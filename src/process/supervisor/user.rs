@@ -1,4 +1,8 @@
 //! The user of the program, if it is not that of the supervisor.
+//!
+//! The last stage changes the user, and then sets the death signal again, because the change clears it. The
+//! supervisors stay root, so an agent cannot signal or trace them. With namespaces the supervisor is root only inside,
+//! and its id map contains root and the user.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;

@@ -1,7 +1,15 @@
-//! Continues with a process that has outlived the former gateway process (ADR 39).
+//! Continues with a process that has outlived the previous gateway process (ADR 39).
 //!
-//! The log has the position in the output of the process, so the session reads on behind it. The running turn stays open.
-//! Messages to the agent whose arrival is not known are sent again, each with its key, and the agent receives each once.
+//! The log has the position in the output of the process, so the session reads on behind it. The running turn stays
+//! open. Messages to the agent whose arrival is not known are sent again, each with its key, and the agent receives
+//! each once.
+//!
+//! The record has the channel and the result of `initialize`, because a process accepts `initialize` once. A prompt
+//! goes to a member only after the commit that names the channel. A prompt without a channel was therefore not sent.
+//! Answers to the last requests are sent again.
+//!
+//! The key of a prompt is its call id, computed from the session and the prompt. The key of an answer contains the
+//! position of its request in the output.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -17,6 +17,10 @@
 //! - `modes`: modes that clients cannot select
 //! - `recovery`: the start from stored records
 //! - `former`: continues with a process that outlived the former gateway process
+//!
+//! Each part has its own type of effects, and the actor applies an effect before it passes the next input. One queue
+//! for the effects of all parts would mix effects and reactions, and the records could be ahead of the log. The parts
+//! do not write to the journal, so tests need no log.
 
 mod answers;
 mod attach;

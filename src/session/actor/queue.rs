@@ -5,6 +5,13 @@
 //! sent, also if it waits for a process at the head of the queue. A `running` prompt may have been sent, unless it is marked as
 //! `unsent`, because its process ended before the send, or because of a drain. The commit of `session.attached` removes the mark,
 //! and the prompt is sent only after that commit.
+//!
+//! - The blocks of a restored prompt are in the log. A copy in the record would double every prompt on disk.
+//! - A change of the content and of the place is one event. With two events, a crash could keep half of a request.
+//! - `before` names the next prompt. A number would mean another prompt after a concurrent start.
+//! - `prompt.started` is appended when the process has the session. If it is appended at the request, a crash during
+//!   the start of the process loses the prompt.
+//! - The record does not store each send. The additional commit costs a sync, and a crash after it is as ambiguous.
 
 use std::time::Duration;
 

@@ -6,6 +6,16 @@
 //!
 //! Reading order: this file, `setup` and `restore` (the setup on a process, and attempts to restore), `replay` (history
 //! after a load), `sign_in` (a load that needs a sign-in).
+//!
+//! The gateway detects agents that lock sessions or send late history, and has no table of them. A table would be wrong
+//! for unknown agents and for the next version of a known one. Instead, the next prompt waits for a quiet interval
+//! after each load.
+//!
+//! A session that waits for a locked session holds no process. Otherwise two sessions could wait for the processes of
+//! each other.
+//!
+//! Some agents answer a load of an unknown session with success and reject the first prompt. The gateway then begins a
+//! new agent session on the same process, once for each process.
 
 mod replay;
 mod restore;

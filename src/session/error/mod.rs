@@ -3,6 +3,10 @@
 //! 1. `shared`: errors that many operations have. A read fails only with `SessionError`, a check only with `InputError`.
 //! 2. `process`: why a session has no process, and the errors of the pool and of agents.
 //! 3. `operations`: the error of each operation, made of these errors.
+//!
+//! Each operation has its own enum, so its signature shows the possible errors. Do not add an enum for all operations.
+//! Only problem codes define HTTP statuses, because the event `prompt.failed` contains the same problem. The
+//! conversion to `SessionError::Internal` logs the cause. Clients receive only the request id.
 
 use std::time::Duration;
 

@@ -3,6 +3,9 @@
 //! The actor appends every event here. An append assigns the sequence number, saves the changed records in the
 //! same commit, and never waits. No caller predicts a sequence number: the change receives the number.
 //! [`Journal::save_record`] and `Actor::save_unsent` write a record without an event.
+//!
+//! The event that opens or ends a prompt, a request or a terminal also changes the list of open items, in the same
+//! commit. After a crash, the list therefore contains every item without an end.
 
 mod quota;
 

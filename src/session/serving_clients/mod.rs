@@ -2,6 +2,13 @@
 //!
 //! The client that starts a turn serves them until the next turn begins. A terminal stays at the client that runs its
 //! command. After a client has disconnected, the agent's policy applies. This part decides; it does no I/O.
+//!
+//! `off` in the agent's entry or in the session rejects each request, even if a client offers the method. The agent
+//! learns the methods when its process starts, and they do not depend on clients. Therefore, a client needs no process
+//! of its own.
+//!
+//! After a disconnect, the policy serves an open request for a file again. A repeated write has the same content. An
+//! open request for a terminal fails instead, because its command may have started.
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,19 @@
 //!    turn. `model_option`: the model of an agent. `approval`: answers to permission requests. `abandon`: clients that disconnect.
 //! 4. `frames`: the end of a stream without the end of its turn. `turn_encoder`: a turn in the protocol of a client.
 //!    `respond`: the response with the turn. `past_turn`: earlier turns.
+//!
+//! Rules of the design:
+//!
+//! - Encoders are functions of the log, without a clock or a counter outside the turn. Frame ids derive from the
+//!   session, the turn, the block number and the tool call. A replay after a restart therefore yields the same
+//!   frames.
+//! - The log contains no frames of a protocol. Stored frames would need a log for each client, and a new protocol
+//!   could not show old sessions.
+//! - The gateway stores the conversation before the first byte of a response. A client with a partial response can
+//!   therefore find its turn after a kill of the gateway.
+//! - A changed history begins a new session by default. No agent can return to an earlier state, and `session/fork`
+//!   copies a session only at its end.
+//! - A disconnect cancels a turn only after a delay, because a lost connection and a stop look the same.
 
 mod abandon;
 mod approval;

@@ -5,6 +5,14 @@
 //! on a stream.
 //!
 //! Read in this order: `routes` (the session of a message), `host` (requests), `streams`, and the loops in this file.
+//!
+//! Constraints and rejected alternatives:
+//!
+//! - A POST with an unknown outcome ends the connection, because a second POST could run a prompt twice.
+//! - A silent stream is lost only if the host has sent a keep-alive before. The RFD does not require keep-alives.
+//! - The transport uses HTTP/1.1, although the RFD requires HTTP/2. The servers of the official SDKs use HTTP/1.1. Each
+//!   stream has its own connection, so no stream waits for another.
+//! - The named client of `/acp`, as `attach` uses it: other hosts do not support names.
 
 mod host;
 mod routes;

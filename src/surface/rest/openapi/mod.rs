@@ -1,5 +1,16 @@
 //! The OpenAPI document: the operations that the routes declare, completed with the documentation in
 //! `document.json` and `examples.json`.
+//!
+//! Code generators constrain the document. `scripts/clients` generates clients, compiles them and runs them.
+//!
+//! - A generator maps a status to one type. Therefore, each stream of Server-Sent Events has its own path,
+//!   `<path>/stream`.
+//! - The schema of a stream is the schema of its `data`. `itemSchema` of OpenAPI 3.2 is more exact, but no tested
+//!   generator supports it.
+//! - Unions need a discriminator, and items of arrays need a named schema. `openapi-python-client` omits items that
+//!   are anonymous combinations.
+//! - A raw ACP value permits any member. For a plain `type: object`, `openapi-typescript` generates an object without
+//!   members.
 
 use std::sync::LazyLock;
 
