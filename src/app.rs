@@ -38,12 +38,11 @@ use crate::session::{Baselines, Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
 use crate::stream::StreamWorkers;
-use crate::types::{Ids, Limits, Scope};
+use crate::types::{Ids, Limits, OWN_PROGRAM, Scope};
 use crate::webhooks::WebhookOptions;
 use crate::workspace::Workspaces;
 use crate::{server, surface, task, webhooks};
 
-use catalogue::OWN_PROGRAM;
 use members::Publisher;
 pub use reload::Reloader;
 

@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn method_names_match_the_schema() {
-        let (first, second) = (&v1::AGENT_METHOD_NAMES, &v2::AGENT_METHOD_NAMES);
+        let first = &v1::AGENT_METHOD_NAMES;
+        let second = &v2::AGENT_METHOD_NAMES;
         assert_eq!(AcpVersion::V1.login_method(), first.authenticate);
         assert_eq!(AcpVersion::V1.logout_method(), first.logout);
         assert_eq!(AcpVersion::V1.replay_method(), first.session_load);

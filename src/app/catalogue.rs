@@ -12,10 +12,7 @@ use crate::acp::{McpServer, McpTransport, NameValue};
 use crate::agent::{self, AgentSpec, Catalogue, Endpoint, RemoteEndpoint, RemoteFolders};
 use crate::config::{self, Config, Launch, Secret};
 use crate::process;
-use crate::types::{AgentName, KnownAgent, Tenant};
-
-/// The executable of this process. A path on disk could belong to another version later.
-pub(super) const OWN_PROGRAM: &str = "/proc/self/exe";
+use crate::types::{AgentName, KnownAgent, OWN_PROGRAM, Tenant};
 
 #[derive(Debug, thiserror::Error)]
 #[error("could not create the agent home {}", path.display())]

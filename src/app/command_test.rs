@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use tokio::task::JoinError;
 
-use super::catalogue::{OWN_PROGRAM, masked_values, user_home, variables};
+use super::catalogue::{masked_values, user_home, variables};
 use super::command_isolation;
 use crate::config::{self, Config, Launch};
 use crate::jsonrpc::plain_line;
 use crate::process::{self, ChildIsolation, ChildSpec, Exit, SpawnError, Spawner};
 use crate::shutdown::Shutdown;
-use crate::types::{Isolation, Limits};
+use crate::types::{Isolation, Limits, OWN_PROGRAM};
 
 /// The time until a command that waits for something is stopped.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use crate::config::Config;
 use crate::process::{AgentUsers, ControlGroups, HostIsolation, Sandbox};
-use crate::types::Isolation;
-
-use super::catalogue::OWN_PROGRAM;
+use crate::types::{Isolation, OWN_PROGRAM};
 
 /// How a gateway isolates its children. The control groups come first: the gateway moves itself, and the probe starts
 /// processes.

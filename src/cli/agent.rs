@@ -21,10 +21,7 @@ use crate::registry::{
 };
 use crate::shutdown::Shutdown;
 use crate::types::text::strip_controls;
-use crate::types::{AgentName, AgentSettings, Ids, KnownAgent, Limits};
-
-/// The program of the supervisors of this process.
-const OWN_PROGRAM: &str = "/proc/self/exe";
+use crate::types::{AgentName, AgentSettings, Ids, KnownAgent, Limits, OWN_PROGRAM};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AgentCommand {

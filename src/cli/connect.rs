@@ -20,10 +20,7 @@ use crate::process::{self, ChildIsolation, ChildSpec, Spawner};
 use crate::shutdown::Shutdown;
 use crate::telemetry;
 use crate::translate::MAX_LINE_BYTES;
-use crate::types::{AgentDialect, AgentName, Isolation, Limits, url_port};
-
-/// The program of the supervisors of this process.
-const OWN_PROGRAM: &str = "/proc/self/exe";
+use crate::types::{AgentDialect, AgentName, Isolation, Limits, OWN_PROGRAM, url_port};
 
 #[derive(Debug, Args)]
 pub(super) struct ConnectArgs {

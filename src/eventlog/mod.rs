@@ -57,7 +57,7 @@ pub use notify::{Delivery, DirectSink, Notifier};
 pub use queue::Closed;
 pub use reader::{Item, NotReady, Reader, Start, TailCursor};
 pub use record_pages::{
-    RecordPages, Selected, from_json, prune, tenant_key, tenant_prefix, to_json, trailing_id,
+    RecordPages, Selected, from_json, newest_first_id, prune, tenant_key, tenant_prefix, to_json,
 };
 pub use records::Records;
 pub use scope::GlobalScope;

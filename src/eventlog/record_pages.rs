@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use uuid::Uuid;
 
 use super::{EventLog, ReadError, Records};
 use crate::store::{Record, Table};
@@ -180,9 +181,10 @@ pub fn tenant_key(tenant: &Tenant, id: u128) -> Vec<u8> {
     [&tenant_prefix(tenant)[..], &id.to_be_bytes()].concat()
 }
 
-/// The number at the end of a key, as [`tenant_key`] writes it.
-pub fn trailing_id(key: &[u8]) -> Option<u128> {
-    Some(u128::from_be_bytes(*key.last_chunk()?))
+/// The id at the end of a key that begins with the newest record: the id is inverted.
+pub fn newest_first_id(key: &[u8]) -> Option<Uuid> {
+    let inverted = u128::from_be_bytes(*key.last_chunk()?);
+    Some(Uuid::from_u128(!inverted))
 }
 
 fn tenant_of(key: &[u8]) -> Option<Tenant> {

@@ -103,7 +103,8 @@ impl Context {
         R: Future<Output = Result<Option<T>, E>> + Send,
         F: Future<Output = Result<T, E>> + Send,
     {
-        let (context, by) = (self.clone(), by.clone());
+        let context = self.clone();
+        let by = by.clone();
         let operation = async move {
             let claimed = context.claim(&by, key.as_ref()).await?;
             if let Some(previous) = claimed.previous

@@ -17,7 +17,9 @@ use super::outcome::{CancelReason, Outcome};
 use super::queue::{Queue, QueuedTask, TaskKey};
 use super::record::{self, MAX_CHILDREN, OpenRecord, TaskOwner, TaskRecord};
 use crate::api::{self, CreateSession, Task, TaskList, TaskStatus};
-use crate::eventlog::{Closed, EventLog, ReadError, RecordPages, Records, from_json, to_json};
+use crate::eventlog::{
+    Closed, EventLog, ReadError, RecordPages, Records, from_json, newest_first_id, to_json,
+};
 use crate::session::{
     Claim, ClaimError, Context, IdempotencyKey, IdempotencyRecord, Responded, SessionRegistry,
 };
@@ -151,14 +153,16 @@ impl Tasks {
             blocks,
             key,
         } = new;
-        let (tasks, tenant) = (self.clone(), by.tenant.clone());
+        let tasks = self.clone();
+        let tenant = by.tenant.clone();
         let replay = async move |previous: IdempotencyRecord| {
             let Some(task) = previous.response().map_err(ClaimError::from)? else {
                 return Ok(None);
             };
             Ok(tasks.get(&tenant, task).await?)
         };
-        let (tasks, owner) = (self.clone(), by.clone());
+        let tasks = self.clone();
+        let owner = by.clone();
         let act = async move |claim| tasks.create_new(&owner, request, blocks, claim).await;
         self.context().once(by, key, replay, act).await
     }
@@ -322,7 +326,7 @@ impl Tasks {
                 Ok::<_, ReadError>(matching.map(|record| record.shown(None)))
             })
             .await?;
-        let next = found.next.as_deref().and_then(record::task_of);
+        let next = found.next.as_deref().and_then(newest_first_id);
         Ok(TaskList {
             tasks: found.entries,
             next_cursor: next.map(|id| id.to_string()),
@@ -349,7 +353,7 @@ impl Tasks {
             next += 1;
             let mut pages = record::children(self.log(), tenant, parent);
             while let Some(page) = pages.next_raw().await? {
-                below.extend(page.iter().filter_map(|(key, _)| record::task_of(key)));
+                below.extend(page.iter().filter_map(|(key, _)| newest_first_id(key)));
             }
         }
         // The children end first, so that none of them begins when its parent has ended.

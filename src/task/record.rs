@@ -11,7 +11,6 @@ use super::outcome::Outcome;
 use crate::api::{Task, TaskPriority, TaskStatus};
 use crate::eventlog::{
     EventLog, ReadError, RecordPages, Records, from_json, tenant_key, tenant_prefix, to_json,
-    trailing_id,
 };
 use crate::store::Table;
 use crate::types::{
@@ -222,9 +221,4 @@ pub(super) fn older<'a>(
 ) -> RecordPages<'a> {
     let after = before.map(|before| task_key(tenant, before));
     RecordPages::below(log, Table::Task, tenant_prefix(tenant)).after(after)
-}
-
-/// The id of the task with this key.
-pub(super) fn task_of(key: &[u8]) -> Option<Uuid> {
-    trailing_id(key).map(|id| Uuid::from_u128(!id))
 }

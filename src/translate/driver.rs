@@ -159,7 +159,7 @@ pub async fn run(
         client,
         recorder,
         child: None,
-        asks_version: true,
+        has_started: false,
         to_client: Unwritten::default(),
         to_agent: Unwritten::default(),
         max_line_bytes: options.max_line_bytes,
@@ -236,8 +236,8 @@ struct Driver {
     client: Box<dyn ClientProtocol>,
     recorder: Option<Recorder>,
     child: Option<Running>,
-    /// Whether the version of the command is not known yet.
-    asks_version: bool,
+    /// Whether the command was started before.
+    has_started: bool,
     to_client: Unwritten,
     to_agent: Unwritten,
     max_line_bytes: usize,
@@ -253,8 +253,12 @@ impl Driver {
             running.child.stop().await;
             self.to_agent = Unwritten::default();
         }
-        let argument = self.agent.protocol.version_argument();
-        let argument = argument.filter(|_| std::mem::take(&mut self.asks_version));
+        let argument = if self.has_started {
+            None
+        } else {
+            self.agent.protocol.version_argument()
+        };
+        self.has_started = true;
         let cwd = launch.cwd.clone();
         let version = async {
             match argument {

@@ -12,10 +12,8 @@ use tokio::time::timeout;
 use super::protocol::Launch;
 use crate::process::{Child, ChildIsolation, ChildSpec, SpawnError, Spawner};
 use crate::shutdown::Shutdown;
-use crate::types::{Isolation, Limits};
+use crate::types::{Isolation, Limits, OWN_PROGRAM};
 
-/// The file of this program, which is also the supervisor.
-const OWN_PROGRAM: &str = "/proc/self/exe";
 /// The time for the output of the command with one argument, and its size.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 const OUTPUT_BYTES: u64 = 1024;

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::acp::RawObject;
 use crate::jsonrpc::{TooDeep, check_depth};
 
-/// Why a line cannot be translated.
+/// The reason why an object in a line is not translated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LineError {
     #[error("the line is not a JSON object")]

@@ -50,7 +50,7 @@ pub(super) struct Launch {
     pub(super) arguments: Vec<String>,
 }
 
-/// Why a line cannot be translated.
+/// The reason why a line is not translated.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InvalidLine {
     #[error(transparent)]

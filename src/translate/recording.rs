@@ -34,17 +34,17 @@ pub(super) enum Direction {
 
 /// One line of a recording.
 #[derive(Debug, Serialize)]
-pub(super) struct Entry {
-    pub(super) dir: Direction,
+struct Entry {
+    dir: Direction,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) msg: Option<Box<RawValue>>,
+    msg: Option<Box<RawValue>>,
     /// A line that is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     raw: Option<String>,
 }
 
 impl Entry {
-    pub(super) fn new(dir: Direction, line: &[u8]) -> Self {
+    fn new(dir: Direction, line: &[u8]) -> Self {
         let line = line.trim_ascii();
         match serde_json::from_slice::<&RawValue>(line) {
             Ok(message) => Self {
@@ -61,7 +61,7 @@ impl Entry {
     }
 
     /// The entry as a line.
-    pub(super) fn line(&self) -> Vec<u8> {
+    fn line(&self) -> Vec<u8> {
         let mut line = serde_json::to_vec(self).expect("an entry has string keys and serializes");
         line.push(b'\n');
         line

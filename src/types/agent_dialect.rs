@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The file of this program, also in a sandbox that hides its folder.
-const OWN_PROGRAM: &str = "/proc/self/exe";
+/// The file of this program, also in a sandbox that hides its folder. A path on disk could belong to another version later.
+pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// The protocol of an agent. Agents on other hosts use ACP.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -63,7 +63,7 @@ mod url_port;
 mod user_range;
 
 pub use acp_request::AcpRequest;
-pub use agent_dialect::AgentDialect;
+pub use agent_dialect::{AgentDialect, OWN_PROGRAM};
 pub use agent_kind::AgentKind;
 pub use agent_name::{AgentName, AgentNameError};
 pub use agent_settings::{AgentSettings, OnTimeout, Permissions, PoolSettings, ServedBy};

@@ -36,11 +36,13 @@ impl SessionHandle {
         count: impl FnOnce() -> Result<(), LimitExceeded> + Send + 'static,
     ) -> Result<AdmittedPrompt, PromptError> {
         let key = request.key.clone();
-        let (handle, owner, earlier) = (self.clone(), by.clone(), self.clone());
+        let earlier = self.clone();
         let replay = async move |previous: IdempotencyRecord| match previous.prompt {
             Some(prompt) => earlier.earlier_prompt(prompt).await.map(Some),
             None => Ok(None),
         };
+        let handle = self.clone();
+        let owner = by.clone();
         let act = async move |claim| {
             count()?;
             handle.prompt_once(owner, request, claim).await

@@ -35,7 +35,8 @@ impl SessionRegistry {
         key: Option<IdempotencyKey>,
         trace: Option<TraceContext>,
     ) -> Result<Created, CreateError> {
-        let (registry, owner) = (self.clone(), by.clone());
+        let registry = self.clone();
+        let owner = by.clone();
         let create = async move |claim| {
             registry
                 .create_new(&owner, (request, None), trace, claim)
@@ -52,7 +53,8 @@ impl SessionRegistry {
         task: Uuid,
         key: IdempotencyKey,
     ) -> Result<Created, CreateError> {
-        let (registry, owner) = (self.clone(), by.clone());
+        let registry = self.clone();
+        let owner = by.clone();
         let create = async move |claim| {
             registry
                 .create_new(&owner, (request, Some(task)), None, claim)
@@ -90,7 +92,8 @@ impl SessionRegistry {
     where
         F: Future<Output = Result<Session, CreateError>> + Send,
     {
-        let (registry, owner) = (self.clone(), by.clone());
+        let registry = self.clone();
+        let owner = by.clone();
         let replay = async move |previous: IdempotencyRecord| {
             let Some(session) = previous.session else {
                 return Ok(None);

@@ -911,7 +911,7 @@ async fn repetition_after_a_lost_connection_prompts_again() {
     );
 }
 
-/// What a client gets for a request: the first notice, the session, and the text.
+/// The first notice, the session and the text of the response to a request.
 async fn outcome(request: RequestBuilder) -> (Option<String>, String, String) {
     let response = request.send().await.expect("an answer");
     assert_eq!(response.status(), StatusCode::OK);

@@ -10,6 +10,7 @@ use crate::api::{
     WebhookDeliveryState, WebhookList, WebhookSecret,
 };
 use crate::event::{WebhookCreated, WebhookDeleted};
+use crate::eventlog::newest_first_id;
 use crate::surface::Gateway;
 use crate::surface::authorized::CanAdmin;
 use crate::surface::rest::error::ApiError;
@@ -202,9 +203,9 @@ pub(super) async fn list_deliveries(
         .deliveries(&request.by.tenant, before, limit)
         .await;
     let found = found.map_err(ApiError::internal)?;
-    let last = found.entries.last().map(|last| last.id.to_string());
+    let next = found.next.as_deref().and_then(newest_first_id);
     Ok(Json(WebhookDeliveryList {
-        next_cursor: found.next.and(last),
+        next_cursor: next.map(|id| id.to_string()),
         deliveries: found.entries.into_iter().map(delivery).collect(),
     }))
 }

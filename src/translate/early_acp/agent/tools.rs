@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::content::snake_case;
+use crate::acp::update as kind;
 use crate::translate::budget::Budget;
 use crate::translate::object::Object;
 
@@ -52,6 +53,17 @@ pub(super) enum Found {
     Known(String),
     /// The message repeats one from the other source.
     Repeated,
+}
+
+impl Found {
+    /// The id of the call and the kind of its update. `None` for a repetition.
+    pub(super) fn update(self) -> Option<(String, &'static str)> {
+        match self {
+            Self::New(id) => Some((id, kind::TOOL_CALL)),
+            Self::Known(id) => Some((id, kind::TOOL_CALL_UPDATE)),
+            Self::Repeated => None,
+        }
+    }
 }
 
 impl Tools {

@@ -337,10 +337,8 @@ impl Translator {
         out: &mut Vec<Output>,
     ) {
         self.streamed_other();
-        let (id, session_update) = match self.tools.call(fields, source) {
-            Found::New(id) => (id, kind::TOOL_CALL),
-            Found::Known(id) => (id, kind::TOOL_CALL_UPDATE),
-            Found::Repeated => return,
+        let Some((id, session_update)) = self.tools.call(fields, source).update() else {
+            return;
         };
         let title = fields.title.as_deref().or(fields.name.as_deref());
         let title = title.or_else(|| (session_update == kind::TOOL_CALL).then_some("tool"));
@@ -366,10 +364,8 @@ impl Translator {
         out: &mut Vec<Output>,
     ) {
         self.streamed_other();
-        let (id, session_update) = match self.tools.result(fields, source) {
-            Found::New(id) => (id, kind::TOOL_CALL),
-            Found::Known(id) => (id, kind::TOOL_CALL_UPDATE),
-            Found::Repeated => return,
+        let Some((id, session_update)) = self.tools.result(fields, source).update() else {
+            return;
         };
         let content = fields.output.map(|output| match text_of(output) {
             Some(text) => Cow::Owned(text_content(&text)),

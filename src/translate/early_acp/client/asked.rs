@@ -4,6 +4,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::state::EarlyClient;
+use super::updates::{contents, text_of};
 use crate::acp::{RawObject, error_code, method};
 use crate::jsonrpc::Message;
 use crate::translate::message::{error, object, to_raw};
@@ -33,20 +34,12 @@ impl EarlyClient {
             .unwrap_or_default();
         let option = |option: &Value| json!({ "optionId": option["optionId"], "label": option["name"], "kind": option["kind"] });
         let options: Vec<_> = options.iter().map(option).collect();
-        let shown: Vec<Value> = call
-            .get("content")
-            .and_then(|content| serde_json::from_str(content.get()).ok())
-            .unwrap_or_default();
-        let texts: Vec<&str> = shown
-            .iter()
-            .filter_map(|part| part["content"]["text"].as_str())
-            .collect();
+        let shown = contents(&call);
         let title = call.text("title").unwrap_or("Permission".into());
-        let mut message = if texts.is_empty() {
-            title.clone().into_owned()
-        } else {
-            texts.join("\n")
-        };
+        let mut message = text_of(&shown);
+        if message.is_empty() {
+            message = title.clone().into_owned();
+        }
         // The early protocol has no member for the input, and a title may omit a part of the action. A diff shows its input.
         let is_diff = shown.iter().any(|part| part["type"] == "diff");
         if let Some(input) = call

@@ -147,13 +147,20 @@ fn result_of(changed: &RawObject<'_>) -> Box<RawValue> {
     {
         return output.to_owned();
     }
-    let shown: Vec<Value> = changed
-        .get("content")
+    to_raw(&text_of(&contents(changed)))
+}
+
+/// The contents of a tool call.
+pub(super) fn contents(call: &RawObject<'_>) -> Vec<Value> {
+    call.get("content")
         .and_then(|content| serde_json::from_str(content.get()).ok())
-        .unwrap_or_default();
-    let texts: Vec<&str> = shown
+        .unwrap_or_default()
+}
+
+/// The texts of contents, each on a line of its own.
+pub(super) fn text_of(contents: &[Value]) -> String {
+    let texts = contents
         .iter()
-        .filter_map(|part| part["content"]["text"].as_str())
-        .collect();
-    to_raw(&texts.join("\n"))
+        .filter_map(|part| part["content"]["text"].as_str());
+    texts.collect::<Vec<_>>().join("\n")
 }
