@@ -1,47 +1,43 @@
 //! The composition root: builds every module from `Config`, from the store to the router.
 
 mod catalogue;
-mod command_test;
 mod isolation;
 mod local;
-mod member_events;
 mod members;
 mod reload;
 
-pub use command_test::failed_commands;
-pub use isolation::command_isolation;
 use isolation::host_isolation;
+pub use isolation::{command_isolation, failed_commands};
 
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::agent::{
-    Catalogue, CurrentCatalogue, IdleFolders, Launcher, MemberSource, RemoteConnector,
-};
-use crate::audit::{Audit, CountedEvents};
 use crate::auth::{CreateKeyError, KeyHash, KeyText, Keys, Policy, PolicyOptions, Tickets};
 use crate::config::{Config, DataDir};
-use crate::event::{ActorKind, LinkPrinted};
-use crate::eventlog::EventLog;
-use crate::fleet::Fleet;
-use crate::pool::{AgentSources, Pool};
-use crate::process::{
-    self, AgentUsers, HostIsolation, OpenFiles, Spawner, SupervisorLock, UsersError,
-};
 use crate::registry::Listing;
 use crate::server::{BoundListeners, ConnectionUse};
-use crate::session::{Baselines, Context, MayPrompt, SessionRegistry};
-use crate::shutdown::Shutdown;
-use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
 use crate::stream::StreamWorkers;
-use crate::types::{Ids, Limits, OWN_PROGRAM, Scope};
-use crate::webhooks::WebhookOptions;
-use crate::workspace::Workspaces;
-use crate::{server, surface, task, webhooks};
+use crate::{server, surface};
+use agents::agent::{
+    Catalogue, CurrentCatalogue, IdleFolders, Launcher, MemberSource, RemoteConnector,
+};
+use agents::pool::{AgentSources, Pool};
+use base::shutdown::Shutdown;
+use base::types::{Ids, Limits, OWN_PROGRAM, Scope};
+use children::{AgentUsers, HostIsolation, OpenFiles, Spawner, SupervisorLock, UsersError};
+use events::event::{ActorKind, LinkPrinted};
+use log::audit::{Audit, CountedEvents};
+use log::eventlog::EventLog;
+use log::store::{CheckError, CheckReport, OpenError, SqliteStore};
+use sessions::session::{Baselines, Context, MayPrompt, SessionRegistry};
+use sessions::task;
+use sessions::webhooks;
+use sessions::webhooks::WebhookOptions;
+use wire::fleet::Fleet;
+use workspace::Workspaces;
 
 use members::Publisher;
 pub use reload::Reloader;
@@ -53,27 +49,26 @@ const SWEEP_TIMEOUT: Duration = Duration::from_secs(5);
 const FILES_PER_PROCESS: usize = 16;
 /// File descriptors for everything else: the store and its readers, logs, and sockets of the runtime.
 const BASE_FILES: usize = 128;
-/// Additional time for a drain beyond the configured limits, for commits and connections.
 const DRAIN_SLACK: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("could not open the log")]
-    Store(#[from] crate::store::OpenError),
+    Store(#[from] log::store::OpenError),
     #[error(transparent)]
     Keys(#[from] crate::auth::KeyStoreError),
     #[error(transparent)]
     Tickets(#[from] crate::auth::TicketStoreError),
     #[error(transparent)]
-    Log(#[from] crate::eventlog::StartError),
+    Log(#[from] log::eventlog::StartError),
     #[error("could not read the members of the fleet")]
-    Members(#[source] crate::store::ReadError),
+    Members(#[source] log::store::ReadError),
     #[error("could not read the audit log")]
-    Audit(#[source] crate::eventlog::ReadError),
+    Audit(#[source] log::eventlog::ReadError),
     #[error("could not read the sessions from the log: see the gateway's log output for the cause")]
-    Sessions(#[from] crate::session::SessionError),
+    Sessions(#[from] sessions::session::SessionError),
     #[error(transparent)]
-    Webhooks(#[from] crate::webhooks::OpenError),
+    Webhooks(#[from] sessions::webhooks::OpenError),
     #[error(transparent)]
     Tasks(#[from] task::OpenError),
     #[error(transparent)]
@@ -90,43 +85,23 @@ pub enum StartError {
     Listener(#[source] std::io::Error),
 }
 
-/// The log has failed, and the gateway must stop.
 #[derive(Debug, thiserror::Error)]
 #[error("the log failed: {0}")]
 pub struct LogFailure(String);
 
-/// A gateway that accepts connections.
-#[derive(Debug)]
 pub struct Gateway {
     keys: Keys,
     shutdown: Shutdown,
     limits: Arc<Limits>,
     log: EventLog,
     audit: Audit,
-    clients: Clients,
+    stream_workers: StreamWorkers,
+    connection_use: ConnectionUse,
     fatal: oneshot::Receiver<String>,
     reloader: Reloader,
     isolation: HostIsolation,
 }
 
-/// The connections and streams of clients.
-#[derive(Debug)]
-struct Clients {
-    stream_workers: StreamWorkers,
-    connection_use: ConnectionUse,
-}
-
-impl Clients {
-    fn start() -> Result<Self, StartError> {
-        let stream_workers = StreamWorkers::start().map_err(StartError::StreamWorkers)?;
-        Ok(Self {
-            stream_workers,
-            connection_use: ConnectionUse::default(),
-        })
-    }
-}
-
-/// Opens the store in a data folder.
 pub fn open_store(
     data: &DataDir,
     limits: &Limits,
@@ -214,11 +189,16 @@ async fn check_after_unclean_shutdown(
 /// Builds all modules and accepts connections. The caller has created and locked the data folder.
 pub async fn start(
     config: Config,
-    (listeners, supervisors): (BoundListeners, Option<SupervisorLock>),
+    listeners: BoundListeners,
+    supervisors: Option<SupervisorLock>,
     shutdown: Shutdown,
 ) -> Result<Gateway, StartError> {
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
-    let users = agent_users(&config)?;
+    let users = config.isolation.run_as.map(|range| {
+        let root = config.workspaces.root.clone();
+        AgentUsers::open(range, config.data.path(), config.data.homes(), root)
+    });
+    let users = users.transpose()?;
     let open_files = open_files(&config);
     let isolation = host_isolation(&config, users.clone());
     let store = open_store(&config.data, &limits, &ids)?;
@@ -232,16 +212,16 @@ pub async fn start(
 
     let configured = catalogue::build(&config)?;
     let (fleet, catalogue) = start_fleet(&configured, &log, &keys, &limits, &shutdown).await?;
+    let run_files = config.data.run();
     let spawner = Spawner::new(
         OWN_PROGRAM.into(),
-        config.data.run(),
+        run_files,
         shutdown.clone(),
-        Arc::clone(&limits),
-    );
-    let spawner = spawner
-        .with_open_files(open_files)
-        .with_isolation(isolation.clone());
-    let spawner = spawner.with_held(held_by_supervisors(&listeners, supervisors)?);
+        limits.clone(),
+    )
+    .with_open_files(open_files)
+    .with_isolation(isolation.clone())
+    .with_held(held_by_supervisors(&listeners, supervisors)?);
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
     let workspaces = workspaces
         .map_err(StartError::Workspaces)?
@@ -250,12 +230,16 @@ pub async fn start(
     let pool = Pool::new(
         &catalogue,
         sources,
-        (Arc::clone(&limits), keys.limits().clone()),
+        Arc::clone(&limits),
+        keys.limits().clone(),
         &shutdown,
     );
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
-    let may_prompt = may_prompt(keys.clone());
+    let prompt_keys = keys.clone();
+    let may_prompt = MayPrompt::new(move |tenant, id| {
+        prompt_keys.principal_has_scope(tenant, id, Scope::Prompt)
+    });
     let logs = (log.clone(), audit.clone());
     let folders = (workspaces, Baselines::new(config.data.changes()));
     let context = Context::new(
@@ -267,18 +251,33 @@ pub async fn start(
         parts,
     );
     let sessions = SessionRegistry::start(context).await?;
+    let ca_file = config.webhooks.ca_file.as_ref();
+    let webhook_options = WebhookOptions {
+        allowed_hosts: config.webhooks.allowed_hosts.clone(),
+        ca_certificates: ca_file.map(|file| file.certificates.clone()),
+        proxies: config.proxies.clone(),
+        secret_file: config.data.webhook_secret(),
+    };
     let webhooks = webhooks::start(
-        webhook_options(&config),
+        webhook_options,
         log.clone(),
-        (ids.clone(), &limits, &shutdown),
+        ids.clone(),
+        &limits,
+        &shutdown,
     )
     .await?;
-
     let tasks = task::start(sessions.clone(), webhooks.clone(), keys.limits().clone()).await?;
 
     let bound = listeners.local_addr().map_err(StartError::Listener)?;
     let principal_limits = keys.limits().clone();
-    let options = policy_options(&config, bound);
+    let options = PolicyOptions {
+        bound,
+        public_url: config.public_url.clone(),
+        allowed_hosts: config.allowed_hosts.clone(),
+        allowed_origins: config.allowed_origins.clone(),
+        frame_ancestors: config.frame_ancestors.clone(),
+        proxies: config.trusted_proxies.clone(),
+    };
     let counters = (audit.counted().clone(), ids.clone());
     let policy = Arc::new(Policy::new(
         &options,
@@ -287,7 +286,6 @@ pub async fn start(
         &limits,
         counters,
     ));
-    let prestart_pool = pool.clone();
     let publisher = Publisher::new(
         configured,
         catalogues,
@@ -320,31 +318,39 @@ pub async fn start(
         shutdown: shutdown.clone(),
     }));
     let listeners = listeners.register().map_err(StartError::Listener)?;
-    let clients = Clients::start()?;
-    let acceptor = acceptor(config, &limits, &clients, &shutdown);
+    let stream_workers = StreamWorkers::start().map_err(StartError::StreamWorkers)?;
+    let connection_use = ConnectionUse::default();
+    let proxies = config.trusted_proxies.clone();
+    let acceptor = server::Acceptor {
+        limits: Arc::clone(&limits),
+        // Without proxies, the listener is on loopback or the operator has set `insecure_http`.
+        require_proxy: !proxies.is_empty() && !config.insecure_http,
+        proxies,
+        stream_workers: stream_workers.clone(),
+        connection_use: connection_use.clone(),
+        shutdown: shutdown.clone(),
+    };
     shutdown.spawn_critical(server::serve(listeners, router, acceptor));
-    start_later(&isolation, prestart_pool, &shutdown);
+    // The isolation and idle processes follow the listener, so that they do not delay the first requests.
+    let isolated = isolation.prepare(&shutdown);
+    let pool = reloader.pool.clone();
+    shutdown.spawn(async move {
+        // The panic of a preparation is in the log.
+        let _ = isolated.await;
+        pool.start_maintenance();
+    });
     Ok(Gateway {
         keys,
         shutdown,
         limits,
         log,
         audit,
-        clients,
+        stream_workers,
+        connection_use,
         fatal,
         reloader,
         isolation,
     })
-}
-
-/// Prepares the isolation and starts idle processes after the listener, so that they do not delay the first requests.
-fn start_later(isolation: &HostIsolation, pool: Pool, shutdown: &Shutdown) {
-    let isolated = isolation.prepare(shutdown);
-    shutdown.spawn(async move {
-        // The panic of a preparation is in the log.
-        drop(isolated.await);
-        pool.start_maintenance();
-    });
 }
 
 /// The fleet with the members of an earlier gateway process, and the catalogue that contains them.
@@ -363,7 +369,6 @@ async fn start_fleet(
     Ok((fleet, catalogue))
 }
 
-/// The sources of all kinds of agents.
 fn agent_sources(
     config: &Config,
     spawner: Spawner,
@@ -374,41 +379,29 @@ fn agent_sources(
     let idle_folders = IdleFolders::new(&config.workspaces.root, config.data.path());
     let launcher = Launcher::new(
         spawner,
-        Arc::clone(limits),
+        limits.clone(),
         shutdown.clone(),
         audit.clone(),
         version,
     );
     let launcher = launcher.with_idle_folders(idle_folders.map_err(StartError::Workspaces)?);
-    let remote = RemoteConnector::new(
-        config.proxies.clone(),
-        Arc::clone(limits),
-        shutdown.clone(),
+    let remote = RemoteConnector {
+        proxies: config.proxies.clone(),
+        limits: Arc::clone(limits),
+        shutdown: shutdown.clone(),
         version,
-    );
-    let members = MemberSource::new(fleet.clone(), Arc::clone(limits), shutdown.clone(), version);
+    };
+    let members = MemberSource {
+        fleet: fleet.clone(),
+        limits: Arc::clone(limits),
+        shutdown: shutdown.clone(),
+        version,
+    };
     Ok(AgentSources {
         launcher,
         remote,
         members,
     })
-}
-
-fn webhook_options(config: &Config) -> WebhookOptions {
-    WebhookOptions {
-        allowed_hosts: config.webhooks.allowed_hosts.clone(),
-        ca_certificates: config
-            .webhooks
-            .ca_file
-            .as_ref()
-            .map(|file| file.certificates.clone()),
-        proxies: config.proxies.clone(),
-        secret_file: config.data.webhook_secret(),
-    }
-}
-
-fn may_prompt(keys: Keys) -> MayPrompt {
-    MayPrompt::new(move |tenant, id| keys.principal_has_scope(tenant, id, Scope::Prompt))
 }
 
 /// The descriptors of which each supervisor holds copies. The lock comes first: Linux closes the descriptors of an ended
@@ -450,29 +443,11 @@ async fn start_log(
     Ok((log, audit, fatal))
 }
 
-fn acceptor(
-    config: &Config,
-    limits: &Arc<Limits>,
-    clients: &Clients,
-    shutdown: &Shutdown,
-) -> server::Acceptor {
-    let proxies = config.trusted_proxies.clone();
-    server::Acceptor {
-        limits: Arc::clone(limits),
-        // Without proxies, the listener is on loopback or the operator has set `insecure_http`.
-        require_proxy: !proxies.is_empty() && !config.insecure_http,
-        proxies,
-        stream_workers: clients.stream_workers.clone(),
-        connection_use: clients.connection_use.clone(),
-        shutdown: shutdown.clone(),
-    }
-}
-
 /// Stops the agents of an earlier gateway process. Their supervisors keep the port of that process bound, so the
 /// caller binds it later. Returns the lock for the supervisors of this process. Blocks. The caller has locked the data
 /// folder.
 pub fn sweep(data: &DataDir) -> Option<SupervisorLock> {
-    match process::sweep_groups(&data.control_groups(), SWEEP_TIMEOUT) {
+    match children::sweep_groups(&data.control_groups(), SWEEP_TIMEOUT) {
         Ok(false) => {}
         Ok(true) => {
             tracing::warn!(
@@ -483,7 +458,7 @@ pub fn sweep(data: &DataDir) -> Option<SupervisorLock> {
             tracing::warn!(%error, "could not remove the control groups of an earlier gateway process");
         }
     }
-    if let Ok(swept @ 1..) = process::sweep(&data.run(), SWEEP_TIMEOUT) {
+    if let Ok(swept @ 1..) = children::sweep(&data.run(), SWEEP_TIMEOUT) {
         tracing::warn!(swept, "stopped agents of an earlier gateway process");
     }
     match SupervisorLock::acquire(&data.supervisors(), SWEEP_TIMEOUT) {
@@ -494,16 +469,6 @@ pub fn sweep(data: &DataDir) -> Option<SupervisorLock> {
     None
 }
 
-/// The users of agents, if the configuration names them.
-fn agent_users(config: &Config) -> Result<Option<AgentUsers>, UsersError> {
-    let Some(range) = config.isolation.run_as else {
-        return Ok(None);
-    };
-    let (data, root) = (&config.data, config.workspaces.root.clone());
-    AgentUsers::open(range, data.path(), data.homes(), root).map(Some)
-}
-
-/// Raises the limit of open files, and logs a warning if the limit is too low for the configuration.
 fn open_files(config: &Config) -> Option<OpenFiles> {
     let raised = OpenFiles::raise();
     let raised = raised
@@ -536,19 +501,16 @@ impl Gateway {
         self.keys.create_start_link_key()
     }
 
-    /// The isolation of agents on this machine.
     pub fn isolation(&self) -> &HostIsolation {
         &self.isolation
     }
 
-    /// Records that the link with this key was printed.
     pub fn link_printed(&self, key: &KeyText) {
         let key_id = KeyHash::of(key.expose()).id().to_string();
         self.audit
             .append(ActorKind::Gateway, LinkPrinted { key_id });
     }
 
-    /// Applies another configuration to the running gateway.
     pub fn reloader(&self) -> Reloader {
         self.reloader.clone()
     }
@@ -557,15 +519,11 @@ impl Gateway {
     pub async fn wait_ended(self) -> Result<(), LogFailure> {
         let Self {
             shutdown,
-            limits,
-            log,
-            audit,
-            clients,
+            stream_workers: workers,
             mut fatal,
             isolation,
             ..
         } = self;
-        let workers = clients.stream_workers;
         tokio::select! {
             () = shutdown.drain_started() => {}
             Ok(reason) = &mut fatal => {
@@ -576,6 +534,7 @@ impl Gateway {
                 return Err(LogFailure(reason));
             }
         }
+        let limits = self.limits;
         let drain = limits.drain_timeout
             + limits.drain_cancel_timeout
             + limits.drain_stdin_timeout
@@ -588,8 +547,8 @@ impl Gateway {
         close_groups(isolation, &shutdown).await;
         // The stream workers still send events during the drain, so they end after it.
         workers.stop(DRAIN_SLACK).await;
-        audit.finish().await;
-        log.close().await;
+        self.audit.finish().await;
+        self.log.close().await;
         fatal
             .try_recv()
             .map_or(Ok(()), |reason| Err(LogFailure(reason)))
@@ -598,20 +557,7 @@ impl Gateway {
 
 /// Removes the control groups after the end of all agents. If this fails, the next start removes them.
 async fn close_groups(isolation: HostIsolation, shutdown: &Shutdown) {
-    drop(
-        shutdown
-            .spawn_blocking(move || isolation.groups().close())
-            .await,
-    );
-}
-
-fn policy_options(config: &Config, bound: SocketAddr) -> PolicyOptions {
-    PolicyOptions {
-        bound,
-        public_url: config.public_url.clone(),
-        allowed_hosts: config.allowed_hosts.clone(),
-        allowed_origins: config.allowed_origins.clone(),
-        frame_ancestors: config.frame_ancestors.clone(),
-        proxies: config.trusted_proxies.clone(),
-    }
+    let _ = shutdown
+        .spawn_blocking(move || isolation.groups().close())
+        .await;
 }

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Instant;
 
-use acp_gateway::event::{Event, Framer, Members};
-use acp_gateway::store::{Batch, EventStore as _, Put, RecordStore as _, Run, SqliteStore, Table};
-use acp_gateway::types::{Epoch, Ids, Limits, PromptId, SessionId, Tenant, Timestamp};
+use base::types::{Epoch, Ids, Limits, PromptId, SessionId, Tenant, Timestamp};
+use events::event::{Event, Framer, Members};
+use log::store::{Batch, EventStore as _, Put, RecordStore as _, Run, SqliteStore, Table};
 use serde_json::{Value, json};
 
 use super::replaced::replaced;

@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use acp_gateway::store::{EventStore as _, Maintenance as _, RecordStore as _, SqliteStore, Table};
-use acp_gateway::types::{Ids, Limits};
+use base::types::{Ids, Limits};
+use log::store::{EventStore as _, Maintenance as _, RecordStore as _, SqliteStore, Table};
 
 use super::Outcome;
 use super::fill::title;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use acp_gateway::store::{EventStore as _, Record, RecordStore as _, SqliteStore, Table};
-use acp_gateway::types::{Ids, Limits, SessionId};
+use base::types::{Ids, Limits, SessionId};
+use log::store::{EventStore as _, Record, RecordStore as _, SqliteStore, Table};
 use serde_json::json;
 
 use super::Outcome;

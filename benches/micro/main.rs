@@ -6,15 +6,15 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use acp_gateway::acp::UpdateLine;
-use acp_gateway::event::{Event, Framer, SessionUpdate};
-use acp_gateway::eventlog::{EventLog, Item, Records, Run, SessionLog, Start};
-use acp_gateway::jsonrpc::{self, LineDecoder};
-use acp_gateway::shutdown::Shutdown;
-use acp_gateway::store::MemoryStore;
-use acp_gateway::transcript::{SessionFold, TurnFold};
-use acp_gateway::types::{Ids, Limits, PromptId, SessionId, Tenant, Timestamp};
+use base::shutdown::Shutdown;
+use base::types::{Ids, Limits, PromptId, SessionId, Tenant, Timestamp};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use events::event::{Event, Framer, SessionUpdate};
+use log::eventlog::{EventLog, Item, Records, Run, SessionLog, Start};
+use log::store::MemoryStore;
+use sessions::transcript::{SessionFold, TurnFold};
+use wire::acp::UpdateLine;
+use wire::jsonrpc::{self, LineDecoder};
 
 const LINE_CAP: usize = 1 << 20;
 const DEPTH: usize = 128;
@@ -189,7 +189,7 @@ fn fold(c: &mut Criterion) {
     group.throughput(Throughput::Elements(LINES as u64));
     group.bench_function("turn", |b| {
         b.iter(|| {
-            let mut fold = TurnFold::new();
+            let mut fold = TurnFold::default();
             for frame in runs.iter().flat_map(Run::events) {
                 fold.event(&frame);
             }

@@ -1,16 +1,16 @@
 //! Request headers and queries: the start position of a stream, byte ranges, and preconditions.
 
-use acp_gateway::event::ResetReason;
 use acp_gateway::surface::rest::wire::{
     ApiError, Conditions, Cursor, EventsQuery, IdempotencyHeader, IfMatch, LastEventId, Params,
     PreferWait, Representation, RequestedRange, negotiate, requested_range,
 };
-use acp_gateway::types::{Epoch, EventId, Position};
-use acp_gateway::workspace::EntityTags;
 use axum::extract::FromRequestParts;
+use base::types::{Epoch, EventId, Position};
+use events::event::ResetReason;
 use futures_util::FutureExt as _;
 use http::request::Parts;
 use http::{HeaderValue, Request};
+use workspace::EntityTags;
 
 use super::input::Input;
 

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use acp_gateway::acp::{self, RawObject, UpdateLine};
-use acp_gateway::jsonrpc::{self, EnvelopeError, Message};
-use acp_gateway::types::{DeniedModes, SessionId};
+use base::types::{DeniedModes, SessionId};
 use serde_json::value::RawValue;
+use wire::acp::{self, RawObject, UpdateLine};
+use wire::jsonrpc::{self, EnvelopeError, Message};
 
 use super::json::{Member, depth, is_json, members};
 

@@ -1,6 +1,6 @@
 //! The framing of an agent's bytes into lines, for any chunk boundaries.
 
-use acp_gateway::jsonrpc::{self, LineDecoder, LineTooLong, Message};
+use wire::jsonrpc::{self, LineDecoder, LineTooLong, Message};
 
 use super::input::{Input, chunks};
 

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use acp_gateway::types::{
+use base::types::{
     AgentName, Epoch, EventId, Position, PromptId, RequestId, SessionId, TerminalId,
 };
 

@@ -1,6 +1,6 @@
 //! Compression of stored runs: decompression of arbitrary bytes, and round trips of frames.
 
-use acp_gateway::store::compress::{Compressor, MAX_FRAMES_BYTES, decompress};
+use log::store::compress::{Compressor, MAX_FRAMES_BYTES, decompress};
 
 use super::input::Input;
 

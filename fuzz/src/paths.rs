@@ -6,10 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use acp_gateway::workspace::{
-    FileError, LineRange, PageLimits, Pattern, Precondition, Workspace, Workspaces,
-};
 use tempfile::TempDir;
+use workspace::{FileError, LineRange, PageLimits, Pattern, Precondition, Workspace, Workspaces};
 
 use super::input::Input;
 

@@ -1,10 +1,10 @@
 //! Events encoded as frames and parsed again by an EventSource model.
 
-use acp_gateway::event::{ControlFrame, Event, Framer, Members, PositionFrame, TYPES};
-use acp_gateway::eventlog::Run;
 use acp_gateway::stream::{Encoder, Ndjson, Sse};
-use acp_gateway::types::{Epoch, PromptId, SessionId, Tenant, Timestamp};
+use base::types::{Epoch, PromptId, SessionId, Tenant, Timestamp};
 use bytes::BytesMut;
+use events::event::{ControlFrame, Event, Framer, Members, PositionFrame, TYPES};
+use log::eventlog::Run;
 use serde_json::value::RawValue;
 
 use super::input::{Input, chunks};

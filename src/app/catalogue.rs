@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::acp::{McpServer, McpTransport, NameValue};
-use crate::agent::{self, AgentSpec, Catalogue, Endpoint, RemoteEndpoint, RemoteFolders};
 use crate::config::{self, Config, Launch, Secret};
-use crate::process;
-use crate::types::{AgentName, KnownAgent, OWN_PROGRAM, Tenant};
+use agents::agent::{self, AgentSpec, Catalogue, Endpoint, RemoteEndpoint, RemoteFolders};
+use base::types::{AgentName, KnownAgent, OWN_PROGRAM, Tenant};
+use wire::acp::{McpServer, McpTransport, NameValue};
 
 #[derive(Debug, thiserror::Error)]
 #[error("could not create the agent home {}", path.display())]
@@ -21,7 +20,6 @@ pub struct HomeError {
     source: std::io::Error,
 }
 
-/// Builds the catalogue. Resolves commands and creates the homes of agents.
 pub(super) fn build(config: &Config) -> Result<Catalogue, HomeError> {
     let servers = config
         .mcp
@@ -42,7 +40,7 @@ fn agent_spec(
     (name, agent): (&AgentName, &config::Agent),
     servers: &Arc<BTreeMap<String, McpServer>>,
 ) -> Result<AgentSpec, HomeError> {
-    let path = process::trusted_path(&config.child_environment.path);
+    let path = children::trusted_path(&config.child_environment.path);
     let endpoint = match &agent.launch {
         Launch::Remote(remote) => return Ok(remote_spec(config, (name, agent), remote)),
         Launch::Demo => Endpoint::Command {
@@ -50,7 +48,7 @@ fn agent_spec(
             args: vec!["demo-agent".into()],
         },
         Launch::Command { command, args } => {
-            let found = process::resolve(command.as_ref(), &path);
+            let found = children::resolve(command.as_ref(), &path);
             let program = found.unwrap_or_else(|error| {
                 // The other agents still work. Every start of this agent reports the same error.
                 tracing::warn!(agent = %name, %error, "could not resolve the command of an agent");
@@ -85,7 +83,6 @@ fn agent_spec(
     Ok(spec)
 }
 
-/// The home of the operator, if the agent of the entry has it.
 pub(super) fn user_home<'a>(config: &'a Config, agent: &config::Agent) -> Option<&'a PathBuf> {
     match agent.home {
         config::Home::User => config.child_environment.home.as_ref(),

@@ -7,12 +7,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::Gateway;
 use crate::control::{BoundSocket, ControlClients, ControlServer, FolderRules};
-use crate::pool::Pool;
 use crate::server::ConnectionUse;
-use crate::shutdown::Shutdown;
-use crate::types::Ids;
+use agents::pool::Pool;
+use base::shutdown::Shutdown;
+use base::types::Ids;
 
-/// The longest interval between two checks whether somebody uses the gateway.
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Gateway {
@@ -26,7 +25,7 @@ impl Gateway {
         let home = config.child_environment.home.as_deref();
         let clients = ControlClients::default();
         if let Some(after) = exit_when_idle {
-            let connections = self.clients.connection_use.clone();
+            let connections = self.connection_use.clone();
             let (pool, clients) = (self.reloader.pool.clone(), clients.clone());
             let watch = IdleWatch {
                 pool,

@@ -1,26 +1,28 @@
-//! The catalogue with the members of the fleet, and their records.
+//! The catalogue with the members of the fleet, their records, and the changes of their state in the audit log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::member_events;
-use crate::agent::{AgentSpec, Catalogue};
-use crate::audit::Audit;
 use crate::auth::Keys;
-use crate::eventlog::{EventLog, RecordPages, Records};
-use crate::fleet::{Fleet, KEY_ENDED_TEXT, MemberInfo, StoredMember};
-use crate::pool::Pool;
-use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::store::{ReadError, Table};
-use crate::types::{AgentName, Tenant};
+use agents::agent::{AgentSpec, Catalogue};
+use agents::pool::Pool;
+use base::shutdown::{Shutdown, lock_or_abort};
+use base::types::{AgentName, Tenant};
+use events::event::{ActorKind, AuditActor, AuditedMemberState, FleetMemberChanged};
+use log::audit::Audit;
+use log::eventlog::{EventLog, RecordPages, Records};
+use log::store::{ReadError, Table};
+use wire::fleet::{Fleet, KEY_ENDED_TEXT, MemberChange, PublishedState, StoredMember};
 
-/// Publishes the catalogue: the configured agents and the members.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Publisher(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     /// The agents of the configuration. The lock also serializes publications.
     configured: Mutex<Catalogue>,
@@ -28,12 +30,6 @@ struct Inner {
     pool: Pool,
     fleet: Fleet,
     keys: Keys,
-}
-
-/// The change of the catalogue.
-pub(super) struct Published {
-    pub(super) former: Arc<Catalogue>,
-    pub(super) current: Arc<Catalogue>,
 }
 
 impl Publisher {
@@ -53,8 +49,12 @@ impl Publisher {
         }))
     }
 
-    /// Publishes new agents of the configuration, or the current ones, with the current members.
-    pub(super) fn publish(&self, configured: Option<Catalogue>) -> Published {
+    /// Publishes new agents of the configuration, or the current ones, with the current members. Returns the previous
+    /// catalogue and the published one.
+    pub(super) fn publish(
+        &self,
+        configured: Option<Catalogue>,
+    ) -> (Arc<Catalogue>, Arc<Catalogue>) {
         let mut current = lock_or_abort(self.0.configured.lock());
         if let Some(configured) = configured {
             *current = configured;
@@ -65,20 +65,12 @@ impl Publisher {
         // The pool first, so that every agent in the published catalogue has a pool.
         self.0.pool.reload(&merged);
         self.0.sender.send_replace(Arc::clone(&merged));
-        Published {
-            former,
-            current: merged,
-        }
+        (former, merged)
     }
 
-    /// Starts the tasks that publish new members and record the changes of their state.
     pub(super) fn start(&self, log: &EventLog, audit: &Audit, shutdown: &Shutdown) {
         let changes = self.0.fleet.state_changes();
-        shutdown.spawn(member_events::record(
-            changes,
-            audit.clone(),
-            shutdown.clone(),
-        ));
+        shutdown.spawn(record_changes(changes, audit.clone(), shutdown.clone()));
         shutdown.spawn(remove_with_keys(
             self.0.fleet.clone(),
             self.0.keys.clone(),
@@ -129,17 +121,11 @@ impl Publisher {
     }
 }
 
-/// Adds the entries of the members.
 pub(super) fn with_members(configured: Catalogue, fleet: &Fleet) -> Catalogue {
     let members = fleet.status().into_iter();
     configured.with_members(members.map(|member| {
-        let MemberInfo {
-            capacity,
-            roots,
-            dialect,
-            ..
-        } = member.info;
-        AgentSpec::member(member.name, capacity, roots, dialect)
+        let info = member.info;
+        AgentSpec::member(member.name, info.capacity, info.roots, info.dialect)
     }))
 }
 
@@ -149,7 +135,6 @@ fn is_permitted(keys: &Keys, name: &AgentName, key: &str) -> bool {
     keys.permits_member(&Tenant::default(), key, name)
 }
 
-/// Removes members whose keys have ended, until the drain.
 async fn remove_with_keys(fleet: Fleet, keys: Keys, shutdown: Shutdown) {
     let mut ended = keys.watch_ended();
     loop {
@@ -188,4 +173,99 @@ pub(super) async fn restore(fleet: &Fleet, log: &EventLog, keys: &Keys) -> Resul
         tracing::warn!(%error, "could not delete the records of members whose keys have ended");
     }
     Ok(())
+}
+
+/// The number of changes of the members of one key that are recorded in a minute. A member is untrusted and must not displace
+/// other events.
+const CHANGES_PER_MINUTE: u32 = 60;
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// Counts the changes of each key. Keys without changes for a minute are forgotten.
+#[derive(Default)]
+struct Rates(HashMap<Arc<str>, (Instant, u32)>);
+
+impl Rates {
+    fn permit(&mut self, key: &Arc<str>, now: Instant) -> bool {
+        self.0.retain(|_, (began, _)| now - *began < MINUTE);
+        let (_, count) = self.0.entry(Arc::clone(key)).or_insert((now, 0));
+        *count += 1;
+        if *count == CHANGES_PER_MINUTE + 1 {
+            tracing::warn!(%key, "the members of a key change their state too often; not recording more changes in this minute");
+        }
+        *count <= CHANGES_PER_MINUTE
+    }
+}
+
+async fn record_changes(mut changes: Receiver<MemberChange>, audit: Audit, shutdown: Shutdown) {
+    let mut rates = Rates::default();
+    loop {
+        let change = tokio::select! {
+            change = changes.recv() => change,
+            () = shutdown.drain_started() => return,
+        };
+        match change {
+            Ok(change) if rates.permit(&change.key, Instant::now()) => append(&audit, change),
+            Ok(_) => {}
+            Err(RecvError::Lagged(count)) => {
+                tracing::warn!(
+                    count,
+                    "changes of members of the fleet are not in the audit log"
+                );
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+fn append(
+    audit: &Audit,
+    MemberChange {
+        name,
+        key,
+        state,
+        attempt,
+        error,
+    }: MemberChange,
+) {
+    let state = match state {
+        PublishedState::Connected => AuditedMemberState::Connected,
+        PublishedState::Reconnecting => AuditedMemberState::Reconnecting,
+        PublishedState::Disconnected => AuditedMemberState::Disconnected,
+        PublishedState::Failed => AuditedMemberState::Failed,
+    };
+    let actor = match state {
+        AuditedMemberState::Connected | AuditedMemberState::Failed => AuditActor {
+            name: Some(key.to_string()),
+            ..ActorKind::Key.into()
+        },
+        AuditedMemberState::Reconnecting | AuditedMemberState::Disconnected => {
+            ActorKind::Gateway.into()
+        }
+    };
+    audit.append(
+        actor,
+        FleetMemberChanged {
+            member: name,
+            state,
+            key: key.to_string(),
+            attempt,
+            error,
+        },
+    );
+}
+
+#[cfg(test)]
+mod member_events_tests {
+    use super::*;
+
+    #[test]
+    fn changes_of_one_key_are_bounded() {
+        let (mut rates, now) = (Rates::default(), Instant::now());
+        let (noisy, other): (Arc<str>, Arc<str>) = ("noisy".into(), "other".into());
+        let permitted = (0..1000).filter(|_| rates.permit(&noisy, now)).count();
+        assert_eq!(permitted, CHANGES_PER_MINUTE as usize);
+        assert!(rates.permit(&other, now), "another key has its own count");
+        assert!(rates.permit(&noisy, now + MINUTE), "the count begins again");
+        assert_eq!(rates.0.len(), 1);
+    }
 }

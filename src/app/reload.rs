@@ -12,27 +12,27 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::catalogue;
-use super::members::{Published, Publisher};
-use crate::agent::Catalogue;
-use crate::audit::Audit;
+use super::members::Publisher;
 use crate::auth::{KeyHash, Keys};
 use crate::config::Config;
-use crate::event::ActorKind;
-use crate::pool::Pool;
-use crate::shutdown::Shutdown;
+use agents::agent::Catalogue;
+use agents::pool::Pool;
+use base::shutdown::Shutdown;
+use base::types::AgentName;
+use events::event::ActorKind;
+use log::audit::Audit;
 
 /// Applies a new configuration to the running gateway.
 ///
 /// Only the start and the reloader read the configuration. A new catalogue first reaches the pool, then all
 /// readers of the current catalogue.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Reloader {
     pub(super) publisher: Publisher,
     pub(super) pool: Pool,
     pub(super) keys: Keys,
     pub(super) audit: Audit,
     pub(super) shutdown: Shutdown,
-    /// The current configuration.
     pub(super) config: Config,
 }
 
@@ -83,8 +83,21 @@ impl Reloader {
     }
 
     fn apply(&mut self, config: Config, catalogue: Catalogue) {
-        let Published { former, current } = self.publisher.publish(Some(catalogue));
-        let changes = CatalogueChanges::between(&former, &current);
+        let (former, current) = self.publisher.publish(Some(catalogue));
+        let names = |catalogue: &Catalogue| -> BTreeSet<_> {
+            catalogue.agents().map(|spec| spec.name.clone()).collect()
+        };
+        let before = names(&former);
+        let after = names(&current);
+        let mut changed = &before & &after;
+        changed.retain(|name| match (former.agent(name), current.agent(name)) {
+            (Some(before), Some(after)) => !Arc::ptr_eq(before, after),
+            _ => false,
+        });
+        let listed = |names: BTreeSet<AgentName>| {
+            let names: Vec<_> = names.iter().map(AgentName::as_str).collect();
+            names.join(" ")
+        };
         let rotated = self
             .keys
             .set_admin(config.admin_key.map(KeyHash::from_bytes));
@@ -95,48 +108,14 @@ impl Reloader {
         let limits = self.keys.limits().set_defaults(&config.limits);
         let mcp = self.config.mcp != config.mcp;
         self.config = config;
-        let CatalogueChanges {
-            added,
-            changed,
-            removed,
-        } = changes;
         tracing::info!(
-            added,
-            changed,
-            removed,
+            added = listed(&after - &before),
+            changed = listed(changed),
+            removed = listed(&before - &after),
             mcp,
             admin_key,
             limits,
             "the configuration was reloaded"
         );
-    }
-}
-
-/// The changes of the catalogue as names of agents, for the log output.
-struct CatalogueChanges {
-    added: String,
-    changed: String,
-    removed: String,
-}
-
-impl CatalogueChanges {
-    fn between(former: &Catalogue, next: &Catalogue) -> Self {
-        let names = |catalogue: &Catalogue| -> BTreeSet<_> {
-            catalogue.agents().map(|spec| spec.name.clone()).collect()
-        };
-        let (before, after) = (names(former), names(next));
-        let listed = |names: Vec<String>| names.join(" ");
-        let other = |name: &&_| matches!((former.agent(name), next.agent(name)), (Some(a), Some(b)) if !Arc::ptr_eq(a, b));
-        Self {
-            added: listed(after.difference(&before).map(ToString::to_string).collect()),
-            changed: listed(
-                after
-                    .iter()
-                    .filter(other)
-                    .map(ToString::to_string)
-                    .collect(),
-            ),
-            removed: listed(before.difference(&after).map(ToString::to_string).collect()),
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! A key: its secret text, its hash, and its record with the principal and the scopes.
 
-use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -8,11 +7,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::event::AuditedKey;
-use crate::types::{
+use base::types::{
     AgentName, GrantedFolders, Ids, KeyLimits, MemberNames, Principal, Scope, Scopes, Tenant,
     Timestamp,
 };
+use events::event::AuditedKey;
 
 /// The secret text of a key: `acpg_` and 256 random bits in base64url. It is shown once and never stored.
 #[derive(Clone)]
@@ -29,12 +28,6 @@ impl KeyText {
     }
 }
 
-impl fmt::Debug for KeyText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeyText(hidden)")
-    }
-}
-
 /// The SHA-256 of a key's text. A text with 256 random bits needs neither a salt nor a slow hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash([u8; 32]);
@@ -48,7 +41,6 @@ impl KeyHash {
         Self(Sha256::digest(text).into())
     }
 
-    /// Compares in constant time.
     pub(super) fn matches(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
@@ -64,14 +56,18 @@ impl KeyHash {
     }
 }
 
-impl fmt::Debug for KeyHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyHash({})", self.id())
-    }
-}
-
 /// The public id of a key: the first 48 bits of its hash, in hex.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    derive_more::Display,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct KeyId(Arc<str>);
 
 impl KeyId {
@@ -80,18 +76,11 @@ impl KeyId {
     }
 }
 
-impl fmt::Display for KeyId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyKind {
     /// Created for a printed link, by a start or by the command `link`. It expires after a period without use.
     Link,
-    /// Created by an operator. It is valid until it is revoked.
     Named,
     /// Set by the operator in the configuration. It is never stored.
     Admin,
@@ -104,23 +93,18 @@ pub enum KeyKind {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Key {
-    /// Derived from the hash.
     #[serde(skip)]
     pub id: KeyId,
     pub kind: KeyKind,
     pub name: Arc<str>,
     pub tenant: Tenant,
     pub scopes: Scopes,
-    /// The limits of the principal. All of its keys have the same limits.
     #[serde(default, skip_serializing_if = "KeyLimits::is_empty")]
     pub limits: KeyLimits,
-    /// The only names that members of the fleet may use with the key. Without any, all but those of known agents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub member_names: Vec<AgentName>,
-    /// The folders that the owner of the gateway has granted to the key.
     #[serde(default, skip_serializing_if = "GrantedFolders::is_empty")]
     pub folders: GrantedFolders,
-    /// Whether a start has printed the link with the key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub printed_by_start: bool,
     pub created_at: Timestamp,
@@ -137,13 +121,11 @@ impl Key {
         }
     }
 
-    /// Returns true if the key permits everything that `other` permits.
     pub(super) fn covers(&self, other: &Self) -> bool {
         let names = self.permitted_member_names();
         self.scopes.covers(other.scopes) && names.covers(&other.permitted_member_names())
     }
 
-    /// The names that members of the fleet may use with the key.
     pub(super) fn permitted_member_names(&self) -> MemberNames {
         if !self.member_names.is_empty() {
             MemberNames::Only(self.member_names.as_slice().into())
@@ -154,7 +136,6 @@ impl Key {
         }
     }
 
-    /// The key as events of the audit log show it.
     pub(super) fn audited(&self) -> AuditedKey {
         let kind = match self.kind {
             KeyKind::Link => "link",
@@ -169,7 +150,6 @@ impl Key {
         }
     }
 
-    /// Returns true if this is the id of the key, or the name of its principal.
     pub(super) fn is_named(&self, id_or_name: &str) -> bool {
         self.id.as_str() == id_or_name || &*self.name == id_or_name
     }

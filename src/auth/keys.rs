@@ -5,11 +5,10 @@
 //! first use of a key to the store at once, because unused link keys are evicted, and later uses every minute. The command
 //! line sees them with that delay.
 
-mod change;
 mod expiring;
-mod record;
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
@@ -18,57 +17,50 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, watch};
 
-use super::background::{run_blocking, scan_all};
 use super::key::{Key, KeyHash, KeyId, KeyKind, KeyText};
-use crate::audit::pending_entry;
-use crate::event::{ActorKind, AuditEvent, KeyCreated, KeyExpired, KeyRevoked, KeyRotated};
-use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::store::{Batch, CommitError, ReadError, RecordStore, Table};
-use crate::types::{
-    AgentName, Author, Expiry, GrantedFolders, Ids, LimitChange, Limits, MemberNames, Principal,
-    PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
-};
 
-pub use change::{KeyChange, UpdateKeyError};
+use base::shutdown::{Shutdown, lock_or_abort};
+use base::types::{
+    AgentName, Author, Expiry, GrantedFolders, Ids, KeyLimits, LimitChange, Limits, MemberNames,
+    Principal, PrincipalKey, PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
+};
+use events::event::{
+    ActorKind, AuditEvent, KeyCreated, KeyExpired, KeyRevoked, KeyRotated, KeyUpdated,
+};
+use log::audit::pending_entry;
+use log::store::{Batch, CommitError, Delete, Expect, Put, ReadError, RecordStore, Table};
+
 pub use expiring::{GrantError, is_local_editor};
-use record::{decode, limits_by_principal, push_delete, push_put};
 
 /// The principal of every link key: the person who started the gateway.
 const OWNER_NAME: &str = "owner";
 /// The principal of `attach` processes without a key of their own.
 const ATTACH_NAME: &str = "attach";
-/// The principal of the operator's key.
 const ADMIN_NAME: &str = "admin";
 /// How often the gateway reloads the keys: a new key is valid and a revoked key invalid after this time.
 pub const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
-/// The maximum number of attempts when another process changes the same keys.
 const MAX_TRIES: usize = 5;
 /// How often the gateway writes `lastUsedAt` to the store, after the first use.
 const FLUSH_INTERVAL: Duration = Duration::from_mins(1);
 
 /// A handle to the keys that is cheap to clone. Methods that write or reload block on the store; `verify`
 /// does not.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Keys(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     store: Arc<dyn RecordStore>,
     ids: Ids,
     expiry: Expiry,
     limits: Limits,
-    /// The hash of the operator's key.
     admin: RwLock<Option<KeyHash>>,
     entries: RwLock<HashMap<KeyHash, Entry>>,
-    /// The limits of principals, from the configuration and from the keys.
     principal_limits: PrincipalLimits,
     /// Counts the changes that revoked a key, expired it, or removed one of its scopes.
     ended_count: watch::Sender<u64>,
-    /// A key was used for the first time.
     first_use: Notify,
 }
 
-#[derive(Debug)]
 struct Entry {
     key: Key,
     /// The stored record. Writes expect it unchanged, so a late write never restores a revoked key.
@@ -86,31 +78,24 @@ impl Entry {
     }
 }
 
-/// The properties of a key to create.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct NewKey<'a> {
     pub name: &'a str,
     pub tenant: Tenant,
     pub scopes: Scopes,
-    /// The only names that members of the fleet may use with the key. Without any, all but those of known agents.
     pub member_names: Vec<AgentName>,
-    /// Limits of the principal, which also apply to its other keys.
     pub limits: Vec<LimitChange>,
 }
 
-/// A valid key and its principal.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Verified {
     pub principal: Principal,
     pub key: KeyId,
-    /// The names that members of the fleet may use with the key.
     pub member_names: MemberNames,
-    /// Whether this was the first use of a link key.
     pub first_use_of_link: bool,
 }
 
 impl Verified {
-    /// The author of changes that a client at this address makes with the key.
     pub fn author(&self, address: IpAddr) -> Author {
         Author {
             name: Arc::clone(&self.principal.id),
@@ -213,25 +198,16 @@ impl Keys {
             .filter(|entry| self.is_valid_at(entry, now))?;
         let now = self.0.expiry.latest_now().as_millis();
         let used_before = entry.last_used_millis.fetch_max(now, Ordering::Relaxed) > 0;
-        let Key {
-            kind,
-            last_used_at,
-            id,
-            ..
-        } = &entry.key;
-        let is_first = last_used_at.is_none() && !used_before;
+        let is_first = entry.key.last_used_at.is_none() && !used_before;
         if is_first {
             self.0.first_use.notify_one();
         }
         Some(Verified {
-            principal: entry.key.principal(),
-            key: id.clone(),
-            member_names: entry.key.permitted_member_names(),
-            first_use_of_link: *kind == KeyKind::Link && is_first,
+            first_use_of_link: entry.key.kind == KeyKind::Link && is_first,
+            ..verified(&entry.key)
         })
     }
 
-    /// Whether a verified key is still valid and still has all of its scopes and names of members.
     pub fn is_valid(&self, verified: &Verified) -> bool {
         let holder = self.verified_by_id(&verified.key);
         holder.is_some_and(|now| {
@@ -240,12 +216,10 @@ impl Keys {
         })
     }
 
-    /// The limits of principals, from the configuration and from the keys.
     pub fn limits(&self) -> &PrincipalLimits {
         &self.0.principal_limits
     }
 
-    /// The key with this id and its principal; `None` if the key is not valid.
     pub(super) fn verified_by_id(&self, id: &KeyId) -> Option<Verified> {
         if let Some(admin) = self.admin_hash().filter(|admin| admin.id() == *id) {
             return Some(verified_admin(&admin));
@@ -258,19 +232,16 @@ impl Keys {
         Some(verified(&entry.key))
     }
 
-    /// Whether the principal has a valid key with this scope.
     pub fn principal_has_scope(&self, tenant: &Tenant, id: &str, scope: Scope) -> bool {
         self.has_key(tenant, id, |key| key.principal.scopes.contains(scope))
     }
 
-    /// Whether the principal has a valid key that permits a member of the fleet with this name.
     pub fn permits_member(&self, tenant: &Tenant, id: &str, name: &AgentName) -> bool {
         self.has_key(tenant, id, |key| {
             key.principal.scopes.contains(Scope::Fleet) && key.member_names.check(name).is_ok()
         })
     }
 
-    /// Whether the principal has a valid key that satisfies the condition.
     fn has_key(&self, tenant: &Tenant, id: &str, condition: impl Fn(&Verified) -> bool) -> bool {
         if let Some(admin) = self.admin_hash().map(|admin| verified_admin(&admin))
             && *admin.principal.id == *id
@@ -298,12 +269,10 @@ impl Keys {
         }
     }
 
-    /// A receiver that changes when any key ends or loses a scope.
     pub fn watch_ended(&self) -> watch::Receiver<u64> {
         self.0.ended_count.subscribe()
     }
 
-    /// Creates a key for a person or a program. Its text is not available later.
     pub fn create(&self, new: &NewKey<'_>) -> Result<(KeyText, Key), CreateKeyError> {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'@');
         if !(1..=64).contains(&new.name.len()) || !new.name.bytes().all(plain) {
@@ -326,7 +295,6 @@ impl Keys {
         Ok(self.insert(KeyKind::Named, false, ActorKind::CommandLine, new)?)
     }
 
-    /// All valid keys without their texts, the oldest first.
     pub fn list(&self) -> Vec<Key> {
         let now = self.0.expiry.earliest_now();
         let entries = self.entries();
@@ -342,7 +310,6 @@ impl Keys {
         keys
     }
 
-    /// Revokes the key with this id, or all keys with this name. Returns the revoked keys.
     pub fn revoke(&self, id_or_name: &str) -> Result<Vec<Key>, RevokeError> {
         let by = revoked_by(ActorKind::CommandLine);
         let revoked = self.remove_where(|entry| entry.key.is_named(id_or_name), &by)?;
@@ -353,7 +320,6 @@ impl Keys {
         }
     }
 
-    /// Runs until the stop: reloads the keys, writes the times of their last use, and removes expired keys.
     pub async fn run(self, shutdown: Shutdown) {
         let mut ticks = tokio::time::interval(RELOAD_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -477,38 +443,47 @@ impl Keys {
         Ok((text, key))
     }
 
-    /// Removes keys, each with its event of the audit log.
     fn remove_where(
         &self,
         ends: impl Fn(&Entry) -> bool,
         event: &dyn Fn(&Key) -> (ActorKind, AuditEvent),
     ) -> Result<Vec<Key>, KeyStoreError> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let (mut batch, mut keys) = (Batch::default(), Vec::new());
+        self.commit(|| {
+            let mut batch = Batch::default();
+            let mut keys = Vec::new();
             for (hash, entry) in self.entries().iter().filter(|(_, entry)| ends(entry)) {
                 let (by, event) = event(&entry.key);
                 push_delete(&mut batch, *hash, entry.stored.clone());
                 batch.puts.push(pending_entry(&self.0.ids, by, event));
                 keys.push(entry.key.clone());
             }
-            if keys.is_empty() {
-                return Ok(keys);
+            Ok((batch, keys))
+        })
+    }
+
+    /// Commits a change and reloads the keys. Repeats it if another process has changed one of the keys.
+    fn commit<T, E: From<KeyStoreError>>(
+        &self,
+        change: impl Fn() -> Result<(Batch, T), E>,
+    ) -> Result<T, E> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let (batch, result) = change()?;
+            if batch.puts.is_empty() && batch.deletes.is_empty() {
+                return Ok(result);
             }
-            match self.0.store.commit(&batch) {
-                // Another process changed or removed one of the keys.
-                Err(CommitError::Conflict { .. }) if tries < MAX_TRIES => self.reload()?,
-                committed => {
-                    committed?;
-                    self.reload()?;
-                    return Ok(keys);
-                }
+            let committed = self.0.store.commit(&batch);
+            if tries < MAX_TRIES && matches!(committed, Err(CommitError::Conflict { .. })) {
+                self.reload()?;
+                continue;
             }
+            committed.map_err(KeyStoreError::from)?;
+            self.reload()?;
+            return Ok(result);
         }
     }
 
-    /// Removes the expired link keys.
     fn remove_expired(&self) -> Result<(), KeyStoreError> {
         let holding: Vec<_> = self.list().into_iter().map(|key| key.id).collect();
         let expired = |key: &Key| (ActorKind::Timeout, KeyExpired { key: key.audited() }.into());
@@ -551,12 +526,10 @@ impl Keys {
     }
 }
 
-/// The event of a key that is revoked by this actor.
 fn revoked_by(by: ActorKind) -> impl Fn(&Key) -> (ActorKind, AuditEvent) {
     move |key| (by, KeyRevoked { key: key.audited() }.into())
 }
 
-/// A key that was verified before.
 fn verified(key: &Key) -> Verified {
     Verified {
         principal: key.principal(),
@@ -567,17 +540,180 @@ fn verified(key: &Key) -> Verified {
 }
 
 fn verified_admin(hash: &KeyHash) -> Verified {
-    let scopes = Scopes::from_iter([Scope::Admin]);
-    let principal = Principal {
-        id: ADMIN_NAME.into(),
-        tenant: Tenant::default(),
-        scopes,
-        folders: GrantedFolders::default(),
-    };
     Verified {
-        principal,
+        principal: Principal {
+            id: ADMIN_NAME.into(),
+            tenant: Tenant::default(),
+            scopes: Scopes::from_iter([Scope::Admin]),
+            folders: GrantedFolders::default(),
+        },
         key: hash.id(),
         member_names: MemberNames::Any,
         first_use_of_link: false,
+    }
+}
+
+#[derive(Clone, Default)]
+pub struct KeyChange {
+    pub scopes: Option<Scopes>,
+    /// An empty list permits all names except those of known agents.
+    pub member_names: Option<Vec<AgentName>>,
+    pub limits: Vec<LimitChange>,
+}
+
+impl KeyChange {
+    pub fn is_empty(&self) -> bool {
+        self.scopes.is_none() && self.member_names.is_none() && self.limits.is_empty()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum UpdateKeyError {
+    #[error("no key has this id or name")]
+    NotFound,
+    #[error("expected at least one scope")]
+    NoScope,
+    #[error(transparent)]
+    Store(#[from] KeyStoreError),
+}
+
+impl Keys {
+    /// Changes the key with this id, or all keys with this name. Returns the changed keys.
+    ///
+    /// Scopes and names of members belong to a key. Limits belong to the principal, so they change for every key with the same
+    /// name.
+    pub fn update(&self, id_or_name: &str, change: &KeyChange) -> Result<Vec<Key>, UpdateKeyError> {
+        if change
+            .scopes
+            .is_some_and(|scopes| scopes.iter().next().is_none())
+        {
+            return Err(UpdateKeyError::NoScope);
+        }
+        self.reload()?;
+        self.commit(|| {
+            let named = self
+                .list()
+                .into_iter()
+                .filter(|key| key.is_named(id_or_name));
+            let principals: Vec<_> = named.map(|key| (key.tenant, key.name)).collect();
+            if principals.is_empty() {
+                return Err(UpdateKeyError::NotFound);
+            }
+            let mut batch = Batch::default();
+            let mut changed = Vec::new();
+            for (hash, entry) in self.entries().iter() {
+                let mut key = entry.key.clone();
+                if key.is_named(id_or_name) {
+                    key.scopes = change.scopes.unwrap_or(key.scopes);
+                    if let Some(names) = &change.member_names {
+                        key.member_names.clone_from(names);
+                    }
+                }
+                if principals.contains(&(key.tenant.clone(), key.name.clone())) {
+                    key.limits = key.limits.with(&change.limits);
+                }
+                if key != entry.key {
+                    let event = KeyUpdated {
+                        key: key.audited(),
+                        former_scopes: entry.key.scopes,
+                        limits_changed: key.limits != entry.key.limits
+                            || key.member_names != entry.key.member_names,
+                    };
+                    let entry_of_log = pending_entry(&self.0.ids, ActorKind::CommandLine, event);
+                    batch.puts.push(entry_of_log);
+                    push_put(&mut batch, *hash, &key, Some(entry.stored.clone()));
+                    changed.push(key);
+                }
+            }
+            Ok((batch, changed))
+        })
+    }
+}
+
+/// The limits of each principal. All keys of a principal have the same limits; if not, the newest key counts.
+pub(super) fn limits_by_principal<'a>(
+    keys: impl Iterator<Item = &'a Key>,
+) -> HashMap<PrincipalKey, KeyLimits> {
+    let mut keys: Vec<_> = keys.collect();
+    keys.sort_by_key(|key| key.created_at);
+    let all = keys
+        .into_iter()
+        .map(|key| ((key.tenant.clone(), key.name.clone()), key.limits));
+    let mut limits: HashMap<_, _> = all.collect();
+    limits.retain(|_, limits: &mut KeyLimits| !limits.is_empty());
+    limits
+}
+
+/// Adds to `batch` the record of a key. The commit fails unless the store still has `stored`.
+pub(super) fn push_put(batch: &mut Batch, hash: KeyHash, key: &Key, stored: Option<Bytes>) {
+    let id = hash.as_bytes().to_vec();
+    let value = serde_json::to_vec(key)
+        .expect("a key serializes to JSON")
+        .into();
+    batch.puts.push(Put {
+        table: Table::Key,
+        key: id.clone(),
+        value,
+    });
+    batch.expect.push(Expect {
+        table: Table::Key,
+        key: id,
+        value: stored,
+    });
+}
+
+/// Adds to `batch` the removal of a key. The commit fails unless the store still has `stored`.
+pub(super) fn push_delete(batch: &mut Batch, hash: KeyHash, stored: Bytes) {
+    let key = hash.as_bytes().to_vec();
+    batch.deletes.push(Delete {
+        table: Table::Key,
+        key: key.clone(),
+    });
+    batch.expect.push(Expect {
+        table: Table::Key,
+        key,
+        value: Some(stored),
+    });
+}
+
+pub(super) fn decode(hash: &[u8], record: &[u8]) -> Option<(KeyHash, Key)> {
+    let hash = KeyHash::from_bytes(hash.try_into().ok()?);
+    let key: Key = serde_json::from_slice(record).ok()?;
+    Some((
+        hash,
+        Key {
+            id: hash.id(),
+            ..key
+        },
+    ))
+}
+
+const PAGE_SIZE: usize = 500;
+
+pub(super) fn scan_all(
+    store: &dyn RecordStore,
+    table: Table,
+) -> Result<Vec<(Vec<u8>, Bytes)>, ReadError> {
+    let mut records: Vec<(Vec<u8>, Bytes)> = Vec::new();
+    loop {
+        let after = records.last().map(|(key, _)| key.as_slice());
+        let page = store.scan(table, b"", after, PAGE_SIZE)?;
+        let is_last = page.len() < PAGE_SIZE;
+        records.extend(page);
+        if is_last {
+            return Ok(records);
+        }
+    }
+}
+
+pub(super) async fn run_blocking<E: Error + Send + 'static>(
+    shutdown: &Shutdown,
+    failure: &'static str,
+    work: impl FnOnce() -> Result<(), E> + Send + 'static,
+) {
+    match shutdown.spawn_blocking(work).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(error = &error as &dyn Error, "{failure}"),
+        Err(error) => tracing::error!(%error, "{failure}"),
     }
 }

@@ -1,25 +1,20 @@
 //! Authentication: keys, tickets, and the policy for `Host` and `Origin`.
 //!
 //! The policy decides on `http::request::Parts` and the address of the peer, and returns an [`Admission`]
-//! with a [`crate::types::Principal`]. This module must not know axum, status codes, the configuration, or
+//! with a [`base::types::Principal`]. This module must not know axum, status codes, the configuration, or
 //! routes other than the public paths. Each route checks the scopes of the principal itself.
 //!
-//! Begin with `policy`, which uses `hosts`, `keys`, `tickets` and `failures`. `admission` has its results.
+//! Begin with `policy`, which uses `keys` and `tickets`.
 
-mod admission;
-mod background;
-mod failures;
-mod hosts;
 mod key;
 mod keys;
 mod policy;
 mod tickets;
 
-pub use admission::{Admission, AdmissionError, Credential, INVALID_TOKEN};
 pub use key::{Key, KeyHash, KeyId, KeyKind, KeyText};
 pub use keys::{
     CreateKeyError, GrantError, KeyChange, KeyStoreError, Keys, NewKey, RELOAD_INTERVAL,
     RevokeError, UpdateKeyError, Verified, is_local_editor,
 };
-pub use policy::{Policy, PolicyOptions};
+pub use policy::{Admission, AdmissionError, Credential, INVALID_TOKEN, Policy, PolicyOptions};
 pub use tickets::{IssuedTicket, TicketError, TicketGuard, TicketStoreError, Tickets};

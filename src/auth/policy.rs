@@ -1,40 +1,40 @@
 //! Checks `Host`, `Origin` and the key in one function of the request head and its peer.
 
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
+use std::time::Duration;
 
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
+use http::header::{
+    ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL,
+};
 use http::request::Parts;
-use http::{HeaderMap, Method, Uri};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, Method, Uri};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::admission::{Admission, AdmissionError, Credential};
-use super::failures::FailureLimiter;
-use super::hosts::{Hosts, RequestOrigin, SingleHeader, is_localhost, names_host};
-use super::keys::Keys;
-use super::tickets::Tickets;
-use crate::audit::{Counted, CountedEvents};
-use crate::types::{HostPattern, Ids, Limits, Network, PublicPath, PublicUrl};
+use super::keys::{Keys, Verified};
+use super::tickets::{TicketGuard, Tickets};
 
-/// The settings of the policy.
-#[derive(Debug, Clone)]
+use base::shutdown::lock_or_abort;
+use base::types::network::client_network;
+use base::types::{Author, HostPattern, Ids, Limits, Network, Principal, PublicPath, PublicUrl};
+use events::event::RejectReason;
+use log::audit::{Counted, CountedEvents};
+
+#[derive(Clone)]
 pub struct PolicyOptions {
     /// The address of the listener, with its actual port.
     pub bound: SocketAddr,
-    /// The URL under which clients reach the gateway through a proxy.
     pub public_url: Option<PublicUrl>,
-    /// Further host names of the gateway.
     pub allowed_hosts: Vec<HostPattern>,
-    /// Origins of other pages that may use the gateway.
     pub allowed_origins: Vec<String>,
-    /// Origins of pages that may show the chat page in a frame.
     pub frame_ancestors: Vec<String>,
     /// Peers whose `X-Forwarded-For` and `X-Forwarded-Proto` are trusted.
     pub proxies: Vec<Network>,
 }
 
-/// Decides which requests the gateway admits. There is one policy for the gateway.
-#[derive(Debug)]
 pub struct Policy {
     hosts: Hosts,
     public_url: Option<PublicUrl>,
@@ -73,7 +73,6 @@ impl Policy {
         }
     }
 
-    /// The URL under which clients reach the gateway through a proxy, if the operator has set it.
     pub fn public_url(&self) -> Option<&PublicUrl> {
         self.public_url.as_ref()
     }
@@ -88,12 +87,10 @@ impl Policy {
         (forwarded || names_host(url.origin(), uri, headers)).then_some(path)
     }
 
-    /// The origins of pages that may show the chat page in a frame.
     pub fn frame_ancestors(&self) -> &[String] {
         &self.frame_ancestors
     }
 
-    /// The tickets that the policy accepts.
     pub fn tickets(&self) -> &Tickets {
         &self.tickets
     }
@@ -129,7 +126,6 @@ impl Policy {
         })
     }
 
-    /// A receiver that changes when any key ends. Its owner then checks its own key.
     pub fn watch_ended_keys(&self) -> watch::Receiver<u64> {
         self.keys.watch_ended()
     }
@@ -203,7 +199,6 @@ impl Policy {
         Ok(Credential::new(&self.keys, holder, Some(open)))
     }
 
-    /// Counts an invalid key of this client.
     fn invalid_key(&self, client: IpAddr) -> AdmissionError {
         match self.failures.record(client, Instant::now()) {
             Some(retry_after) => AdmissionError::TooManyInvalidKeys { retry_after },
@@ -281,4 +276,410 @@ fn ticket_param(query: &str) -> Option<&str> {
         .split('&')
         .filter_map(|pair| pair.strip_prefix("ticket="));
     tickets.next().filter(|_| tickets.next().is_none())
+}
+
+const WINDOW: Duration = Duration::from_mins(1);
+/// The maximum number of tracked addresses. At the limit, the oldest window is evicted.
+const MAX_ADDRESSES: usize = 10_000;
+
+pub(super) struct FailureLimiter {
+    max_per_minute: u32,
+    windows: Mutex<HashMap<IpAddr, Window>>,
+}
+
+#[derive(Clone, Copy)]
+struct Window {
+    started_at: Instant,
+    count: u32,
+}
+
+impl FailureLimiter {
+    pub(super) fn new(per_minute: u32) -> Self {
+        Self {
+            max_per_minute: per_minute,
+            windows: Mutex::default(),
+        }
+    }
+
+    /// Counts an invalid key. Above the limit, returns the time until the next attempt.
+    ///
+    /// The limit never rejects a valid key, because several clients can share an address: loopback, or a NAT
+    /// gateway.
+    pub(super) fn record(&self, address: IpAddr, now: Instant) -> Option<Duration> {
+        let mut windows = lock_or_abort(self.windows.lock());
+        if windows.len() >= MAX_ADDRESSES {
+            windows.retain(|_, window| now < window.started_at + WINDOW);
+        }
+        if windows.len() >= MAX_ADDRESSES
+            && let Some(oldest) = windows
+                .iter()
+                .min_by_key(|(_, window)| window.started_at)
+                .map(|(a, _)| *a)
+        {
+            windows.remove(&oldest);
+        }
+        let window = windows.entry(client_network(address)).or_insert(Window {
+            started_at: now,
+            count: 0,
+        });
+        if now >= window.started_at + WINDOW {
+            *window = Window {
+                started_at: now,
+                count: 0,
+            };
+        }
+        window.count = window.count.saturating_add(1);
+        (window.count > self.max_per_minute).then(|| window.started_at + WINDOW - now)
+    }
+}
+
+#[cfg(test)]
+mod failures_tests {
+    use super::*;
+
+    #[test]
+    fn counts_failures_per_address_and_minute() {
+        let failures = FailureLimiter::new(2);
+        let [one, two]: [IpAddr; 2] = [
+            "203.0.113.1".parse().unwrap(),
+            "203.0.113.2".parse().unwrap(),
+        ];
+        let began = Instant::now();
+        let after = |seconds| began + Duration::from_secs(seconds);
+        assert_eq!(failures.record(one, began), None);
+        assert_eq!(failures.record(one, after(1)), None);
+        assert_eq!(
+            failures.record(one, after(20)),
+            Some(Duration::from_secs(40))
+        );
+        assert_eq!(failures.record(two, after(20)), None);
+        assert_eq!(
+            failures.record(one, after(59)),
+            Some(Duration::from_secs(1))
+        );
+        assert_eq!(failures.record(one, after(60)), None);
+    }
+
+    #[test]
+    fn ipv6_network_counts_as_one_address() {
+        let failures = FailureLimiter::new(1);
+        let now = Instant::now();
+        assert_eq!(failures.record("2001:db8::1".parse().unwrap(), now), None);
+        assert!(
+            failures
+                .record("2001:db8::ffff".parse().unwrap(), now)
+                .is_some()
+        );
+        assert_eq!(
+            failures.record("2001:db8:0:1::1".parse().unwrap(), now),
+            None
+        );
+    }
+
+    #[test]
+    fn number_of_addresses_is_bounded() {
+        let failures = FailureLimiter::new(1);
+        let now = Instant::now();
+        for number in 0..MAX_ADDRESSES + 10 {
+            let address = std::net::Ipv4Addr::from_bits(u32::try_from(number).unwrap());
+            failures.record(IpAddr::V4(address), now);
+        }
+        assert_eq!(failures.windows.lock().unwrap().len(), MAX_ADDRESSES);
+    }
+}
+
+/// The accepted authorities and origins. Comparisons are exact; only the case of an authority does not
+/// matter.
+pub(super) struct Hosts {
+    authorities: HashSet<String>,
+    /// Names that are accepted with every port: a container's port and its published port may differ.
+    further: Vec<HostPattern>,
+    gateway_origins: HashSet<String>,
+    allowed_origins: HashSet<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum RequestOrigin {
+    SameOrigin,
+    Allowed,
+    Foreign,
+}
+
+impl Hosts {
+    /// `public` and `allowed` are origins: `scheme://host`, with the port unless it is the scheme's default.
+    ///
+    /// A name of `further` is no origin of the gateway. Otherwise a page that was sent without TLS under the name of
+    /// `https://name` would count as a page of the gateway.
+    pub(super) fn new(
+        bound: SocketAddr,
+        public: Option<&str>,
+        further: &[HostPattern],
+        allowed: &[String],
+    ) -> Self {
+        let mut names = vec![
+            "localhost".to_owned(),
+            "127.0.0.1".to_owned(),
+            "[::1]".to_owned(),
+        ];
+        if !bound.ip().is_unspecified() {
+            names.push(if bound.is_ipv6() {
+                format!("[{}]", bound.ip())
+            } else {
+                bound.ip().to_string()
+            });
+        }
+        let mut authorities = HashSet::new();
+        let mut own_origins = HashSet::new();
+        for name in names {
+            own_origins.insert(match bound.port() {
+                80 => format!("http://{name}"),
+                port => format!("http://{name}:{port}"),
+            });
+            insert_authority(&mut authorities, &name, Some(bound.port()), 80);
+        }
+        if let Some(public) = public {
+            own_origins.insert(public.to_owned());
+            let (default, authority) = match public.split_once("://") {
+                Some(("https", authority)) => (443, authority),
+                _ => (80, public.trim_start_matches("http://")),
+            };
+            let port = authority
+                .rsplit_once(':')
+                .and_then(|(_, port)| port.parse().ok());
+            let host = port.map_or(authority, |_| {
+                authority.rsplit_once(':').map_or(authority, |(h, _)| h)
+            });
+            insert_authority(&mut authorities, host, port, default);
+        }
+        Self {
+            authorities,
+            further: further.to_vec(),
+            gateway_origins: own_origins,
+            allowed_origins: allowed.iter().cloned().collect(),
+        }
+    }
+
+    pub(super) fn check(&self, parts: &Parts) -> Result<(), AdmissionError> {
+        let target = parts.uri.authority().map(Authority::as_str);
+        let host = match SingleHeader::of(&parts.headers, &HOST) {
+            SingleHeader::Absent => None,
+            SingleHeader::One(host) => Some(host),
+            SingleHeader::Invalid => return Err(AdmissionError::InvalidHost),
+        };
+        if target.is_none() && host.is_none() {
+            return Err(AdmissionError::InvalidHost);
+        }
+        let ours = |authority: &str| {
+            let authority = authority.to_ascii_lowercase();
+            let name = name_of(&authority);
+            self.authorities.contains(&authority)
+                || self.further.iter().any(|host| host.matches(name))
+        };
+        if target.is_none_or(ours) && host.is_none_or(ours) {
+            Ok(())
+        } else {
+            Err(AdmissionError::MisdirectedRequest)
+        }
+    }
+
+    /// Classifies the origin of a request. `Sec-Fetch-Site` can only make the result stricter.
+    pub(super) fn classify_origin(&self, headers: &HeaderMap, public: bool) -> RequestOrigin {
+        match SingleHeader::of(headers, &ORIGIN) {
+            SingleHeader::One(origin) if self.gateway_origins.contains(origin) => {
+                RequestOrigin::SameOrigin
+            }
+            SingleHeader::One(origin) if self.allowed_origins.contains(origin) => {
+                RequestOrigin::Allowed
+            }
+            // A page of another site can send some requests without an `Origin`, for example for images.
+            SingleHeader::Absent if public || !is_cross_site(headers) => RequestOrigin::SameOrigin,
+            _ => RequestOrigin::Foreign,
+        }
+    }
+}
+
+pub(super) fn is_localhost(uri: &Uri, headers: &HeaderMap) -> bool {
+    let host = SingleHeader::of(headers, &HOST)
+        .one()
+        .and_then(|host| host.parse::<Authority>().ok());
+    let authority = uri.authority().or(host.as_ref());
+    let name =
+        authority.map(|authority| authority.host().trim_end_matches('.').to_ascii_lowercase());
+    name.is_some_and(|name| name == "localhost" || name.ends_with(".localhost"))
+}
+
+/// Whether the request names the host of this origin.
+pub(super) fn names_host(origin: &str, uri: &Uri, headers: &HeaderMap) -> bool {
+    let (scheme, public) = origin.split_once("://").unwrap_or_default();
+    let default = if scheme == "https" { ":443" } else { ":80" };
+    let named = uri
+        .authority()
+        .map(Authority::as_str)
+        .or(SingleHeader::of(headers, &HOST).one());
+    named.is_some_and(|named| {
+        let named = named.to_ascii_lowercase();
+        named.strip_suffix(default).unwrap_or(&named) == public
+    })
+}
+
+fn name_of(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((name, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => authority,
+    }
+}
+
+fn is_cross_site(headers: &HeaderMap) -> bool {
+    let mut sites = headers.get_all("sec-fetch-site").iter();
+    sites.any(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"))
+}
+
+fn insert_authority(
+    authorities: &mut HashSet<String>,
+    host: &str,
+    port: Option<u16>,
+    default: u16,
+) {
+    let port = port.unwrap_or(default);
+    authorities.insert(format!("{host}:{port}"));
+    if port == default {
+        authorities.insert(host.to_owned());
+    }
+}
+
+pub(super) enum SingleHeader<'a> {
+    Absent,
+    One(&'a str),
+    /// The header occurs more than once, or is not text.
+    Invalid,
+}
+
+impl<'a> SingleHeader<'a> {
+    pub(super) fn of(headers: &'a HeaderMap, name: &HeaderName) -> Self {
+        let mut values = headers.get_all(name).iter();
+        match (values.next().map(http::HeaderValue::to_str), values.next()) {
+            (None, _) => Self::Absent,
+            (Some(Ok(value)), None) => Self::One(value),
+            _ => Self::Invalid,
+        }
+    }
+
+    pub(super) fn one(self) -> Option<&'a str> {
+        if let Self::One(value) = self {
+            Some(value)
+        } else {
+            None
+        }
+    }
+}
+
+#[derive(derive_more::Debug)]
+#[debug("Admission")]
+pub struct Admission {
+    /// The address of the client: the peer's, or the one that a trusted proxy reports.
+    pub client: IpAddr,
+    /// The key or ticket of the request; `None` for public paths and CORS preflights.
+    pub credential: Option<Credential>,
+    pub preflight: bool,
+}
+
+impl Admission {
+    pub fn principal(&self) -> Option<&Principal> {
+        self.credential
+            .as_ref()
+            .map(|credential| &credential.verified.principal)
+    }
+
+    pub fn author(&self) -> Option<Author> {
+        self.credential
+            .as_ref()
+            .map(|credential| credential.verified.author(self.client))
+    }
+
+    /// Completes when the key of the request has ended; never completes without a key. Cancel-safe.
+    pub async fn wait_key_ended(&self) {
+        match &self.credential {
+            Some(credential) => credential.keys.wait_ended(&credential.verified).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    pub fn is_key_valid(&self) -> bool {
+        self.credential
+            .as_ref()
+            .is_none_or(|credential| credential.keys.is_valid(&credential.verified))
+    }
+}
+
+pub struct Credential {
+    keys: Keys,
+    verified: Verified,
+    ticket: Option<TicketGuard>,
+}
+
+impl Credential {
+    pub(super) fn new(keys: &Keys, verified: Verified, ticket: Option<TicketGuard>) -> Self {
+        Self {
+            keys: keys.clone(),
+            verified,
+            ticket,
+        }
+    }
+
+    pub fn verified(&self) -> &Verified {
+        &self.verified
+    }
+
+    pub fn principal(&self) -> &Principal {
+        &self.verified.principal
+    }
+
+    pub fn is_ticket(&self) -> bool {
+        self.ticket.is_some()
+    }
+}
+
+/// The challenge for a key that is not valid, or no longer valid (RFC 6750, section 3.1).
+pub const INVALID_TOKEN: &str = "Bearer realm=\"acp-gateway\", error=\"invalid_token\"";
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AdmissionError {
+    #[error("the request must name its host in one `Host` header (RFC 9112, section 3.2)")]
+    InvalidHost,
+    #[error(
+        "the host name is not a name of this gateway: set server.public_url, or add the name to server.allowed_hosts"
+    )]
+    MisdirectedRequest,
+    #[error("pages of this origin must not use this gateway: add the origin to allowed_origins")]
+    OriginForbidden,
+    #[error("this path requires a key: send it as Authorization: Bearer KEY")]
+    MissingKey,
+    #[error("this key is not valid")]
+    InvalidKey,
+    #[error("this ticket is not valid: create a new one")]
+    InvalidTicket,
+    #[error("too many invalid keys from this address (`auth.max_failed_keys_per_minute`)")]
+    TooManyInvalidKeys { retry_after: Duration },
+}
+
+impl AdmissionError {
+    /// The challenge of a response with status 401, as the value of `WWW-Authenticate` (RFC 6750, section 3.1). A request
+    /// without a key gets no error code.
+    pub const fn challenge(&self) -> &'static str {
+        match self {
+            Self::InvalidKey | Self::InvalidTicket => INVALID_TOKEN,
+            _ => "Bearer realm=\"acp-gateway\"",
+        }
+    }
+
+    pub(super) const fn audit_reason(&self) -> RejectReason {
+        match self {
+            Self::InvalidHost | Self::MisdirectedRequest => RejectReason::MisdirectedRequest,
+            Self::OriginForbidden => RejectReason::OriginForbidden,
+            Self::MissingKey => RejectReason::MissingKey,
+            Self::InvalidKey => RejectReason::InvalidKey,
+            Self::InvalidTicket => RejectReason::InvalidTicket,
+            Self::TooManyInvalidKeys { .. } => RejectReason::TooManyInvalidKeys,
+        }
+    }
 }

@@ -7,7 +7,6 @@
 //! background.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -16,22 +15,20 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::background::{run_blocking, scan_all};
 use super::key::{KeyHash, KeyId};
-use super::keys::{Keys, Verified};
-use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::store::{Batch, CommitError, Delete, Put, ReadError, RecordStore, Table};
-use crate::types::{Ids, Limits, Timestamp};
+use super::keys::{Keys, Verified, run_blocking, scan_all};
+
+use base::shutdown::{Shutdown, lock_or_abort};
+use base::types::{Ids, Limits, Timestamp};
+use log::store::{Batch, CommitError, Delete, Put, ReadError, RecordStore, Table};
 
 /// How often the expiry of tickets with open streams is stored again. The stored expiry is later by this
 /// interval, so that a ticket never expires early after a restart.
 const REFRESH_INTERVAL: Duration = Duration::from_mins(1);
 
-/// A handle to the valid tickets that is cheap to clone.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Tickets(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     store: Arc<dyn RecordStore>,
     ids: Ids,
@@ -40,18 +37,14 @@ struct Inner {
     tickets: Mutex<HashMap<KeyHash, Ticket>>,
     /// Held from reading the tickets until their commit, so that commits have the order of the reads.
     store_lock: Mutex<()>,
-    /// Wakes the flush task.
     flush_requested: Notify,
 }
 
-#[derive(Debug)]
 struct Ticket {
     holder: Verified,
     paths: Vec<String>,
     streams: usize,
-    /// When the ticket expires if it has no open stream.
     expires_at: Instant,
-    /// The stored value of `expires_at`.
     stored_expires_at: Instant,
 }
 
@@ -85,19 +78,9 @@ struct TicketRecord {
     until: Timestamp,
 }
 
-/// A new ticket. Its text is not available later.
 pub struct IssuedTicket {
     pub ticket: String,
-    /// When the ticket expires if no stream uses it.
     pub expires_at: Timestamp,
-}
-
-impl fmt::Debug for IssuedTicket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IssuedTicket")
-            .field("expires_at", &self.expires_at)
-            .finish_non_exhaustive()
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -231,7 +214,6 @@ impl Tickets {
         idle.into_iter().map(|(hash, _)| *hash).collect()
     }
 
-    /// Opens a stream with a ticket. The returned guard keeps the ticket valid.
     pub fn open_stream(&self, presented: &str, path: &str) -> Result<TicketGuard, TicketError> {
         let hash = KeyHash::of(presented);
         let now = Instant::now();
@@ -252,7 +234,6 @@ impl Tickets {
         })
     }
 
-    /// Stores changes of the tickets until the stop.
     pub async fn run(self, shutdown: Shutdown) {
         loop {
             let stop = tokio::select! {
@@ -335,8 +316,8 @@ fn delete(hash: KeyHash) -> Delete {
     }
 }
 
-/// Keeps a ticket valid while a stream uses it. Drop the guard when the stream ends.
-#[derive(Debug)]
+#[derive(derive_more::Debug)]
+#[debug("TicketGuard")]
 pub struct TicketGuard {
     tickets: Tickets,
     hash: KeyHash,

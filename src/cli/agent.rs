@@ -8,20 +8,19 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 
 use super::attach::tls_client;
-use super::failure::Failure;
-use super::folder::{RemovedFolder, create_private};
+use super::output::{Failure, RemovedFolder, create_private, multi_thread_runtime};
 use super::source::ConfigSource;
 use super::{lock, output};
 use crate::app;
 use crate::config::{self, AgentEntry, Config, EntryFile, Environment, Flags};
-use crate::process::{ChildIsolation, ChildSpec, Spawner};
 use crate::registry::{
     Answer, DEFAULT_SOURCE, Entry, Index, Installed, Installer, Kind, Programs, Record, Request,
     Source, installed, verify,
 };
-use crate::shutdown::Shutdown;
-use crate::types::text::strip_controls;
-use crate::types::{AgentName, AgentSettings, Ids, KnownAgent, Limits, OWN_PROGRAM};
+use base::shutdown::Shutdown;
+use base::types::text::strip_controls;
+use base::types::{AgentName, AgentSettings, Ids, KnownAgent, Limits, OWN_PROGRAM};
+use children::{ChildIsolation, ChildSpec, Spawner};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AgentCommand {
@@ -83,10 +82,7 @@ pub(super) struct InstallFlags {
 
 pub(super) fn run(command: &AgentCommand, flags: &Flags) -> Result<(), Failure> {
     let environment = Environment::from_process();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let runtime = multi_thread_runtime()?;
     match command {
         AgentCommand::Search { text, registry } => {
             let index = runtime.block_on(load(registry, flags, &environment))?;
@@ -132,7 +128,6 @@ pub(super) fn run(command: &AgentCommand, flags: &Flags) -> Result<(), Failure> 
     }
 }
 
-/// The registry of the flag, or of the configuration if its file exists.
 fn source(
     registry: &RegistryFlags,
     flags: &Flags,
@@ -162,7 +157,6 @@ async fn load(
     Ok(Index::parse(&source.load(&client).await?)?)
 }
 
-/// The agents that contain the text, one on each line.
 fn found(index: &Index, text: Option<&str>) -> String {
     let text = text.unwrap_or_default().to_lowercase();
     let contains = |entry: &Entry| {
@@ -192,17 +186,10 @@ fn listed(installed: &[(PathBuf, Record)]) -> String {
     installed
         .iter()
         .fold(String::new(), |mut lines, (_, record)| {
-            let Record {
-                id: agent,
-                version,
-                kind,
-                name,
-                installed_at,
-                ..
-            } = record;
             writeln!(
                 lines,
-                "{agent:<24} {version:<12} {kind:<8} [agents.{name}]  {installed_at}"
+                "{:<24} {:<12} {:<8} [agents.{}]  {}",
+                record.id, record.version, record.kind, record.name, record.installed_at
             )
             .expect("writing to a string does not fail");
             lines
@@ -252,7 +239,6 @@ fn remove(id: &str, flags: &Flags, environment: &Environment) -> Result<(), Fail
 
 const RELOAD: &str = "a running gateway reads its configuration again on SIGHUP";
 
-/// The parts of an installation.
 struct Installation {
     file: PathBuf,
     config: Config,
@@ -355,7 +341,6 @@ impl Installation {
         ))?)
     }
 
-    /// Installs and verifies the agent, and writes its entry. On failure nothing remains.
     async fn install(&self, entry: &Entry) -> Result<Installed, Failure> {
         let open = || EntryFile::open(&self.file, self.installer.agents.join(&entry.id));
         open()?.check(&self.request.name)?;
@@ -384,12 +369,11 @@ impl Installation {
         }
     }
 
-    /// Starts the agent once, with the isolation of an entry.
     async fn verify(&self, done: &Installed) -> Result<Answer, Failure> {
         let work = self
             .installer
             .agents
-            .join(format!(".start-{}", crate::types::random_uuid()));
+            .join(format!(".start-{}", base::types::random_uuid()));
         let home = work.join("home");
         create_private(&home)?;
         let _removed = RemovedFolder(work.clone());
@@ -424,20 +408,16 @@ impl Installation {
     }
 
     fn report(&self, done: &Installed, answer: &Answer) -> String {
-        let Record {
-            id,
-            version,
-            kind,
-            sha256,
-            name,
-            ..
-        } = &done.record;
+        let record = &done.record;
         let mut text = format!(
-            "installed {id} {version} ({kind}) in {}\n",
+            "installed {} {} ({}) in {}\n",
+            record.id,
+            record.version,
+            record.kind,
             done.folder.display()
         );
         let mut line = |part: String| text.push_str(&(strip_controls(&part).into_owned() + "\n"));
-        if let Some(sha256) = sha256 {
+        if let Some(sha256) = &record.sha256 {
             line(format!("sha256 {sha256}"));
         }
         line(format!(
@@ -456,7 +436,8 @@ impl Installation {
             ));
         }
         line(format!(
-            "wrote [agents.{name}] to {}; {RELOAD}",
+            "wrote [agents.{}] to {}; {RELOAD}",
+            record.name,
             self.file.display()
         ));
         text

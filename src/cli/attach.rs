@@ -3,36 +3,30 @@
 //! Without `--url`, the gateway is the one that owns the data folder, also after it has moved to another port (`local`). If
 //! there is none, `start` starts it.
 
-mod failure;
-mod gateway_url;
 mod local;
 mod sign_in;
-mod start;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::failure::Failure;
 use super::lock;
+use super::output::{Failure, current_thread_runtime, pipes, stop_signal};
 use super::source::local_config;
-use super::stdio::{pipes, stop_signal};
-use crate::attach::{self, AllowError, Locator, Mapping, Options, PathMap, Target};
+use super::translate::ClientProtocol;
 use crate::config::{Environment, Flags};
-use crate::outgoing::{AddressRule, Client, ClientOptions};
-use crate::telemetry;
-use crate::translate::{ClientProtocol, early_client};
-use crate::types::{AgentName, Ids};
-pub(super) use failure::AttachFailure;
-use gateway_url::acp_url;
-use local::LocalGateway;
-pub(super) use local::authorization;
+use base::telemetry;
+use base::types::{AgentName, Ids};
+use local::acp_url;
+pub(super) use local::{AttachFailure, authorization};
+use local::{LocalGateway, Starter};
+use outgoing::{AddressRule, Client, ClientOptions};
+use programs::attach::{self, AllowError, Locator, Mapping, Options, PathMap, Target};
+use programs::translate::early_client;
 use sign_in::{AttachCommand, SignInGateway};
-use start::Starter;
 
-/// The version of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Debug, Args)]
@@ -57,27 +51,9 @@ pub(super) struct AttachArgs {
     mappings: Vec<Mapping>,
     /// The protocol of the editor
     #[arg(long, value_name = "DIALECT", default_value = "acp")]
-    dialect: EditorDialect,
+    dialect: ClientProtocol,
     #[command(subcommand)]
     command: Option<AttachCommand>,
-}
-
-/// The protocols of editors.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum EditorDialect {
-    Acp,
-    EarlyAcp,
-}
-
-impl EditorDialect {
-    /// `None` for ACP, whose messages pass unchanged.
-    fn protocol(self) -> Option<Box<dyn ClientProtocol>> {
-        let cwd = || std::env::current_dir().unwrap_or_default();
-        match self {
-            Self::Acp => None,
-            Self::EarlyAcp => Some(early_client(cwd(), VERSION)),
-        }
-    }
 }
 
 pub(super) fn run(args: &AttachArgs, flags: &Flags) -> Result<ExitCode, Failure> {
@@ -127,7 +103,6 @@ fn client(args: &AttachArgs, environment: &Environment) -> Result<Client, Attach
     tls_client(args.ca_file.as_ref(), uses_tls, environment)
 }
 
-/// The client with the certificates of a file.
 pub(super) fn tls_client(
     ca_file: Option<&PathBuf>,
     uses_tls: bool,
@@ -150,7 +125,6 @@ pub(super) fn tls_client(
     Ok(Client::new(options)?)
 }
 
-/// The key of the file, or of the environment.
 pub(super) fn read_key(
     file: Option<&PathBuf>,
     environment: &Environment,
@@ -177,7 +151,6 @@ pub(super) fn read_key(
     }
 }
 
-/// A gateway with a fixed URL and a key of its operator.
 struct RemoteGateway(Target);
 
 impl Locator for RemoteGateway {
@@ -209,17 +182,22 @@ fn serve(
         command: own_command(),
         session: args.session.clone(),
         paths: PathMap::from(args.mappings.clone()),
-        protocol: args.dialect.protocol(),
+        // ACP passes unchanged.
+        protocol: match args.dialect {
+            ClientProtocol::Acp => None,
+            ClientProtocol::EarlyAcp => {
+                let cwd = std::env::current_dir().unwrap_or_default();
+                Some(early_client(cwd, VERSION))
+            }
+        },
         client: Ids::system().uuid().to_string(),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = current_thread_runtime()?;
     let served = runtime.block_on(async {
         let stop = stop_signal()?;
-        Ok(attach::run(options, pipes()?, stop)
-            .await
-            .map(|()| ExitCode::SUCCESS)?)
+        let (input, output) = pipes()?;
+        attach::run(options, input, output, stop).await?;
+        Ok(ExitCode::SUCCESS)
     });
     // A thread can be blocked in a read of stdin.
     runtime.shutdown_background();

@@ -5,16 +5,16 @@ use std::io::{self, BufWriter, Write};
 use bytes::BytesMut;
 use clap::Subcommand;
 
-use super::failure::Failure;
+use super::output::Failure;
 use super::source::local_config;
 use super::{lock, output};
 use crate::app;
-use crate::audit::{Archive, Verified};
 use crate::config::Flags;
-use crate::event::AuditLink;
-use crate::store::{ReadError, SqliteStore};
 use crate::stream::{Encoder as _, Ndjson};
-use crate::types::{Ids, Timestamp};
+use base::types::{Ids, Timestamp};
+use events::event::AuditLink;
+use log::audit::Archive;
+use log::store::{ReadError, SqliteStore};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AuditCommand {
@@ -60,19 +60,17 @@ pub(super) fn run(command: &AuditCommand, flags: &Flags) -> Result<(), Failure> 
             }
         }
         AuditCommand::Verify => {
-            let Verified {
-                first_seq,
-                last_seq,
-                last_hash,
-                pending,
-            } = archive.verify()?;
-            let events = match last_seq {
+            let log = archive.verify()?;
+            let events = match log.last_seq {
                 0 => "no events".to_owned(),
-                _ => format!("events {first_seq} to {last_seq}, last hash {last_hash}"),
+                last => format!(
+                    "events {} to {last}, last hash {}",
+                    log.first_seq, log.last_hash
+                ),
             };
-            Ok(output::write_line(&format!(
-                "the audit log is intact: {events}, {pending} pending"
-            ))?)
+            let pending = log.pending;
+            let text = format!("the audit log is intact: {events}, {pending} pending");
+            Ok(output::write_line(&text)?)
         }
     }
 }

@@ -9,21 +9,19 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags};
 
-use super::failure::Failure;
+use super::output::Failure;
 use super::source::local_config;
 use super::{lock, output};
 use crate::app;
 use crate::config::{DataDir, Flags};
-use crate::session::relocate_folders;
-use crate::store::{self, CheckReport};
-use crate::types::Ids;
+use base::types::Ids;
+use log::store::{self, CheckReport};
+use sessions::session::relocate_folders;
 
 /// The file name that means stdout or stdin.
 const STDIO: &str = "-";
-/// Names of the temporary copies for stdout and stdin.
 const BACKUP_PART: &str = "backup";
 const RESTORE_PART: &str = "restore";
-/// The missing folders that a restore prints.
 const MAX_LISTED_FOLDERS: usize = 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -133,7 +131,6 @@ pub(super) fn restore(file: &Path, flags: &Flags) -> Result<(), Failure> {
     report_missing(&relocate_folders(&*store, &root)?)
 }
 
-/// Prints the folders that sessions need and this machine does not have.
 fn report_missing(missing: &BTreeSet<PathBuf>) -> Result<(), Failure> {
     if missing.is_empty() {
         return Ok(());
@@ -159,12 +156,10 @@ fn copy(log: &Path, part: &Path) -> Result<CheckReport, BackupError> {
     })
 }
 
-/// The name of a temporary file of this process.
 fn part_name(name: &str) -> String {
     format!(".{name}.{}.part", std::process::id())
 }
 
-/// Removes the files of interrupted backups and restores from the data folder.
 pub(super) fn remove_stale_parts(data: &DataDir) {
     for name in [BACKUP_PART, RESTORE_PART] {
         remove_stale_parts_in(&data.private(), name);

@@ -1,17 +1,21 @@
-//! `check`: prints the effective configuration, and tests the command of each agent.
+//! `check`: prints the effective configuration, and tests the command of each agent. `healthcheck`: sends GET /readyz.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::Duration;
 
 use rustix::process::geteuid;
 
-use super::failure::Failure;
-use super::folder::{RemovedFolder, create_private};
-use super::output;
-use super::source::ConfigSource;
+use super::output::{self, Failure, RemovedFolder, create_private, multi_thread_runtime};
+use super::source::{ConfigSource, local_config};
 use super::startup::starts_no_agents;
+
 use crate::app;
 use crate::config::{self, Config, Flags, Launch, McpServer, Shown};
-use crate::process::{self, NO_ROOT_AGENTS};
-use crate::shutdown::Shutdown;
-use crate::types::random_uuid;
+use base::shutdown::Shutdown;
+use base::types::random_uuid;
+use base::types::text::strip_controls;
+use children::NO_ROOT_AGENTS;
 
 pub(super) fn run(flags: &Flags, all: bool, sample: bool) -> Result<(), Failure> {
     if sample {
@@ -39,12 +43,8 @@ pub(super) fn run(flags: &Flags, all: bool, sample: bool) -> Result<(), Failure>
     )?)
 }
 
-/// Returns a warning for each agent whose command does not start in the isolation of its entry.
 fn failed_commands(config: &Config) -> Result<Vec<String>, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let runtime = multi_thread_runtime()?;
     let scratch = std::env::temp_dir().join(format!("acp-gateway-check-{}", random_uuid()));
     create_private(&scratch.join("home"))?;
     let _removed = RemovedFolder(scratch.clone());
@@ -55,7 +55,7 @@ fn failed_commands(config: &Config) -> Result<Vec<String>, Failure> {
 /// Returns a warning for each agent and MCP server whose command is not found. All others still work, so it is no
 /// error.
 fn unresolved_commands(config: &Config) -> Vec<String> {
-    let path = process::trusted_path(&config.child_environment.path);
+    let path = children::trusted_path(&config.child_environment.path);
     let agents = config
         .agents
         .iter()
@@ -68,8 +68,52 @@ fn unresolved_commands(config: &Config) -> Vec<String> {
         McpServer::Remote { .. } => None,
     });
     let warning = |(key, command): (String, &String)| {
-        let error = process::resolve(command.as_ref(), &path).err()?;
+        let error = children::resolve(command.as_ref(), &path).err()?;
         Some(format!("{key}.command: {command}: {error}"))
     };
     agents.chain(servers).filter_map(warning).collect()
+}
+
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+#[derive(Debug, thiserror::Error)]
+enum HealthError {
+    #[error("no response from {address}")]
+    Unreachable {
+        address: SocketAddr,
+        source: std::io::Error,
+    },
+    #[error("not ready: {0}")]
+    NotReady(String),
+}
+
+pub(super) fn healthcheck(flags: &Flags) -> Result<(), Failure> {
+    let address = connect_address(local_config(flags)?.listen.address);
+    let status =
+        request_readyz(address).map_err(|source| HealthError::Unreachable { address, source })?;
+    match status.split_whitespace().nth(1) {
+        Some("200") => Ok(()),
+        _ => Err(HealthError::NotReady(strip_controls(status.trim_end()).into_owned()).into()),
+    }
+}
+
+fn request_readyz(address: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    let request = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut line = Vec::new();
+    BufReader::new(stream.take(256)).read_until(b'\n', &mut line)?;
+    Ok(String::from_utf8_lossy(&line).into_owned())
+}
+
+/// The address to connect to: loopback if the gateway listens on all addresses.
+fn connect_address(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }

@@ -10,17 +10,16 @@ use clap::Args;
 use http::Uri;
 
 use super::attach::{AttachFailure, authorization, read_key, tls_client};
-use super::failure::Failure;
-use super::stdio::stop_signal;
+use super::output::{Failure, RemovedFolder, create_private, multi_thread_runtime, stop_signal};
 use super::translate::TranslatedDialect;
 use crate::config::Environment;
-use crate::connect::{self, Agent, Options, Roots, Serves};
-use crate::fleet::MemberInfo;
-use crate::process::{self, ChildIsolation, ChildSpec, Spawner};
-use crate::shutdown::Shutdown;
-use crate::telemetry;
-use crate::translate::MAX_LINE_BYTES;
-use crate::types::{AgentDialect, AgentName, Isolation, Limits, OWN_PROGRAM, url_port};
+use base::shutdown::Shutdown;
+use base::telemetry;
+use base::types::{AgentDialect, AgentName, Isolation, Limits, OWN_PROGRAM, random_uuid, url_port};
+use children::{ChildIsolation, ChildSpec, Spawner};
+use programs::connect::{self, Agent, Options, Roots, Serves};
+use programs::translate::MAX_LINE_BYTES;
+use wire::fleet::MemberInfo;
 
 #[derive(Debug, Args)]
 pub(super) struct ConnectArgs {
@@ -89,10 +88,13 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
         },
     };
     let limits = Arc::new(Limits::default());
-    let (shutdown, run_files) = (Shutdown::new(), tempfile_folder()?);
+    let shutdown = Shutdown::new();
+    let run_files = std::env::temp_dir().join(format!("acp-gateway-connect-{}", random_uuid()));
+    create_private(&run_files)?;
+    let _removed = RemovedFolder(run_files.clone());
     let spawner = Spawner::new(
         OWN_PROGRAM.into(),
-        run_files.0.clone(),
+        run_files,
         shutdown.clone(),
         Arc::clone(&limits),
     );
@@ -122,10 +124,7 @@ pub(super) fn run(args: &ConnectArgs) -> Result<ExitCode, Failure> {
         },
         shutdown,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let runtime = multi_thread_runtime()?;
     runtime.block_on(async {
         let stop = stop_signal()?;
         Ok::<_, Failure>(Box::pin(connect::run(options, stop)).await?)
@@ -139,7 +138,7 @@ fn command(
     environment: &Environment,
 ) -> Result<(PathBuf, Vec<OsString>), Failure> {
     let (program, arguments) = args.command.split_first().ok_or("a command is required")?;
-    let program = process::resolve(program, environment.search_path())?;
+    let program = children::resolve(program, environment.search_path())?;
     let dialect = AgentDialect::from(args.dialect);
     Ok(dialect.command(program, arguments.to_vec(), None, MAX_LINE_BYTES))
 }
@@ -163,24 +162,6 @@ fn fleet_url(url: &str) -> Result<Uri, AttachFailure> {
     parsed
         .filter(is_fleet)
         .ok_or_else(|| AttachFailure::FleetUrl(url.to_owned()))
-}
-
-/// The folder of the files of running supervisors. Removed at the end.
-struct RunFolder(PathBuf);
-
-impl Drop for RunFolder {
-    fn drop(&mut self) {
-        // A folder that remains is empty, and in the folder for temporary files.
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
-
-fn tempfile_folder() -> std::io::Result<RunFolder> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    let name = format!("acp-gateway-connect-{}", crate::types::random_uuid());
-    let path = std::env::temp_dir().join(name);
-    std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-    Ok(RunFolder(path))
 }
 
 #[cfg(test)]

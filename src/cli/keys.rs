@@ -8,12 +8,12 @@ use std::fmt::Write;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::failure::Failure;
-use super::source::local_config;
-use super::{key_store, link, output};
+use super::output::Failure;
+use super::source::{self, local_config};
+use super::{link, output};
 use crate::auth::{Key, KeyChange, NewKey};
 use crate::config::Flags;
-use crate::types::{AgentName, AgentNameError, LimitChange, PrincipalLimit, Scope, Tenant};
+use base::types::{AgentName, AgentNameError, LimitChange, PrincipalLimit, Scope, Tenant};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
@@ -127,7 +127,6 @@ impl std::str::FromStr for LimitValue {
     }
 }
 
-/// The names of members; none restores the default.
 #[derive(Debug, Clone)]
 pub(super) struct NameList(Vec<AgentName>);
 
@@ -146,8 +145,8 @@ impl std::str::FromStr for NameList {
 pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
     let config = local_config(flags)?;
     let (keys, lock) = match command {
-        KeyCommand::Create { .. } => key_store::open_or_create(&config)?,
-        _ => key_store::open(&config)?,
+        KeyCommand::Create { .. } => source::open_or_create_keys(&config)?,
+        _ => source::open_keys(&config)?,
     };
     match command {
         KeyCommand::Create {
@@ -170,7 +169,7 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
                 limits: limits.changes(),
             })?;
             if is_running {
-                key_store::wait_for_reload();
+                source::wait_for_reload();
             }
             match url {
                 Some(url) => output::write_line(&link::link(&url, &text))?,
@@ -208,19 +207,22 @@ pub(super) fn run(command: &KeyCommand, flags: &Flags) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The names of all scopes, for help and errors.
 fn scope_names() -> String {
-    Scope::ALL.map(Scope::name).join(", ")
+    Scope::ALL
+        .iter()
+        .map(|scope| scope.name())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn parse_scope(text: &str) -> Result<Scope, String> {
     Scope::ALL
-        .into_iter()
+        .iter()
+        .copied()
         .find(|scope| scope.name() == text)
         .ok_or_else(|| format!("expected one of {}", scope_names()))
 }
 
-/// The name of a scope or of a kind of key, as in the API.
 fn name_of<T: Serialize + Copy>(value: T) -> String {
     serde_json::to_value(value)
         .ok()
@@ -230,7 +232,6 @@ fn name_of<T: Serialize + Copy>(value: T) -> String {
         .to_owned()
 }
 
-/// The limits that the key sets, by the names of their flags.
 fn format_limits(key: &Key) -> String {
     let names: Vec<_> = key.member_names.iter().map(AgentName::as_str).collect();
     let names = (!names.is_empty()).then(|| format!("member-names={}", names.join("+")));

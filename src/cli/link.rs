@@ -6,14 +6,13 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 
-use super::failure::Failure;
-use super::source::local_config;
-use super::{key_store, lock, output};
+use super::output::Failure;
+use super::source::{self, local_config};
+use super::{lock, output};
 use crate::auth::KeyText;
 use crate::config::{Config, Flags};
-use crate::types::PublicUrl;
+use base::types::PublicUrl;
 
-/// The link that opens the page at `url` with this key.
 pub(super) fn link(url: &str, key: &KeyText) -> String {
     format!("{url}/#key={}", key.expose())
 }
@@ -24,7 +23,6 @@ pub(super) fn page_url(bound: SocketAddr, public_url: Option<&PublicUrl>) -> Str
     public_url.map_or_else(|| browser_url(bound, None), PublicUrl::to_string)
 }
 
-/// The URL of the gateway for a browser on this machine.
 pub(super) fn browser_url(bound: SocketAddr, public_url: Option<&PublicUrl>) -> String {
     match (bound.ip(), public_url) {
         (ip, Some(url)) if !ip.is_loopback() => url.to_string(),
@@ -34,16 +32,15 @@ pub(super) fn browser_url(bound: SocketAddr, public_url: Option<&PublicUrl>) -> 
     }
 }
 
-/// Creates a key in the store and prints its link.
 pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     let config = local_config(flags)?;
     lock::check_owner(&config.data)?;
-    let (keys, lock) = key_store::open_or_create(&config)?;
+    let (keys, lock) = source::open_or_create_keys(&config)?;
     let is_running = lock.is_none();
     let url = configured_page_url(&config, is_running)?;
     let key = keys.create_link_key()?;
     if is_running {
-        key_store::wait_for_reload();
+        source::wait_for_reload();
     } else {
         let note =
             "acp-gateway: no gateway uses this data folder; the link works after the next start\n";
@@ -53,7 +50,6 @@ pub(super) fn run(flags: &Flags) -> Result<(), Failure> {
     Ok(output::write_line(&link(&url, &key))?)
 }
 
-/// The URL of the page of the gateway that runs, or of the next start.
 pub(super) fn configured_page_url(config: &Config, is_running: bool) -> Result<String, Failure> {
     if is_running {
         return Ok(lock::published_url(&config.data)?);

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use crate::config::DataDir;
 
-/// How long to wait for the lock. A `key` command holds it for less time.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +89,6 @@ pub(super) fn check_owner(data: &DataDir) -> Result<(), DataDirError> {
     }
 }
 
-/// Writes the URL of the running gateway to the file of the lock.
 pub(super) fn publish_url(lock: &DataLock, url: &str) -> io::Result<()> {
     lock.set_len(0)?;
     lock.write_all_at(url.as_bytes(), 0)
@@ -141,7 +139,6 @@ pub(super) fn acquire_unless_running(data: &DataDir) -> Result<Option<DataLock>,
     }
 }
 
-/// Whether a process holds the lock now: a gateway, or for a moment a command.
 pub(super) fn is_held(data: &DataDir) -> Result<bool, DataDirError> {
     Ok(data.lock().exists() && try_acquire(data)?.is_none())
 }

@@ -3,8 +3,7 @@
 //! Each subcommand calls the module that does its work; this module must not contain that work. Begin with
 //! `serve`.
 //!
-//! `startup` prints the output of `serve`, and `recorded` decides whether that output can have a key. `link`
-//! prints a link later.
+//! `startup` prints the output of `serve`, and decides whether that output can have a key. `link` prints a link later.
 //!
 //! | exit code | meaning |
 //! |---|---|
@@ -18,20 +17,13 @@ mod audit;
 mod backup;
 mod check;
 mod connect;
-mod failure;
-mod folder;
-mod healthcheck;
-mod key_store;
 mod keys;
 mod link;
 mod lock;
 mod output;
-mod recorded;
 mod serve;
-mod signals;
 mod source;
 mod startup;
-mod stdio;
 mod translate;
 
 use std::ffi::OsString;
@@ -40,10 +32,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use failure::{Failure, print_error};
+use output::{Failure, print_error};
 
 use crate::config::Flags;
-use crate::{demo_agent, process, surface};
+use crate::surface;
+use programs::demo_agent;
 
 /// Runs ACP agents and lets web apps use them over HTTP.
 #[derive(Debug, Parser)]
@@ -121,7 +114,6 @@ enum DemoCommand {
     SignIn,
 }
 
-/// Parses the arguments of this process and runs the subcommand.
 pub fn main() -> ExitCode {
     let line = CommandLine::parse();
     let command = line
@@ -132,7 +124,7 @@ pub fn main() -> ExitCode {
     if !matches!(
         command,
         Command::DemoAgent { .. } | Command::Supervisor { .. }
-    ) && let Err(error) = process::set_not_dumpable()
+    ) && let Err(error) = children::set_not_dumpable()
     {
         print_error(&error);
         return ExitCode::FAILURE;
@@ -149,14 +141,14 @@ pub fn main() -> ExitCode {
         Command::Translate(args) => return exit_code(translate::run(&args)),
         Command::Backup { file } => backup::backup(&file, &line.flags),
         Command::Restore { file } => backup::restore(&file, &line.flags),
-        Command::Healthcheck => healthcheck::run(&line.flags),
+        Command::Healthcheck => check::healthcheck(&line.flags),
         Command::Openapi => openapi(),
         Command::Completions { shell } => completions(shell),
         Command::DemoAgent { command: None } => return demo_agent::main(),
         Command::DemoAgent {
             command: Some(DemoCommand::SignIn),
         } => return demo_agent::sign_in(),
-        Command::Supervisor { args } => return process::supervisor::main(args),
+        Command::Supervisor { args } => return children::supervisor::main(args),
     };
     exit_code(done.map(|()| ExitCode::SUCCESS))
 }

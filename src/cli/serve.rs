@@ -1,28 +1,28 @@
 //! `serve`: locks the data folder, binds the port, starts the gateway, prints its link and waits for its end.
 
+use std::fs::File;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
-use super::failure::Failure;
-use super::recorded::Recorder;
-use super::signals::Signals;
+use super::output::Failure;
 use super::source::ConfigSource;
-use super::startup::Announcement;
+use super::startup::{Announcement, Recorder};
 use super::{backup, lock};
+
 use crate::app::{self, Reloader};
 use crate::config::{Config, Flags, Listen, parse_duration};
-use crate::process::SupervisorLock;
 use crate::server::{self, BoundListeners};
-use crate::shutdown::Shutdown;
 use crate::stream::StreamWorkers;
-use crate::telemetry::{self, ErrorChain};
+use base::shutdown::Shutdown;
+use base::telemetry::{self, ErrorChain};
+use children::SupervisorLock;
 
-/// How many ports above the default to try if no address is configured.
 const EXTRA_PORTS: u16 = 20;
-/// How long blocking tasks have to end when the runtime shuts down.
 const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a configured port may be in use at the start, and the time between two tries.
 const PORT_RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -102,12 +102,7 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags) -> Result<(), Failure> {
         .enable_all()
         .build()?;
     let announcement = Announcement::new(&config, recorder, lock.try_clone()?, args.exit_when_idle);
-    let ended = runtime.block_on(serve(
-        source,
-        config,
-        (listeners, supervisors),
-        announcement,
-    ));
+    let ended = runtime.block_on(serve(source, config, listeners, supervisors, announcement));
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     // The store is closed now.
     drop(lock);
@@ -117,22 +112,35 @@ pub(super) fn run(args: &ServeArgs, flags: &Flags) -> Result<(), Failure> {
 async fn serve(
     source: ConfigSource,
     config: Config,
-    held: (BoundListeners, Option<SupervisorLock>),
+    listeners: BoundListeners,
+    supervisors: Option<SupervisorLock>,
     announcement: Announcement,
 ) -> Result<(), Failure> {
     let shutdown = Shutdown::new();
     let signals = Signals::new()?;
     let reload = Arc::new(Notify::new());
-    let reloads = (source, Arc::clone(&reload));
+    let run = async {
+        let address = listeners.local_addr()?;
+        let gateway = app::start(config, listeners, supervisors, shutdown.clone()).await?;
+        let reloads = reload_on_request(
+            source,
+            Arc::clone(&reload),
+            gateway.reloader(),
+            shutdown.clone(),
+        );
+        shutdown.spawn(reloads);
+        announcement.publish(address, &gateway)?;
+        Ok(gateway.wait_ended().await?)
+    };
     tokio::select! {
-        ended = start_and_wait(config, held, shutdown.clone(), reloads, announcement) => ended,
+        ended = run => ended,
         () = signals.forward(&shutdown, &reload) => Ok(()),
     }
 }
 
-/// Reloads the configuration on request.
 async fn reload_on_request(
-    (source, requested): (ConfigSource, Arc<Notify>),
+    source: ConfigSource,
+    requested: Arc<Notify>,
     mut reloader: Reloader,
     shutdown: Shutdown,
 ) {
@@ -142,32 +150,13 @@ async fn reload_on_request(
             () = requested.notified() => {}
         }
         let source = source.clone();
-        reloader
-            .reload(move || {
-                source
-                    .load()
-                    .map_err(|error| ErrorChain(&*error).to_string())
-            })
-            .await;
+        let load = move || {
+            source
+                .load()
+                .map_err(|error| ErrorChain(&*error).to_string())
+        };
+        reloader.reload(load).await;
     }
-}
-
-async fn start_and_wait(
-    config: Config,
-    held: (BoundListeners, Option<SupervisorLock>),
-    shutdown: Shutdown,
-    reloads: (ConfigSource, Arc<Notify>),
-    announcement: Announcement,
-) -> Result<(), Failure> {
-    let address = held.0.local_addr()?;
-    let gateway = app::start(config, held, shutdown.clone()).await?;
-    shutdown.spawn(reload_on_request(
-        reloads,
-        gateway.reloader(),
-        shutdown.clone(),
-    ));
-    announcement.publish(address, &gateway)?;
-    Ok(gateway.wait_ended().await?)
 }
 
 /// Binds the address, or the next free port of the default address.
@@ -195,6 +184,75 @@ fn bind(listen: &Listen) -> Result<BoundListeners, BindError> {
     }
 }
 
+const ABORT_GRACE: Duration = Duration::from_secs(1);
+
+/// The signals that the gateway handles. Once this exists, they no longer kill the process.
+///
+/// The first TERM or INT begins a graceful stop; the second one stops at once. HUP reloads the configuration. If the gateway
+/// runs in a terminal, HUP means that the terminal was closed, and has the effect of TERM.
+pub(super) struct Signals {
+    stops: [Signal; 2],
+    hangup: Signal,
+    hangup_stops: bool,
+}
+
+impl Signals {
+    /// Must be called inside the runtime.
+    pub(super) fn new() -> io::Result<Self> {
+        // Read this before `signal` replaces the disposition of HUP.
+        let hangup_stops = has_controlling_terminal()
+            && !is_hangup_ignored(&std::fs::read_to_string("/proc/self/status")?);
+        let stops = [
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+        ];
+        Ok(Self {
+            stops,
+            hangup: signal(SignalKind::hangup())?,
+            hangup_stops,
+        })
+    }
+
+    /// Turns signals into a reload or a stop. Completes a grace period after the second stop signal.
+    pub(super) async fn forward(mut self, shutdown: &Shutdown, reload: &Notify) {
+        loop {
+            tokio::select! {
+                () = next_stop(&mut self.stops) => break,
+                _ = self.hangup.recv() => if self.hangup_stops { break },
+            }
+            tracing::info!("reloading the configuration");
+            reload.notify_one();
+        }
+        tracing::info!("draining; a second signal stops at once");
+        shutdown.start_drain();
+        // A closing terminal sends HUP more than once, so a second HUP does not stop at once.
+        next_stop(&mut self.stops).await;
+        tracing::warn!("second signal: stopping at once");
+        shutdown.abort();
+        tokio::time::sleep(ABORT_GRACE).await;
+    }
+}
+
+async fn next_stop([terminate, interrupt]: &mut [Signal; 2]) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// Whether the process has a controlling terminal. Closing it sends HUP.
+fn has_controlling_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}
+
+/// Whether HUP was ignored at the start, as with `nohup`. The operator then expects the gateway to survive its
+/// terminal.
+fn is_hangup_ignored(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
@@ -219,5 +277,17 @@ mod tests {
         .local_addr()
         .unwrap();
         assert!(other.port() > address.port(), "{other}");
+    }
+}
+
+#[cfg(test)]
+mod signals_tests {
+    use super::*;
+
+    #[test]
+    fn detects_hangup_ignored_by_nohup() {
+        assert!(is_hangup_ignored("Name:\tx\nSigIgn:\t0000000000001001\n"));
+        assert!(!is_hangup_ignored("Name:\tx\nSigIgn:\t0000000000001000\n"));
+        assert!(!is_hangup_ignored(""));
     }
 }

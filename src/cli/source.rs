@@ -1,8 +1,11 @@
-//! The configuration that the flags and the environment select.
+//! The configuration that the flags and the environment select, and the keys of its data folder.
 
-use super::failure::Failure;
+use super::lock::{self, DataLock};
+use super::output::Failure;
+use crate::app;
+use crate::auth::{Keys, RELOAD_INTERVAL};
 use crate::config::{self, Config, Environment, Flags};
-use crate::process;
+use base::types::Ids;
 
 /// The data folder and the address of a gateway that may run in another process. Reads no secrets.
 pub(super) fn local_config(flags: &Flags) -> Result<Config, Failure> {
@@ -12,7 +15,7 @@ pub(super) fn local_config(flags: &Flags) -> Result<Config, Failure> {
 /// Reads the configuration of the gateway that this process runs, at the start and for every reload.
 ///
 /// The environment of a process does not change, so a reload can change only secrets that come from a file.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct ConfigSource {
     flags: Flags,
     environment: Environment,
@@ -32,7 +35,31 @@ impl ConfigSource {
 
     pub(super) fn load(&self) -> Result<Config, Failure> {
         let path = self.environment.search_path();
-        let on_path = |program: &str| process::resolve(program.as_ref(), path).is_ok();
+        let on_path = |program: &str| children::resolve(program.as_ref(), path).is_ok();
         Ok(config::load(&self.flags, &self.environment, &on_path)?)
     }
+}
+
+/// Opens the keys in a data folder, which is created for the first key. Returns the lock if no gateway runs; hold it while
+/// you use the keys.
+pub(super) fn open_or_create_keys(gateway: &Config) -> Result<(Keys, Option<DataLock>), Failure> {
+    lock::create_layout(&gateway.data)?;
+    open_layout(gateway)
+}
+
+/// The same for a data folder that a gateway or a command has created.
+pub(super) fn open_keys(gateway: &Config) -> Result<(Keys, Option<DataLock>), Failure> {
+    lock::check_log(&gateway.data)?;
+    open_layout(gateway)
+}
+
+fn open_layout(gateway: &Config) -> Result<(Keys, Option<DataLock>), Failure> {
+    let lock = lock::acquire_unless_running(&gateway.data)?;
+    let ids = Ids::system();
+    let store = app::open_store(&gateway.data, &gateway.limits, &ids)?;
+    Ok((Keys::open(store, ids, &gateway.limits, None)?, lock))
+}
+
+pub(super) fn wait_for_reload() {
+    std::thread::sleep(RELOAD_INTERVAL + RELOAD_INTERVAL / 4);
 }

@@ -2,28 +2,28 @@
 //! agents, workspaces, and how to stop the gateway.
 
 use std::fmt::Write as _;
+use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Write as _};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::Duration;
 
 use rustix::process::geteuid;
 
-use super::failure::Failure;
 use super::link::{browser_url, link, page_url};
 use super::lock::{self, DataLock};
-use super::output;
-use super::recorded::Recorder;
+use super::output::{self, Failure};
+
 use crate::app::Gateway;
 use crate::auth::CreateKeyError;
 use crate::config::Config;
-use crate::process::NO_ROOT_AGENTS;
-use crate::types::text::one_line;
-use crate::types::{Isolation, Mechanism, PublicUrl};
+use base::types::text::one_line;
+use base::types::{Isolation, Mechanism, PublicUrl};
+use children::NO_ROOT_AGENTS;
 
 const STOP: &str = "SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once";
 
-/// The output of a start, before the address is known.
-#[derive(Debug)]
 pub(super) struct Announcement {
     summary: Summary,
     public_url: Option<PublicUrl>,
@@ -34,7 +34,6 @@ pub(super) struct Announcement {
 }
 
 impl Announcement {
-    /// `recorder` is the recorder of the output that must not have a key. `lock` is that of the data folder.
     pub(super) fn new(
         config: &Config,
         recorder: Option<Recorder>,
@@ -86,8 +85,6 @@ impl Announcement {
     }
 }
 
-/// Values of the configuration that an operator checks after a start.
-#[derive(Debug)]
 struct Summary {
     data: String,
     agents: String,
@@ -116,12 +113,6 @@ impl Summary {
 
     /// Writes the summary to stderr: as text on a terminal, else as one record of the log, so that every line stays JSON.
     fn report(&self, gateway: &Gateway) {
-        let Self {
-            data,
-            agents,
-            workspaces,
-            run_as,
-        } = self;
         if io::stderr().is_terminal() {
             // A start does not fail because its terminal is gone.
             let sandbox = gateway.isolation().sandbox();
@@ -140,12 +131,12 @@ impl Summary {
                 .mechanism;
             let control_groups = gateway.isolation().groups();
             tracing::info!(
-                %data,
-                %agents,
-                %workspaces,
+                data = %self.data,
+                agents = %self.agents,
+                workspaces = %self.workspaces,
                 %isolation,
                 %control_groups,
-                run_as = run_as.as_deref(),
+                run_as = self.run_as.as_deref(),
                 stop = STOP,
                 "the gateway accepts connections"
             );
@@ -186,6 +177,148 @@ fn isolation_text(mechanism: Mechanism, shortcoming: Option<&str>) -> String {
     }
 }
 
+const INIT_OUTPUTS: [&str; 2] = ["/proc/1/fd/1", "/proc/1/fd/2"];
+
+/// What keeps the output of this process. A key in a recorded output stays readable after the start. A terminal or the
+/// pipe of another program is not recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
+pub(super) enum Recorder {
+    #[display("the journal")]
+    Journal,
+    #[display("the log of the container")]
+    ContainerLog,
+    #[display("a file")]
+    File,
+}
+
+impl Recorder {
+    /// The recorder of stdout or stderr; `None` if only their readers see them. `journal_stream` is the value of
+    /// `JOURNAL_STREAM`.
+    pub(super) fn of_process(journal_stream: Option<&str>) -> Option<Self> {
+        let (stdout, stderr) = (Output::of(&io::stdout()), Output::of(&io::stderr()));
+        Self::of(stdout, stderr, journal_stream, &Init::read())
+    }
+
+    fn of(
+        stdout: Option<Output>,
+        stderr: Option<Output>,
+        journal_stream: Option<&str>,
+        init: &Init,
+    ) -> Option<Self> {
+        let any = |is_recorded: &dyn Fn(FileId) -> bool| {
+            [stdout, stderr]
+                .into_iter()
+                .flatten()
+                .any(|output| is_recorded(output.id))
+        };
+        if journal_stream
+            .and_then(FileId::parse)
+            .is_some_and(|journal| any(&|id| id == journal))
+        {
+            return Some(Self::Journal);
+        }
+        let is_container_log = match init {
+            Init::Outputs(log) => any(&|id| log.contains(&id)),
+            Init::Hidden { same_session } => *same_session,
+        };
+        if is_container_log {
+            return Some(Self::ContainerLog);
+        }
+        // The link is on stdout. The log may be in a file.
+        stdout
+            .is_some_and(|stdout| stdout.is_file)
+            .then_some(Self::File)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn of(file: &Metadata) -> Self {
+        Self {
+            device: file.dev(),
+            inode: file.ino(),
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (device, inode) = text.split_once(':')?;
+        Some(Self {
+            device: device.parse().ok()?,
+            inode: inode.parse().ok()?,
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Output {
+    id: FileId,
+    is_file: bool,
+}
+
+impl Output {
+    /// Returns `None` for a device that discards its input, and for an output that cannot be examined.
+    fn of(output: &(impl AsFd + IsTerminal)) -> Option<Self> {
+        let found = metadata(output.as_fd()).ok()?;
+        let discards = found.file_type().is_char_device() && !output.is_terminal();
+        (!discards).then(|| Self {
+            id: FileId::of(&found),
+            is_file: found.is_file(),
+        })
+    }
+}
+
+fn metadata(output: BorrowedFd<'_>) -> io::Result<Metadata> {
+    File::from(output.try_clone_to_owned()?).metadata()
+}
+
+#[derive(Debug)]
+enum Init {
+    Outputs(Vec<FileId>),
+    /// Its outputs are closed to this process. In a container without a process of another session, this
+    /// process has the session and the outputs of process 1. On a host, no other process is in that session.
+    Hidden {
+        same_session: bool,
+    },
+}
+
+impl Init {
+    fn read() -> Self {
+        let outputs: io::Result<Vec<FileId>> = INIT_OUTPUTS
+            .iter()
+            .map(|path| fs::metadata(path).map(|found| FileId::of(&found)))
+            .collect();
+        if let Ok(outputs) = outputs {
+            return Self::Outputs(outputs);
+        }
+        let ours = session_of("self");
+        Self::Hidden {
+            same_session: ours.is_some() && ours == session_of("1"),
+        }
+    }
+}
+
+/// The id of a process's session. `None` if the session began outside this PID namespace, where its id reads
+/// as 0: processes of several such sessions cannot be told apart. Container runtimes begin a session inside.
+fn session_of(process: &str) -> Option<u32> {
+    parse_session(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+fn parse_session(stat: &str) -> Option<u32> {
+    // The name of the program can contain parentheses. Then follow the state, the parent and the group.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields
+        .split_whitespace()
+        .nth(3)?
+        .parse()
+        .ok()
+        .filter(|session| *session != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,5 +350,75 @@ stop        SIGINT (Ctrl-C) or SIGTERM; a second signal stops at once
             isolation_text(Mechanism::None, reason),
             "none: no rules for signals"
         );
+    }
+}
+
+#[cfg(test)]
+mod recorded_tests {
+    use super::*;
+
+    fn output(inode: u64, is_file: bool) -> Output {
+        Output {
+            id: FileId { device: 9, inode },
+            is_file,
+        }
+    }
+
+    #[test]
+    fn session_is_read_from_proc() {
+        assert_eq!(
+            session_of("self"),
+            session_of(&std::process::id().to_string())
+        );
+        assert_eq!(session_of("0"), None);
+        assert_eq!(parse_session("7 (a) b) S 1 6 5 0 -1"), Some(5));
+        assert_eq!(parse_session("7 (a) S 0 0 0 0 -1"), None);
+    }
+
+    #[test]
+    fn only_a_journal_a_container_log_and_a_file_record() {
+        let host = Init::Hidden {
+            same_session: false,
+        };
+        let container = Init::Outputs([3, 4].map(|inode| FileId { device: 9, inode }).to_vec());
+        let hidden = Init::Hidden { same_session: true };
+        let (pipe, other, file) = (
+            Some(output(1, false)),
+            Some(output(2, false)),
+            Some(output(5, true)),
+        );
+        for (stdout, stderr, journal, init, recorder) in [
+            (pipe, other, None, &host, None),
+            (pipe, file, None, &host, None),
+            (None, None, Some("9:1"), &host, None),
+            (pipe, other, Some("9:7"), &host, None),
+            (pipe, other, Some("8:1"), &host, None),
+            (pipe, other, Some("9"), &host, None),
+            (pipe, other, Some("9:1"), &host, Some(Recorder::Journal)),
+            (pipe, other, Some("9:2"), &host, Some(Recorder::Journal)),
+            (pipe, other, None, &container, None),
+            (
+                Some(output(3, false)),
+                other,
+                None,
+                &container,
+                Some(Recorder::ContainerLog),
+            ),
+            (
+                pipe,
+                Some(output(4, false)),
+                None,
+                &container,
+                Some(Recorder::ContainerLog),
+            ),
+            (pipe, other, None, &hidden, Some(Recorder::ContainerLog)),
+            (file, pipe, None, &host, Some(Recorder::File)),
+        ] {
+            assert_eq!(
+                Recorder::of(stdout, stderr, journal, init),
+                recorder,
+                "{stdout:?} {stderr:?} {journal:?} {init:?}"
+            );
+        }
     }
 }

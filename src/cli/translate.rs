@@ -6,12 +6,11 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
-use super::failure::Failure;
-use super::stdio::{pipes, stop_signal};
+use super::output::{Failure, current_thread_runtime, pipes, stop_signal};
 use crate::config::Environment;
-use crate::translate::{self, ChildCommand, ClientDialect, MAX_LINE_BYTES, Options};
-use crate::types::AgentDialect;
-use crate::{process, telemetry};
+use base::telemetry;
+use base::types::AgentDialect;
+use programs::translate::{self, ChildCommand, ClientDialect, MAX_LINE_BYTES, Options};
 
 #[derive(Debug, Args)]
 pub(super) struct TranslateArgs {
@@ -58,7 +57,7 @@ impl From<TranslatedDialect> for AgentDialect {
 
 /// The protocols of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ClientProtocol {
+pub(super) enum ClientProtocol {
     Acp,
     EarlyAcp,
 }
@@ -78,10 +77,10 @@ pub(super) fn run(args: &TranslateArgs) -> Result<ExitCode, Failure> {
     telemetry::init(Some("warn"))?;
     let (program, arguments) = args.command.split_first().expect("clap requires a command");
     let command = ChildCommand {
-        program: process::resolve(program, environment.search_path())?,
+        program: children::resolve(program, environment.search_path())?,
         args: arguments.to_vec(),
         env: if args.pass_environment {
-            environment.all_variables()
+            environment.variables(|_| true)
         } else {
             environment.without_gateway_variables()
         },
@@ -95,12 +94,11 @@ pub(super) fn run(args: &TranslateArgs) -> Result<ExitCode, Failure> {
         max_line_bytes: args.max_line_bytes,
         record: args.record.clone(),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = current_thread_runtime()?;
     let ended: Result<_, Failure> = runtime.block_on(async {
         let stop = stop_signal()?;
-        Ok(translate::run(options, pipes()?, stop).await?)
+        let (input, output) = pipes()?;
+        Ok(translate::run(options, input, output, stop).await?)
     });
     // A thread can be blocked in a read of stdin.
     runtime.shutdown_background();

@@ -2,10 +2,31 @@
 
 use std::collections::BTreeMap;
 
-use super::remote::Remote;
-use super::secret::Secret;
-use crate::types::known_agents::privileged_modes;
-use crate::types::{AgentSettings, DeniedModes, Isolation, KnownAgent};
+use http::header::{
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING,
+    UPGRADE,
+};
+use http::{HeaderName, HeaderValue, Uri};
+use serde::Serialize;
+use strum::VariantArray;
+
+use super::environment::Environment;
+use super::error::ConfigError;
+use super::key::{
+    Key, Kind, count, count_or_zero, key_table, read_keys, read_table, show_table, size, strings,
+    switch, time, time_or_zero, word,
+};
+use super::secret::{self, Secret};
+use super::section::{Field, Section};
+use super::settings::{self, CaFile, real_folders};
+use super::toml_text;
+use base::types::known_agents::{DEMO_NAME, KNOWN, privileged_modes};
+use base::types::method_list::route_of;
+use base::types::network::is_loopback_url;
+use base::types::{
+    AgentDialect, AgentName, AgentSettings, DeniedModes, Isolation, KnownAgent, Permissions,
+    PoolSettings, ServedBy, url_port,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
@@ -21,16 +42,20 @@ pub struct Agent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Launch {
     /// A name on PATH, or an absolute path.
-    Command { command: String, args: Vec<String> },
-    /// An agent on another host.
+    Command {
+        command: String,
+        args: Vec<String>,
+    },
     Remote(Box<Remote>),
     /// `builtin = "demo"`: the command `demo-agent` of this program.
     Demo,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Home {
     /// A separate directory for each agent below the data directory.
+    #[serde(rename = "own")]
     Private,
     /// The home directory of the operator, with its sign-ins. The agent is then in one trust domain with the
     /// gateway.
@@ -57,10 +82,494 @@ impl Agent {
         }
     }
 
-    /// Returns the names of the variables that a discovered agent receives from the environment of the
-    /// gateway.
+    /// The names of the variables that a discovered agent receives from the gateway's environment.
     pub fn inherited_variables(&self) -> Option<String> {
         let names: Vec<&str> = self.env.keys().map(String::as_str).collect();
         (self.discovered && !names.is_empty()).then(|| names.join(", "))
     }
+}
+
+/// An agent on another host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remote {
+    pub url: Uri,
+    pub headers: BTreeMap<String, Secret>,
+    /// The value of `Authorization: Bearer`.
+    pub token: Option<Secret>,
+    pub ca_file: Option<CaFile>,
+    pub folders: Vec<String>,
+    pub insecure_http: bool,
+}
+
+pub(super) fn read_remote(section: &mut Section, url: &Field) -> Result<Remote, ConfigError> {
+    let insecure_http = section
+        .take("insecure_http")
+        .map_or(Ok(false), |field| field.boolean())?;
+    let token = section.take("token").map(read_token).transpose()?;
+    let headers = section
+        .take("headers")
+        .map_or(Ok(BTreeMap::new()), |field| {
+            secret::read_all(field, is_header)
+        })?;
+    if token.is_some()
+        && headers
+            .keys()
+            .any(|name| name.eq_ignore_ascii_case(AUTHORIZATION.as_str()))
+    {
+        return Err(
+            section.invalid("has both token and the header Authorization; remove one of them")
+        );
+    }
+    if let Some((name, _)) = headers
+        .iter()
+        .find(|(_, value)| HeaderValue::try_from(value.expose()).is_err())
+    {
+        return Err(section.invalid(format!(
+            "the value of the header {name} has invalid characters"
+        )));
+    }
+    let Some(folders) = section.take("remote_folders") else {
+        return Err(section.invalid(
+            "needs remote_folders, the absolute folders of the agent's host in which sessions may work",
+        ));
+    };
+    Ok(Remote {
+        url: read_url(url, insecure_http)?,
+        headers,
+        token,
+        ca_file: section
+            .take("ca_file")
+            .map(|field| settings::read_ca_file(&field))
+            .transpose()?,
+        folders: read_folders(folders)?,
+        insecure_http,
+    })
+}
+
+fn read_token(field: Field) -> Result<Secret, ConfigError> {
+    let invalid = field.invalid("must have only visible ASCII characters");
+    let token = Secret::read(field)?;
+    let is_valid =
+        !token.expose().is_empty() && token.expose().bytes().all(|byte| byte.is_ascii_graphic());
+    if is_valid { Ok(token) } else { Err(invalid) }
+}
+
+fn read_folders(field: Field) -> Result<Vec<String>, ConfigError> {
+    let wrong = field.invalid("needs at least one folder");
+    let folders = field.each(|item| {
+        let folder = item.string()?;
+        let is_absolute =
+            folder.starts_with('/') && !folder.split('/').any(|part| matches!(part, "." | ".."));
+        if is_absolute {
+            Ok(folder.to_owned())
+        } else {
+            Err(item.invalid("must be an absolute path without . and .."))
+        }
+    })?;
+    if folders.is_empty() {
+        Err(wrong)
+    } else {
+        Ok(folders)
+    }
+}
+
+fn read_url(field: &Field, insecure_http: bool) -> Result<Uri, ConfigError> {
+    let text = field.string()?;
+    if text.contains('@') {
+        return Err(field.invalid("must not contain credentials: use token or headers"));
+    }
+    let invalid =
+        || field.invalid("not a URL such as https://HOST/acp or wss://HOST/acp, without a query");
+    let url: Uri = text.parse().map_err(|_| invalid())?;
+    let has_host = url.host().is_some_and(|host| !host.is_empty());
+    if !has_host || url.query().is_some() || text.contains('#') {
+        return Err(invalid());
+    }
+    url_port(&url).map_err(|error| field.invalid(error.to_string()))?;
+    match url.scheme_str() {
+        Some("wss" | "https") => Ok(url),
+        Some("ws" | "http") if insecure_http || is_loopback_url(&url) => Ok(url),
+        Some("ws" | "http") => Err(field.invalid(
+            "sends everything unencrypted to another host: use https:// or wss://, or set insecure_http = true",
+        )),
+        _ => Err(invalid()),
+    }
+}
+
+/// Headers that the operator may set. The transport sets the others itself.
+fn is_header(name: &str) -> bool {
+    let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+        return false;
+    };
+    let own = [
+        ACCEPT,
+        CONNECTION,
+        CONTENT_LENGTH,
+        CONTENT_TYPE,
+        HOST,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ];
+    let starts = ["sec-websocket-", "acp-", "last-event-id", "proxy-"];
+    !own.contains(&name) && !starts.iter().any(|start| name.as_str().starts_with(start))
+}
+
+/// The values for `check`, without secrets. A value that is not set is empty.
+pub(super) fn shown_remote(remote: &Remote) -> [(&'static str, String); 5] {
+    let token = remote
+        .token
+        .as_ref()
+        .map_or(String::new(), |token| token.shown().to_owned());
+    let ca_file = remote
+        .ca_file
+        .as_ref()
+        .map(|file| super::toml_text::quoted(&file.path.to_string_lossy()));
+    [
+        ("token", token),
+        ("headers", secret::show_all(&remote.headers)),
+        ("ca_file", ca_file.unwrap_or_default()),
+        ("remote_folders", (strings().show)(&remote.folders)),
+        ("insecure_http", remote.insecure_http.to_string()),
+    ]
+}
+
+/// The keys of an agent's entry, except those of its launch: `builtin`, `command` and `args`, or `url` with the keys of
+/// [`remote`].
+pub(super) const KEYS: &[Key<Agent>] = key_table! { Agent:
+    ["", local: false] {
+        /// Variables of the agent. A value is a text, { from_env = "NAME" } or { from_file = "/path" }.
+        env: variables => env;
+        /// "own": a separate home directory. "user": the home directory and sign-ins of the operator.
+        home: word => home;
+        /// The server of the agent's file requests: "off", "client" or "gateway".
+        files: word => settings.files;
+        /// The server of the agent's terminal requests: "off", "client" or "gateway".
+        terminals: word => settings.terminals;
+        /// Without an answer within `timeout`: "reject", or "wait" until the turn ends. `allow` has kinds of tools.
+        permissions: permissions => settings.permissions;
+        /// `deny`: modes that no client can select. Some known agents add a name to the default.
+        modes: modes => settings.denied_modes;
+        /// Keys of `_meta` that clients may send when they create a session.
+        meta: strings => settings.allowed_meta_keys;
+        /// Methods that clients may call. A name that ends in * is a prefix.
+        rpc: methods => settings.allowed_rpc_methods;
+        /// Whether users may sign in to the agent in a terminal.
+        terminal_auth: switch => settings.terminal_auth;
+        /// The protocol of the agent: "acp", "stream-json" for the Claude Code CLI, or "early-acp" for agents older than ACP.
+        dialect: word => settings.dialect;
+        /// The version of ACP that the gateway requests: 1 or 2.
+        protocol: protocol => settings.protocol;
+        /// What the agent cannot access: "off", "private", "workspace", or "strict" with `isolation_command`.
+        isolation: word => settings.isolation;
+        /// The command that starts the agent at the level "strict", with {cwd} and {home}. The agent follows.
+        isolation_command: strings => settings.isolation_command;
+        /// Further folders that the agent may use. At the level "workspace" it can only read them.
+        folders: real_folders => settings.folders;
+        /// The processes and threads of the agent, with its commands.
+        max_processes: count => settings.resources.max_processes;
+        /// The memory of the agent with its commands. Without control groups it limits each of its processes.
+        max_memory_bytes: memory_size => settings.resources.max_memory_bytes;
+        /// The number of processes, the idle processes that the pool keeps ready, and the times before it reclaims them.
+        pool: pool => settings.pool;
+        /// The time until the agent answers `initialize`. Then the start fails.
+        start_timeout: time => settings.start_timeout;
+        /// The time of a turn without an update or a request. Then the gateway cancels it. Tool calls: [timeouts].
+        turn_idle_timeout: time => settings.turn_idle_timeout;
+        /// The size of one message of the agent. A longer message ends the process.
+        max_line_bytes: line_size => settings.max_line_bytes;
+    }
+};
+
+const PERMISSIONS: &[Key<Permissions>] = key_table! { Permissions:
+    ["", local: false] {
+        on_timeout: word => on_timeout;
+        timeout: time => timeout;
+        allow: tool_kinds => allow;
+    }
+};
+
+const POOL: &[Key<PoolSettings>] = key_table! { PoolSettings:
+    ["", local: false] {
+        max_size: count => max_size;
+        reserved: count_or_zero => reserved;
+        min_idle: count_or_zero => min_idle;
+        min_idle_for: time => min_idle_for;
+        idle_timeout: time => idle_timeout;
+        no_load_idle_timeout: time => no_load_idle_timeout;
+        no_load_reclaim_timeout: time_or_zero => no_load_reclaim_timeout;
+    }
+};
+
+pub(super) fn read(field: Field) -> Result<Agent, ConfigError> {
+    let mut section = field.section()?;
+    let launch = read_launch(&mut section)?;
+    let has_launch = launch.is_some();
+    // The defaults of some keys depend on the agent.
+    let mut agent = Agent::new(launch.unwrap_or(Launch::Demo));
+    let is_remote = matches!(agent.launch, Launch::Remote(_));
+    if is_remote {
+        reject_keys_of_children(&mut section)?;
+    }
+    read_keys(&mut section, KEYS, &mut agent)?;
+    if is_remote && [agent.settings.files, agent.settings.terminals].contains(&ServedBy::Gateway) {
+        return Err(section.invalid(
+            "the agent runs on another host, so that files and terminals must be \"off\" or \"client\"",
+        ));
+    }
+    if agent.settings.isolation == Isolation::Strict && agent.settings.isolation_command.is_empty()
+    {
+        return Err(section.missing("isolation_command"));
+    }
+    if agent.settings.dialect != AgentDialect::Acp && agent.settings.protocol != 1 {
+        return Err(section.invalid("protocol = 2 requires dialect = \"acp\""));
+    }
+    if !has_launch {
+        return Err(section.missing("command` or `url"));
+    }
+    section.finish()?;
+    Ok(agent)
+}
+
+/// The keys that describe a child process.
+pub(super) const KEYS_OF_CHILDREN: [&str; 9] = [
+    "env",
+    "home",
+    "terminal_auth",
+    "dialect",
+    "isolation",
+    "isolation_command",
+    "folders",
+    "max_processes",
+    "max_memory_bytes",
+];
+
+fn reject_keys_of_children(section: &mut Section) -> Result<(), ConfigError> {
+    let present = KEYS_OF_CHILDREN
+        .into_iter()
+        .find_map(|name| section.take(name));
+    present.map_or(Ok(()), |field| {
+        Err(field.invalid("is only for agents with a command: this agent runs on another host"))
+    })
+}
+
+/// Reads a command with arguments, a URL, or the name of a built-in agent. `None` if there is neither.
+fn read_launch(section: &mut Section) -> Result<Option<Launch>, ConfigError> {
+    let builtin = section.take("builtin");
+    let command = section.take("command");
+    let args = section.take("args");
+    if let Some(url) = section.take("url") {
+        if builtin.is_some() || command.is_some() || args.is_some() {
+            return Err(section.invalid("url cannot be combined with builtin, command or args"));
+        }
+        return Ok(Some(Launch::Remote(Box::new(read_remote(section, &url)?))));
+    }
+    Ok(match (builtin, command, args) {
+        (Some(builtin), None, None) => Some(builtin.choice(&[("demo", Launch::Demo)])?),
+        (Some(_), _, _) => {
+            return Err(section.invalid("builtin cannot be combined with command or args"));
+        }
+        (None, Some(command), args) => Some(Launch::Command {
+            command: command.program()?,
+            args: args.map_or(Ok(Vec::new()), strings().read)?,
+        }),
+        (None, None, _) => None,
+    })
+}
+
+fn variables() -> Kind<BTreeMap<String, Secret>> {
+    Kind {
+        read: |field| secret::read_all(field, secret::is_variable_name),
+        show: secret::show_all,
+    }
+}
+
+fn methods() -> Kind<Vec<String>> {
+    Kind {
+        read: |field| field.each(read_method),
+        ..strings()
+    }
+}
+
+/// A name that ends in `*` matches all methods with this prefix.
+fn read_method(field: &Field) -> Result<String, ConfigError> {
+    let name = field.string()?;
+    if let Some(route) = route_of(name) {
+        return Err(field.invalid(format!("{name:?} cannot be called by name: {route}")));
+    }
+    let start = name.strip_suffix('*').unwrap_or(name);
+    // A bare star would allow methods that the operator does not know.
+    if start.is_empty() || start.contains('*') {
+        return Err(field.invalid("must be a method, or a prefix of methods followed by *"));
+    }
+    Ok(name.to_owned())
+}
+
+fn protocol() -> Kind<u64> {
+    let read = |field: Field| match field.count()? {
+        version @ 1..=2 => Ok(version),
+        _ => Err(field.invalid("must be 1 or 2")),
+    };
+    Kind { read, ..count() }
+}
+
+fn line_size() -> Kind<usize> {
+    let read = |field: Field| match field.size()? {
+        0..1024 => Err(field.invalid("must be at least 1KiB")),
+        bytes => Ok(bytes),
+    };
+    Kind { read, ..size() }
+}
+
+/// No program starts with less.
+fn memory_size() -> Kind<u64> {
+    let read = |field: Field| match field.size()? {
+        0..0x10_0000 => Err(field.invalid("must be at least 1MiB")),
+        bytes => Ok(bytes),
+    };
+    Kind { read, ..size() }
+}
+
+const TOOL_KINDS: [&str; 10] = [
+    "read",
+    "edit",
+    "delete",
+    "move",
+    "search",
+    "execute",
+    "think",
+    "fetch",
+    "switch_mode",
+    "other",
+];
+
+fn tool_kinds() -> Kind<Vec<String>> {
+    let read = |field: Field| {
+        field.each(|item| item.choice(&TOOL_KINDS.map(|kind| (kind, kind.to_owned()))))
+    };
+    Kind { read, ..strings() }
+}
+
+fn permissions() -> Kind<Permissions> {
+    Kind {
+        read: |field| read_table(field, PERMISSIONS),
+        show: |value| show_table(value, PERMISSIONS),
+    }
+}
+
+fn modes() -> Kind<DeniedModes> {
+    Kind {
+        read: read_modes,
+        show: |value| toml_text::table([("deny", (strings().show)(&value.names()))]),
+    }
+}
+
+fn read_modes(field: Field) -> Result<DeniedModes, ConfigError> {
+    let mut section = field.section()?;
+    let Some(deny) = section.take("deny") else {
+        return Err(section.missing("deny"));
+    };
+    section.finish()?;
+    let names = deny.each(|item| match item.string()? {
+        name if name.chars().any(char::is_alphanumeric) => Ok(name.to_owned()),
+        _ => Err(item.invalid("must have a letter or a digit")),
+    });
+    names.map(DeniedModes::new)
+}
+
+fn pool() -> Kind<PoolSettings> {
+    Kind {
+        read: read_pool,
+        show: |value| show_table(value, POOL),
+    }
+}
+
+fn read_pool(field: Field) -> Result<PoolSettings, ConfigError> {
+    let mut section = field.section()?;
+    let mut pool = PoolSettings::default();
+    let min_idle = section.take("min_idle");
+    let reserved = section.take("reserved");
+    read_keys(&mut section, POOL, &mut pool)?;
+    section.finish()?;
+    pool.reserved = match reserved {
+        Some(field) => match field.count()? {
+            reserved if reserved < pool.max_size => reserved,
+            _ => {
+                let max = pool.max_size;
+                return Err(field.invalid(format!("must be less than `max_size`, which is {max}")));
+            }
+        },
+        None => PoolSettings::default_reserved(pool.max_size),
+    };
+    match min_idle {
+        Some(field) => {
+            pool.min_idle = field.count()?;
+            if pool.min_idle > pool.max_size {
+                return Err(field.invalid(format!(
+                    "must be at most `max_size`, which is {}",
+                    pool.max_size
+                )));
+            }
+        }
+        None => pool.min_idle = pool.min_idle.min(pool.max_size),
+    }
+    Ok(pool)
+}
+
+/// Returns the default agents. `on_path` returns true if a program exists; no program runs. Commands on PATH
+/// are included only if `search` is true.
+pub(super) fn default_agents(
+    search: bool,
+    on_path: &dyn Fn(&str) -> bool,
+    environment: &Environment,
+) -> BTreeMap<AgentName, Agent> {
+    let name = |name: &str| {
+        name.parse::<AgentName>()
+            .expect("the names in the table are valid agent names")
+    };
+    let mut agents = BTreeMap::from([(name(DEMO_NAME), Agent::new(Launch::Demo))]);
+    if search {
+        let found = KNOWN.iter().filter_map(|known| {
+            let command = known.commands.iter().find(|command| on_path(command))?;
+            Some((
+                name(known.name),
+                discovered_agent(known, command, environment),
+            ))
+        });
+        agents.extend(found);
+    }
+    agents
+}
+
+fn discovered_agent(known: &KnownAgent, command: &str, environment: &Environment) -> Agent {
+    let args = known.args.iter().map(|arg| (*arg).to_owned()).collect();
+    let mut agent = Agent::new(Launch::Command {
+        command: command.to_owned(),
+        args,
+    });
+    agent.discovered = true;
+    // The agent's sign-ins are in the operator's home directory. The operator did not configure the agent, so
+    // no process starts ahead of a request.
+    agent.home = Home::User;
+    agent.settings.pool.min_idle = 0;
+    let secrets = known.secrets.iter().map(|name| (*name, true));
+    let settings = known.settings.iter().map(|name| (*name, false));
+    for (name, secret) in secrets.chain(settings) {
+        let value = environment
+            .get(name)
+            .and_then(|value| value.to_str())
+            .filter(|value| !value.is_empty());
+        if let Some(value) = value {
+            agent
+                .env
+                .insert(name.to_owned(), inherited_variable(name, value, secret));
+        }
+    }
+    agent
+}
+
+/// Reads a variable of the gateway's environment. A URL with user information may contain a password and
+/// counts as a secret.
+fn inherited_variable(name: &str, value: &str, secret: bool) -> Secret {
+    let hidden = secret || (value.contains("://") && value.contains('@'));
+    Secret::from_variable(name, value, hidden)
 }

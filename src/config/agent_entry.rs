@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use tempfile::NamedTempFile;
 use toml_edit::{DocumentMut, Item, Table, TomlError, value};
 
-use crate::types::AgentName;
+use base::types::AgentName;
 
 #[derive(Debug, thiserror::Error)]
 pub enum EntryError {
@@ -33,7 +34,6 @@ pub struct AgentEntry<'a> {
     pub env: &'a BTreeMap<String, String>,
 }
 
-/// A configuration file that is changed.
 #[derive(Debug)]
 pub struct EntryFile {
     path: PathBuf,
@@ -67,7 +67,6 @@ impl EntryFile {
         })
     }
 
-    /// Whether an entry of this name can be written.
     pub fn check(&self, name: &AgentName) -> Result<(), EntryError> {
         let exists = self
             .document
@@ -146,36 +145,22 @@ impl EntryFile {
 
     /// Replaces the file. It keeps its mode; a new file is private, because entries can have keys.
     pub fn save(&self) -> Result<(), EntryError> {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        let failed = |source| EntryError::Write {
-            path: self.path.clone(),
-            source,
-        };
         // A link stays a link.
         let path = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".new");
-        let new = path.with_file_name(name);
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)
-            .map_err(failed)?;
-        let written = file
-            .write_all(self.document.to_string().as_bytes())
-            .and_then(|()| file.sync_all());
-        let kept = written.and_then(|()| match std::fs::metadata(&path) {
-            Ok(metadata) => std::fs::set_permissions(&new, metadata.permissions()),
-            Err(_) => Ok(()),
-        });
-        kept.and_then(|()| std::fs::rename(&new, &path))
-            .map_err(|source| {
-                // The previous version of the file is kept.
-                drop(std::fs::remove_file(&new));
-                failed(source)
-            })
+        let save = || -> io::Result<()> {
+            let mut file = NamedTempFile::new_in(path.parent().unwrap_or(&path))?;
+            file.write_all(self.document.to_string().as_bytes())?;
+            file.as_file().sync_all()?;
+            if let Ok(metadata) = std::fs::metadata(&path) {
+                file.as_file().set_permissions(metadata.permissions())?;
+            }
+            file.persist(&path)?;
+            Ok(())
+        };
+        save().map_err(|source| EntryError::Write {
+            path: self.path.clone(),
+            source,
+        })
     }
 }
 

@@ -6,12 +6,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::types::ProxyVariables;
+use base::types::ProxyVariables;
 
-/// The variable with the key of `attach` and `connect`.
 pub const CLIENT_KEY_VARIABLE: &str = "ACP_GATEWAY_KEY";
 
-/// The variable with the path of the configuration file.
 pub(super) const CONFIG_VARIABLE: &str = "ACP_GATEWAY_CONFIG";
 
 /// The start of the names of the gateway's own variables, which can be secrets.
@@ -34,41 +32,31 @@ impl Environment {
         self.0.get(name).map(OsString::as_os_str)
     }
 
-    /// The value of `PATH`, unchanged.
     pub fn search_path(&self) -> &OsStr {
         self.get("PATH").unwrap_or_default()
     }
 
-    /// The value of `JOURNAL_STREAM`, with which systemd names the socket of the journal.
     pub fn journal_stream(&self) -> Option<&str> {
         self.get("JOURNAL_STREAM")?.to_str()
     }
 
-    /// The value of `ACP_GATEWAY_KEY`: the key of `attach`, which is a client.
     pub fn client_key(&self) -> Option<&OsStr> {
         self.get(CLIENT_KEY_VARIABLE).filter(|key| !key.is_empty())
     }
 
-    pub fn all_variables(&self) -> Vec<(OsString, OsString)> {
-        let all = self.0.iter();
-        all.map(|(name, value)| (name.into(), value.clone()))
-            .collect()
-    }
-
-    /// The variables for a child that runs in place of this process: all except those of the gateway.
-    pub fn without_gateway_variables(&self) -> Vec<(OsString, OsString)> {
-        let others = self
-            .0
-            .iter()
-            .filter(|(name, _)| !name.starts_with(GATEWAY_PREFIX));
-        others
+    pub fn variables(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<(OsString, OsString)> {
+        let wanted = self.0.iter().filter(|(name, _)| is_wanted(name));
+        wanted
             .map(|(name, value)| (name.into(), value.clone()))
             .collect()
     }
-
+    /// The variables for a child that runs in place of this process: all except those of the gateway.
+    pub fn without_gateway_variables(&self) -> Vec<(OsString, OsString)> {
+        self.variables(|name| !name.starts_with(GATEWAY_PREFIX))
+    }
     /// The variables for package managers: no variables of the gateway and no keys of agents.
     pub fn of_package_managers(&self) -> Vec<(OsString, OsString)> {
-        let is_used = |name: &str| {
+        self.variables(|name| {
             let lower = name.to_lowercase();
             PACKAGE_MANAGER_VARIABLES.contains(&name)
                 || SHARED_VARIABLES.contains(&name)
@@ -76,20 +64,15 @@ impl Environment {
                 || ["npm_config_", "pip_", "uv_"]
                     .iter()
                     .any(|start| lower.starts_with(start))
-        };
-        let used = self.0.iter().filter(|(name, _)| is_used(name));
-        used.map(|(name, value)| (name.into(), value.clone()))
-            .collect()
+        })
     }
 
-    /// The value of `ACP_GATEWAY_CONFIG`.
     pub fn config_file(&self) -> Option<PathBuf> {
         self.get(CONFIG_VARIABLE)
             .filter(|path| !path.is_empty())
             .map(PathBuf::from)
     }
 
-    /// The home directory.
     pub fn home(&self) -> Option<PathBuf> {
         self.folder("HOME")
     }
@@ -115,14 +98,13 @@ impl Environment {
         }
     }
 
-    /// The log filter for a command that reads no configuration: `ACP_GATEWAY_LOG` or `RUST_LOG`.
+    /// The log filter for a command that reads no configuration.
     pub fn log_filter(&self) -> Option<&str> {
         self.get("ACP_GATEWAY_LOG")
             .or_else(|| self.get("RUST_LOG"))?
             .to_str()
     }
 
-    /// Iterates over the variables in the order of their names.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &OsStr)> {
         self.0
             .iter()
@@ -177,7 +159,6 @@ const SHARED_VARIABLES: [&str; 7] = [
     "SSL_CERT_DIR",
     "NODE_EXTRA_CA_CERTS",
 ];
-/// Variables of the process that package managers need.
 const PACKAGE_MANAGER_VARIABLES: [&str; 4] = ["PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME"];
 const USER_VARIABLES: [&str; 8] = [
     "USER",

@@ -1,8 +1,8 @@
 //! Errors in the configuration, with the key and its location.
 
+use std::fmt;
 use std::path::PathBuf;
-
-use super::origin::Origin;
+use std::sync::Arc;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -57,7 +57,6 @@ fn did_you_mean(suggestion: Option<&str>) -> String {
         .unwrap_or_default()
 }
 
-/// Returns the known name that is most similar to the given name, if one is similar enough.
 pub(super) fn closest<'a>(
     written: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -74,4 +73,23 @@ pub(super) fn closest<'a>(
 fn similarity(written: &str, name: &str) -> f64 {
     let edit_similarity = strsim::normalized_damerau_levenshtein(written, name) + 0.2;
     strsim::jaro_winkler(written, name).max(edit_similarity)
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    File { path: Arc<PathBuf>, line: usize },
+    Environment(Arc<str>),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Environment(name) => f.write_str(name),
+            Self::Flag(name) => f.write_str(name),
+        }
+    }
 }

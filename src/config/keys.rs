@@ -1,10 +1,9 @@
 //! The sections of the configuration file and all their keys, in the order of the sample file.
 
-use super::Config;
 use super::error::{ConfigError, closest};
 use super::key::{Key, PER_KEY};
 use super::section::{Field, Section};
-use super::{limits, settings};
+use super::{Config, settings};
 
 /// The sections and their descriptions. `[limits]` has tables only: [`read`] rejects a key directly in it.
 pub(super) const SECTIONS: [(&str, &str); 12] = [
@@ -40,13 +39,12 @@ pub(super) const SECTIONS: [(&str, &str); 12] = [
     ("telemetry", "The log of the gateway."),
 ];
 
-/// Iterates over the keys of a section.
 pub(super) fn of_section(section: &str) -> impl Iterator<Item = &'static Key<Config>> {
     all().filter(move |key| key.section == section)
 }
 
 pub(super) fn all() -> impl Iterator<Item = &'static Key<Config>> {
-    settings::KEYS.iter().chain(limits::KEYS)
+    settings::KEYS.iter().chain(settings::LIMIT_KEYS)
 }
 
 /// Reads the wanted keys of all sections from the root table.
@@ -64,7 +62,9 @@ pub(super) fn read(
         let Some(field) = field else { continue };
         let mut section = field.section()?;
         for key in of_section(path) {
-            if let Some(field) = section.take(key.name).filter(|_| filter(key)) {
+            if let Some(field) = section.take(key.name)
+                && filter(key)
+            {
                 (key.read)(config, field)?;
             }
         }

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::error::ConfigError;
-use super::kinds::strings;
+use super::key::strings;
 use super::secret::{self, Secret};
 use super::section::Field;
 
 /// An MCP server as an agent receives it. Clients select a server by name; only the operator defines it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum McpServer {
-    /// A server with a URL, over streamable HTTP or over SSE.
     Remote {
         sse: bool,
         url: String,

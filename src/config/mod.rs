@@ -6,9 +6,9 @@
 //! The order of precedence is defaults < file < environment < flags. No file in the current directory is read
 //! implicitly.
 //!
-//! Read `load` first, then `layers`, `node` and `section`. `key` and `keys` define the table of keys, whose rows
-//! are in `settings` and `types/limits.rs`. `agent_keys` is the table for the entries of agents. `kinds` reads and
-//! prints values. `show` and `sample` print both tables. The other modules read single sections and values.
+//! Read `load` first, then `node` and `section`. `key` (kinds of values) and `keys` define the table of keys, whose rows
+//! are in `settings` and `types/limits.rs`. `agent` is the table for the entries of agents. `show` prints both
+//! tables. The other modules read single sections and values.
 //!
 //! A limit is a key only if an operator has a reason to change its value. All other limits are constants in
 //! `types/limits.rs`. A test compares the number of keys outside the entries of agents and MCP servers, 52. A new key
@@ -26,56 +26,38 @@
 //! - `limits.per_key.max_fleet_members`, `limits.per_key.max_queued_task_bytes`: only the operator knows the number of
 //!   machines with one key, and the acceptable size of a queue.
 
-mod admin_key;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use base::types::{
+    AgentName, HostPattern, IsolationPolicy, Limits, Network, ProxyVariables, PublicUrl,
+};
+
+pub use agent::{Agent, Home, Launch, Remote};
+pub use agent_entry::{AgentEntry, EntryError, EntryFile};
+pub use environment::{CLIENT_KEY_VARIABLE, ChildEnvironment, Environment};
+pub use error::{ConfigError, Origin};
+pub use load::{Flags, load, load_local};
+pub use mcp::McpServer;
+pub use secret::Secret;
+pub use settings::{CaFile, Listen};
+pub use show::{Shown, reference, sample, show};
+pub use toml_text::parse_duration;
+
 mod agent;
-mod agent_keys;
 mod agent_entry;
-mod ca_file;
 mod environment;
 mod error;
 mod key;
 mod keys;
-mod kinds;
-mod known_agents;
-mod layers;
-mod limits;
-mod listen;
 mod load;
 mod mcp;
 mod node;
-mod origin;
-mod remote;
-mod sample;
 mod secret;
 mod section;
 mod settings;
 mod show;
 mod toml_text;
-mod units;
-mod web_origin;
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-
-use crate::types::{
-    AgentName, HostPattern, IsolationPolicy, Limits, Network, ProxyVariables, PublicUrl,
-};
-
-pub use agent::{Agent, Home, Launch};
-pub use agent_entry::{AgentEntry, EntryError, EntryFile};
-pub use ca_file::CaFile;
-pub use environment::{CLIENT_KEY_VARIABLE, ChildEnvironment, Environment};
-pub use error::ConfigError;
-pub use layers::Flags;
-pub use listen::Listen;
-pub use load::{load, load_local};
-pub use mcp::McpServer;
-pub use origin::Origin;
-pub use remote::Remote;
-pub use sample::{reference, sample};
-pub use secret::Secret;
-pub use show::{Shown, show};
-pub use units::parse_duration;
 
 /// The validated configuration. The default has no agent, and empty paths instead of directories.
 #[derive(Debug, Clone, Default)]
@@ -96,7 +78,6 @@ pub struct Config {
     pub workspaces: Workspaces,
     pub isolation: IsolationPolicy,
     pub webhooks: WebhookSettings,
-    /// The registry of agents: a URL or a path.
     pub registry_source: Option<String>,
     pub mcp: BTreeMap<String, McpServer>,
     pub agents: BTreeMap<AgentName, Agent>,
@@ -121,7 +102,6 @@ pub struct Config {
     origins: BTreeMap<String, Origin>,
 }
 
-/// The directories in which sessions may work.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Workspaces {
     /// The parent directory of new workspaces.
@@ -130,7 +110,6 @@ pub struct Workspaces {
     pub allow: Vec<PathBuf>,
 }
 
-/// The rules for webhooks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WebhookSettings {
     /// The hosts to which webhooks may send. Without one, webhooks are disabled.

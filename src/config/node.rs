@@ -7,8 +7,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::ConfigError;
-use super::origin::Origin;
+use super::error::{ConfigError, Origin};
 
 #[derive(Debug, Clone)]
 pub(super) struct Node {
@@ -86,7 +85,6 @@ impl Node {
     }
 }
 
-/// Parses a whole file.
 pub(super) fn parse_file(text: &str, path: &Path) -> Result<Node, ConfigError> {
     let path = Arc::new(path.to_owned());
     let origin_at = |offset: usize| Origin::File {
@@ -103,7 +101,6 @@ pub(super) fn parse_file(text: &str, path: &Path) -> Result<Node, ConfigError> {
     })
 }
 
-/// Parses a list or a table from one environment variable.
 pub(super) fn parse_text(text: &str, origin: &Origin) -> Option<Value> {
     let value = DeValue::parse(text).ok()?;
     Some(convert(value, &|_| origin.clone()).value)

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
+
+use super::environment::Environment;
 use super::error::ConfigError;
 use super::node::Value;
 use super::section::Field;
@@ -37,7 +40,6 @@ impl Secret {
         self.hidden
     }
 
-    /// The value for `check`.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }
@@ -150,7 +152,6 @@ pub(super) fn read_all(
     field.entries()?.into_iter().map(read).collect()
 }
 
-/// Returns true for valid names of environment variables.
 pub(super) fn is_variable_name(name: &str) -> bool {
     !name.is_empty()
         && name
@@ -165,4 +166,48 @@ pub(super) fn show_all(secrets: &BTreeMap<String, Secret>) -> String {
             .iter()
             .map(|(name, secret)| (name.as_str(), secret.shown.clone())),
     )
+}
+
+pub(super) const ADMIN_KEY_FILE_VARIABLE: &str = "ACP_GATEWAY_ADMIN_KEY_FILE";
+pub(super) const ADMIN_KEY_HASH_VARIABLE: &str = "ACP_GATEWAY_ADMIN_KEY_HASH";
+/// The minimum number of characters: 128 bits in hex.
+const MIN_KEY_LEN: usize = 32;
+
+pub(super) fn read_admin_key(environment: &Environment) -> Result<Option<[u8; 32]>, ConfigError> {
+    let variable = |name| move |reason: String| ConfigError::Variable { name, reason };
+    match (
+        environment.get(ADMIN_KEY_FILE_VARIABLE),
+        environment.get(ADMIN_KEY_HASH_VARIABLE),
+    ) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(variable(ADMIN_KEY_HASH_VARIABLE)(format!(
+            "cannot be combined with {ADMIN_KEY_FILE_VARIABLE}"
+        ))),
+        (Some(path), None) => {
+            let key = read_file(Path::new(path)).map_err(variable(ADMIN_KEY_FILE_VARIABLE))?;
+            if key.len() < MIN_KEY_LEN || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+                let reason =
+                    format!("the file must contain one key of at least {MIN_KEY_LEN} characters");
+                return Err(variable(ADMIN_KEY_FILE_VARIABLE)(reason));
+            }
+            Ok(Some(Sha256::digest(key).into()))
+        }
+        (None, Some(hash)) => {
+            let bytes = hash.to_str().and_then(parse_hex);
+            bytes.map(Some).ok_or_else(|| {
+                variable(ADMIN_KEY_HASH_VARIABLE)("not a SHA-256 hash of 64 hex digits".to_owned())
+            })
+        }
+    }
+}
+
+fn parse_hex(text: &str) -> Option<[u8; 32]> {
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
 }

@@ -6,12 +6,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::environment::Environment;
-use super::error::{ConfigError, closest};
+use super::error::{ConfigError, Origin, closest};
 use super::node::{Node, Value, parse_text};
-use super::origin::Origin;
-use super::units;
+use super::toml_text;
 
-/// A table with a fixed set of keys.
 #[derive(Debug)]
 pub(super) struct Section {
     key: String,
@@ -140,7 +138,6 @@ impl Field {
         }
     }
 
-    /// Reads a count.
     pub(super) fn count<T: TryFrom<u64>>(&self) -> Result<T, ConfigError> {
         let number = match &self.node.value {
             Value::Integer(number) => u64::try_from(*number).ok(),
@@ -155,7 +152,7 @@ impl Field {
     pub(super) fn size<T: TryFrom<u64>>(&self) -> Result<T, ConfigError> {
         let bytes = match &self.node.value {
             Value::Integer(number) => u64::try_from(*number).ok(),
-            Value::String(text) | Value::Untyped(text) => units::parse_size(text),
+            Value::String(text) | Value::Untyped(text) => toml_text::parse_size(text),
             _ => return Err(self.type_error("a size such as \"16MiB\"")),
         };
         let bytes = bytes.ok_or_else(|| self.invalid("not a size such as \"16MiB\""))?;
@@ -164,28 +161,29 @@ impl Field {
 
     pub(super) fn duration(&self) -> Result<Duration, ConfigError> {
         match &self.node.value {
-            Value::String(text) | Value::Untyped(text) => {
-                units::parse_duration(text).ok_or_else(|| {
+            Value::String(text) | Value::Untyped(text) => toml_text::parse_duration(text)
+                .ok_or_else(|| {
                     self.invalid(
                         "not a time such as \"500ms\", \"10m\" or \"1h30m\", at most 3650d",
                     )
-                })
-            }
+                }),
             _ => Err(self.type_error("a time such as \"10m\"")),
         }
     }
 
-    /// Reads one of several words.
-    pub(super) fn choice<T: Clone>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
+    pub(super) fn choice<N: AsRef<str>, T: Clone>(
+        &self,
+        choices: &[(N, T)],
+    ) -> Result<T, ConfigError> {
         let written = self.string()?;
         choices
             .iter()
-            .find(|(name, _)| *name == written)
+            .find(|(name, _)| name.as_ref() == written)
             .map(|(_, value)| value.clone())
             .ok_or_else(|| {
                 let names: Vec<_> = choices
                     .iter()
-                    .map(|(name, _)| format!("\"{name}\""))
+                    .map(|(name, _)| format!("\"{}\"", name.as_ref()))
                     .collect();
                 let names = names.join(", ");
                 let expected = match names.rsplit_once(", ") {
@@ -196,14 +194,12 @@ impl Field {
             })
     }
 
-    /// Reads a string that another type parses.
     pub(super) fn parse<T: FromStr<Err: std::fmt::Display>>(&self) -> Result<T, ConfigError> {
         let text = self.string()?;
         text.parse()
             .map_err(|error| self.invalid(format!("{text:?}: {error}")))
     }
 
-    /// Reads each item of a list.
     pub(super) fn each<T>(
         self,
         read: impl Fn(&Self) -> Result<T, ConfigError>,
@@ -231,17 +227,13 @@ impl Field {
 
     /// Reads a table whose keys are names that the operator chose.
     pub(super) fn entries(self) -> Result<Vec<(String, Self)>, ConfigError> {
-        let Section {
-            key,
-            entries,
-            environment,
-            ..
-        } = self.section()?;
+        let section = self.section()?;
         let field = |(name, node): (String, Node)| {
-            let field = Self::new(&format!("{key}.{name}"), node, &environment);
+            let key = format!("{}.{name}", section.key);
+            let field = Self::new(&key, node, &section.environment);
             (name, field)
         };
-        Ok(entries.into_iter().map(field).collect())
+        Ok(section.entries.into_iter().map(field).collect())
     }
 
     pub(super) fn section(self) -> Result<Section, ConfigError> {
@@ -254,17 +246,12 @@ impl Field {
             },
             _ => return Err(wrong),
         };
-        let Self {
-            key,
-            node: Node { origin, .. },
-            environment,
-        } = self;
         Ok(Section {
-            key,
-            origin,
+            key: self.key,
+            origin: self.node.origin,
             entries,
             known_keys: Vec::new(),
-            environment,
+            environment: self.environment,
         })
     }
 }

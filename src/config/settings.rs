@@ -1,17 +1,22 @@
 //! The keys that are not limits: addresses, origins, directories and the log filter.
 
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use super::ca_file::{self, CaFile};
-use super::error::ConfigError;
-use super::key::{Key, key_table};
-use super::kinds::{Kind, switch};
-use super::listen::{self, Listen};
-use super::origin::Origin;
+use super::Config;
+use super::error::{ConfigError, Origin};
+use super::key::{
+    Key, Kind, count, count_or_zero, key_table, percent, size, size_or_zero, switch, time,
+    time_or_zero,
+};
 use super::section::Field;
 use super::toml_text::{list, path, quoted};
-use super::{Config, web_origin};
-use crate::types::{HostPattern, Network, PublicUrl, UserRange};
+use base::all_limits;
+#[cfg(debug_assertions)]
+use base::types::Limits;
+use base::types::{PublicUrl, UserRange};
 
 pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
     ["server", local: true] {
@@ -26,9 +31,9 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
     }
     ["server", local: false] {
         /// Further host names of the gateway, such as "gateway" or "*.svc.cluster.local", with any port. A page in a browser also needs its origin in public_url or auth.allowed_origins.
-        allowed_hosts: hosts => allowed_hosts;
+        allowed_hosts: parsed => allowed_hosts;
         /// Addresses or ranges ("10.0.0.0/8") of TLS proxies. Beyond loopback, only they may connect.
-        trusted_proxies: networks => trusted_proxies;
+        trusted_proxies: parsed => trusted_proxies;
         /// Allows plain HTTP on a non-loopback address, with a warning. Also --insecure-http.
         insecure_http: switch => insecure_http;
     }
@@ -57,7 +62,7 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
     }
     ["webhooks", local: false] {
         /// The hosts to which webhooks may send, such as "hooks.example" or "*.example.org". Without one, webhooks are disabled.
-        allowed_hosts: hosts => webhooks.allowed_hosts;
+        allowed_hosts: parsed => webhooks.allowed_hosts;
         /// A file with certificate authorities in PEM that webhooks trust in addition to those of the system.
         ca_file: certificates => webhooks.ca_file, default "none", example "\"/etc/acp-gateway/ca.pem\"";
     }
@@ -75,14 +80,14 @@ pub(super) const KEYS: &[Key<Config>] = key_table! { Config:
 
 fn address() -> Kind<Listen> {
     Kind {
-        read: |field| listen::read(&field),
+        read: |field| read_listen(&field),
         show: |listen| quoted(&listen.address.to_string()),
     }
 }
 
 fn public_url() -> Kind<Option<PublicUrl>> {
     Kind {
-        read: |field| web_origin::read_public_url(&field).map(Some),
+        read: |field| read_public_url(&field).map(Some),
         show: |url| {
             url.as_ref()
                 .map(|url| quoted(&url.to_string()))
@@ -109,7 +114,7 @@ fn users() -> Kind<Option<UserRange>> {
     }
 }
 
-fn hosts() -> Kind<Vec<HostPattern>> {
+fn parsed<T: FromStr<Err: Display> + Display>() -> Kind<Vec<T>> {
     Kind {
         read: |field| field.each(Field::parse),
         show: |value| list(value),
@@ -118,7 +123,7 @@ fn hosts() -> Kind<Vec<HostPattern>> {
 
 fn certificates() -> Kind<Option<CaFile>> {
     Kind {
-        read: |field| ca_file::read(&field).map(Some),
+        read: |field| read_ca_file(&field).map(Some),
         show: |file| {
             file.as_ref()
                 .map(|file| path(&file.path))
@@ -127,16 +132,9 @@ fn certificates() -> Kind<Option<CaFile>> {
     }
 }
 
-fn networks() -> Kind<Vec<Network>> {
-    Kind {
-        read: |field| field.each(Field::parse),
-        show: |value| list(value),
-    }
-}
-
 fn origins() -> Kind<Vec<String>> {
     Kind {
-        read: |field| field.each(web_origin::read),
+        read: |field| field.each(read_origin),
         show: |value| list(value),
     }
 }
@@ -188,5 +186,235 @@ pub(super) fn read_existing_folder(field: &Field) -> Result<PathBuf, ConfigError
         Ok(path)
     } else {
         Err(field.invalid(format!("{} is not a directory", path.display())))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listen {
+    pub address: SocketAddr,
+    /// True if the operator configured this address. Otherwise, the gateway may use the next free port.
+    pub explicit: bool,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
+            explicit: false,
+        }
+    }
+}
+
+pub(super) fn read_listen(field: &Field) -> Result<Listen, ConfigError> {
+    let text = field.string()?;
+    let address = match text.strip_prefix("localhost:") {
+        Some(port) => port
+            .parse()
+            .ok()
+            .map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
+        None => text.parse().ok(),
+    };
+    let address = address.ok_or_else(|| {
+        field.invalid(format!(
+            "{text:?} is not an address and a port such as \"127.0.0.1:8080\""
+        ))
+    })?;
+    Ok(Listen {
+        address,
+        explicit: true,
+    })
+}
+
+impl Listen {
+    /// Whether other machines can reach the address, so that keys and conversations could leave this
+    /// machine unencrypted.
+    pub fn is_exposed(&self) -> bool {
+        !self.address.ip().to_canonical().is_loopback()
+    }
+}
+
+/// No file with certificates is larger.
+const MAX_CA_BYTES: u64 = 1 << 20;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaFile {
+    pub path: PathBuf,
+    pub certificates: Vec<u8>,
+}
+
+pub(super) fn read_ca_file(field: &Field) -> Result<CaFile, ConfigError> {
+    use std::io::Read as _;
+    let path = PathBuf::from(field.string()?);
+    if !path.is_absolute() {
+        return Err(field.invalid("must be an absolute path"));
+    }
+    let mut certificates = Vec::new();
+    let read_ca_file = std::fs::File::open(&path)
+        .and_then(|file| file.take(MAX_CA_BYTES).read_to_end(&mut certificates));
+    read_ca_file.map_err(|error| field.invalid(format!("{}: {error}", path.display())))?;
+    let marker = b"-----BEGIN CERTIFICATE-----";
+    if !certificates
+        .windows(marker.len())
+        .any(|window| window == marker)
+    {
+        return Err(field.invalid(format!("{}: not a certificate in PEM", path.display())));
+    }
+    Ok(CaFile { path, certificates })
+}
+
+/// Reads `scheme://host`, with `:port` unless it is the default port of the scheme.
+pub(super) fn read_origin(field: &Field) -> Result<String, ConfigError> {
+    let written = field.string()?;
+    match canonicalize(written) {
+        Some(origin) if origin == written => Ok(origin),
+        Some(origin) => {
+            Err(field.invalid(format!("must have the form of a browser: \"{origin}\"")))
+        }
+        None => Err(field.invalid(
+            "not an origin such as \"https://app.example\"; wildcards and null are not supported",
+        )),
+    }
+}
+
+/// Reads an origin with or without a path, which may end with a slash.
+pub(super) fn read_public_url(field: &Field) -> Result<PublicUrl, ConfigError> {
+    let written = field.string()?;
+    let (origin, path) = split_path(written);
+    let url = canonicalize(origin).and_then(|origin| PublicUrl::new(origin, path));
+    url.ok_or_else(|| {
+        field.invalid(
+            "not a URL such as \"https://gateway.example\" or \"https://example.org/gateway\" (scheme, host, port, and a \
+             path of letters, digits and -._~)",
+        )
+    })
+}
+
+/// The origin of a URL, and the rest.
+fn split_path(url: &str) -> (&str, &str) {
+    let authority = url.find("://").map_or(0, |at| at + 3);
+    let path = url[authority..]
+        .find('/')
+        .map_or(url.len(), |at| authority + at);
+    url.split_at(path)
+}
+
+fn canonicalize(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://")?;
+    let scheme = scheme.to_ascii_lowercase();
+    let default = match scheme.as_str() {
+        "http" => ":80",
+        "https" => ":443",
+        _ => return None,
+    };
+    let authority = rest.strip_suffix('/').unwrap_or(rest).to_ascii_lowercase();
+    let (host, port) = match authority.rsplit_once(':') {
+        // The last colon of an IPv6 address in brackets does not precede a port.
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority.as_str(), None),
+    };
+    if let Some(port) = port {
+        let number: u16 = port.parse().ok()?;
+        if number == 0 || port != number.to_string() {
+            return None;
+        }
+    }
+    let valid = match host.strip_prefix('[') {
+        Some(address) => address
+            .strip_suffix(']')?
+            .parse::<std::net::Ipv6Addr>()
+            .is_ok(),
+        None => host.split('.').all(is_host_label),
+    };
+    let authority = authority.strip_suffix(default).unwrap_or(&authority);
+    valid.then(|| format!("{scheme}://{authority}"))
+}
+
+fn is_host_label(label: &str) -> bool {
+    (1..=63).contains(&label.len())
+        && label
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
+macro_rules! limit_keys {
+    (
+        operator { $([$section:literal] { $(
+            $(#[doc = $doc:literal])+ $field:ident $(as $key:ident)?: $type:ty = $default:expr, $kind:ident;
+        )+ })+ }
+        internal { $(
+            $(#[doc = $internal_doc:literal])* $internal:ident: $internal_type:ty = $internal_default:expr, $internal_kind:ident;
+        )+ }
+    ) => {
+        pub(super) const LIMIT_KEYS: &[Key<Config>] = key_table! { Config:
+            $([$section, local: true] {
+                $($(#[doc = $doc])+ $field $(as $key)?: $kind => limits.$field;)+
+            })+
+        };
+
+        #[cfg(debug_assertions)]
+        pub(super) const TESTING: &[Key<Limits>] = key_table! { Limits:
+            ["testing", local: true] { $($internal: $internal_kind => $internal;)+ }
+        };
+    };
+}
+all_limits!(limit_keys);
+
+#[cfg(test)]
+mod web_origin_tests {
+    use super::*;
+
+    #[test]
+    fn public_url_is_split_at_its_path() {
+        for (url, origin, path) in [
+            ("https://a.example", "https://a.example", ""),
+            ("https://a.example/", "https://a.example", "/"),
+            ("https://a.example:1/b/c/", "https://a.example:1", "/b/c/"),
+            ("http://[::1]:3000/b", "http://[::1]:3000", "/b"),
+            ("a/b", "a", "/b"),
+        ] {
+            assert_eq!(split_path(url), (origin, path));
+        }
+    }
+
+    #[test]
+    fn origins_are_canonicalized() {
+        for origin in [
+            "https://app.example",
+            "http://localhost:3000",
+            "http://[::1]:3000",
+            "http://10.0.0.1",
+        ] {
+            assert_eq!(canonicalize(origin).as_deref(), Some(origin));
+        }
+        assert_eq!(
+            canonicalize("HTTPS://App.Example:443/").as_deref(),
+            Some("https://app.example")
+        );
+        assert_eq!(
+            canonicalize("http://a:443").as_deref(),
+            Some("http://a:443")
+        );
+        for wrong in [
+            "",
+            "null",
+            "*",
+            "app.example",
+            "https://",
+            "https://*.example",
+            "ftp://a",
+            "https://a/b",
+            "https://a?b",
+            "https://u@a",
+            "https://a:",
+            "https://a:0",
+            "https://a:080",
+            "https://a:99999",
+            "https://a.",
+            "https://[1]",
+            "https://a b",
+            "https://a#",
+        ] {
+            assert_eq!(canonicalize(wrong), None, "{wrong:?}");
+        }
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::agent::{Agent, Launch};
+use super::agent::{self, Agent, Launch};
+use super::error::Origin;
+use super::key::{DescribedDefault, Key};
 use super::mcp::McpServer;
-use super::origin::Origin;
 use super::toml_text::{list, quoted};
-use super::{Config, agent_keys, keys, remote, secret};
+use super::{Config, keys, secret};
 
-/// Which values [`show`] prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// The values that the file, the environment or flags set, and what identifies each agent.
@@ -22,7 +22,7 @@ pub fn show(config: &Config, shown: Shown) -> String {
     let mut page = TomlWriter {
         text: String::new(),
         origins: &config.origins,
-        section: "",
+        section: String::new(),
         header: None,
         shown,
     };
@@ -38,22 +38,12 @@ pub fn show(config: &Config, shown: Shown) -> String {
             page.value_line(key.name, &(key.show)(config));
         }
     }
-    let agents: Vec<_> = config
-        .agents
-        .iter()
-        .map(|(name, agent)| (format!("agents.{name}"), agent))
-        .collect();
-    for (section, agent) in &agents {
-        page.section(section);
+    for (name, agent) in &config.agents {
+        page.section(&format!("agents.{name}"));
         page.agent_lines(agent);
     }
-    let servers: Vec<_> = config
-        .mcp
-        .iter()
-        .map(|(name, server)| (format!("mcp.{name}"), server))
-        .collect();
-    for (section, server) in &servers {
-        page.section(section);
+    for (name, server) in &config.mcp {
+        page.section(&format!("mcp.{name}"));
         page.mcp_server_lines(server);
     }
     if shown == Shown::Set {
@@ -67,13 +57,13 @@ pub fn show(config: &Config, shown: Shown) -> String {
 struct TomlWriter<'a> {
     text: String,
     origins: &'a BTreeMap<String, Origin>,
-    section: &'a str,
+    section: String,
     /// The header of the section, until its first line is printed.
     header: Option<String>,
     shown: Shown,
 }
 
-impl<'a> TomlWriter<'a> {
+impl TomlWriter<'_> {
     fn write_line(&mut self, line: &str) {
         if let Some(header) = self.header.take() {
             writeln!(self.text, "{header}").expect("writing to a string does not fail");
@@ -81,9 +71,9 @@ impl<'a> TomlWriter<'a> {
         writeln!(self.text, "{line}").expect("writing to a string does not fail");
     }
 
-    fn section(&mut self, name: &'a str) {
+    fn section(&mut self, name: &str) {
         self.header = Some(format!("\n[{name}]"));
-        self.section = name;
+        name.clone_into(&mut self.section);
     }
 
     /// Prints a value if it is set, or if all values are wanted. An empty text is no value.
@@ -144,7 +134,7 @@ impl<'a> TomlWriter<'a> {
             Launch::Demo => self.required_line("builtin", "\"demo\""),
             Launch::Remote(remote) => {
                 self.required_line("url", &quoted(&remote.url.to_string()));
-                for (name, value) in remote::shown(remote) {
+                for (name, value) in agent::shown_remote(remote) {
                     self.value_line(name, &value);
                 }
             }
@@ -154,8 +144,8 @@ impl<'a> TomlWriter<'a> {
             }
         }
         let is_remote = matches!(agent.launch, Launch::Remote(_));
-        for key in agent_keys::KEYS {
-            if is_remote && agent_keys::KEYS_OF_CHILDREN.contains(&key.name) {
+        for key in agent::KEYS {
+            if is_remote && agent::KEYS_OF_CHILDREN.contains(&key.name) {
                 continue;
             }
             let value = (key.show)(agent);
@@ -166,4 +156,65 @@ impl<'a> TomlWriter<'a> {
             }
         }
     }
+}
+
+/// Returns the sample file. Lines that begin with `#` and a key are settings; other comments begin with `# `.
+pub fn sample() -> String {
+    let config = Config::default();
+    let mut sections = String::new();
+    for (section, description) in keys::SECTIONS {
+        write_line(&mut sections, &format!("\n# {description}\n[{section}]"));
+        for key in keys::of_section(section) {
+            let setting = match &key.default {
+                None => format!("#{} = {}", key.name, (key.show)(&config)),
+                Some(DescribedDefault { text, example }) => {
+                    format!("# Default: {text}.\n# {} = {example}", key.name)
+                }
+            };
+            write_line(&mut sections, &format!("# {}\n{setting}", key.comment));
+        }
+    }
+    let agent = Agent::new(Launch::Demo);
+    let line = |key: &Key<Agent>| {
+        format!(
+            "# # {}\n# {} = {}\n",
+            key.comment,
+            key.name,
+            (key.show)(&agent)
+        )
+    };
+    let agent_keys: String = agent::KEYS.iter().map(line).collect();
+    include_str!("sample.template")
+        .replace("{sections}", &sections)
+        .replace("{agent_keys}", &agent_keys)
+}
+
+/// Returns the tables of the configuration reference in Markdown, without agents and MCP servers.
+pub fn reference() -> String {
+    let config = Config::default();
+    let mut text = String::new();
+    for (section, description) in keys::SECTIONS {
+        write_line(
+            &mut text,
+            &format!(
+                "### `[{section}]`\n\n{description}\n\n| key | default | meaning |\n|---|---|---|"
+            ),
+        );
+        for key in keys::of_section(section) {
+            let default = match &key.default {
+                None => format!("`{}`", (key.show)(&config)),
+                Some(described) => described.text.to_owned(),
+            };
+            write_line(
+                &mut text,
+                &format!("| `{}` | {default} | {} |", key.name, key.comment),
+            );
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn write_line(text: &mut String, line: &str) {
+    writeln!(text, "{line}").expect("writing to a string does not fail");
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::types::text::{check_name, one_line};
+use base::types::text::{check_name, one_line};
 
 /// Folders of the system. An agent must not change programs, devices or settings of the machine.
 const SYSTEM: [&str; 13] = [
@@ -14,8 +14,6 @@ const SYSTEM: [&str; 13] = [
 /// Folders that all users share. Folders below them can be granted.
 const SHARED: [&str; 4] = ["/home", "/tmp", "/var", "/var/tmp"];
 
-/// The folders of the gateway, which must stay hidden.
-#[derive(Debug)]
 pub struct FolderRules {
     roots: Vec<PathBuf>,
     data: PathBuf,
@@ -39,7 +37,6 @@ pub enum FolderRejection {
 }
 
 impl FolderRules {
-    /// `roots` are the workspace roots, `data` is the data folder, and `home` is that of the owner.
     pub fn new(roots: impl Iterator<Item = PathBuf>, data: &Path, home: Option<&Path>) -> Self {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         Self {

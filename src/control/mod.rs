@@ -8,9 +8,8 @@
 //! A request and a reply are one JSON object on one line (`message`). The key of a connection ends with the connection. The
 //! module must not know sessions or surfaces.
 //!
-//! `socket` has the paths, `server` the gateway's side, `client` the side of a command. `clients` bounds the connections, and
-//! `holders` ends keys with them. `folder_rules` decides which folders
-//! can be granted.
+//! `socket` has the files, the messages and the side of a command, `server` the gateway's side: it bounds the connections,
+//! and ends keys with them. `folder_rules` decides which folders can be granted.
 //!
 //! Rejected alternatives:
 //!
@@ -20,17 +19,10 @@
 //!   anyway.
 //! - A key that can open any folder: a leaked key would open the whole home folder.
 
-mod client;
-mod clients;
 mod folder_rules;
-mod holders;
-mod message;
 mod server;
 mod socket;
 
-pub use client::{ClientError, ControlClient};
-pub use clients::ControlClients;
 pub use folder_rules::{FolderRejection, FolderRules};
-pub use message::{Access, Secret, Welcome};
-pub use server::ControlServer;
-pub use socket::BoundSocket;
+pub use server::{ControlClients, ControlServer};
+pub use socket::{Access, BoundSocket, ClientError, ControlClient, Secret, Welcome};

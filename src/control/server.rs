@@ -1,8 +1,9 @@
 //! The gateway's side of the control socket.
 
+use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::{Pid, geteuid};
@@ -13,33 +14,29 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::clients::{ClientGuard, ControlClients, MAX_CONNECTIONS, Unchecked};
 use super::folder_rules::FolderRules;
-use super::holders::{HeldKey, Holders};
-use super::message::{Access, MAX_BYTES, Reply, Request, Secret, Welcome, encode};
-use super::socket::{BoundSocket, SocketFiles};
-use crate::auth::{GrantError, KeyId, Keys};
-use crate::process::descends_from_this_process;
-use crate::shutdown::Shutdown;
+use super::socket::{
+    Access, BoundSocket, MAX_BYTES, Reply, Request, Secret, SocketFiles, Welcome, encode,
+};
+
+use crate::auth::{GrantError, KeyId, KeyStoreError, KeyText, Keys, RevokeError};
+use base::shutdown::{Shutdown, lock_or_abort};
+use children::descends_from_this_process;
 
 /// The time for the check of a new connection, for its first request, and for the write of a reply.
 const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after an accept that failed because no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves the control socket until the drain.
-#[derive(Debug)]
 pub struct ControlServer {
     pub keys: Keys,
     pub rules: FolderRules,
-    /// The URL of the gateway on this machine.
     pub url: String,
     pub exits_when_idle: bool,
     pub clients: ControlClients,
     pub shutdown: Shutdown,
 }
 
-#[derive(Debug)]
 struct Shared {
     server: ControlServer,
     token: Secret,
@@ -52,22 +49,17 @@ struct Shared {
 impl ControlServer {
     /// Starts to accept connections. Must be called on the runtime.
     pub fn start(self, socket: BoundSocket) -> io::Result<()> {
-        let BoundSocket {
-            listener,
-            token,
-            files,
-        } = socket;
-        listener.set_nonblocking(true)?;
-        let listener = UnixListener::from_std(listener)?;
+        socket.listener.set_nonblocking(true)?;
+        let listener = UnixListener::from_std(socket.listener)?;
         let shutdown = self.shutdown.clone();
         let shared = Arc::new(Shared {
             server: self,
-            token,
+            token: socket.token,
             unchecked: Unchecked::default(),
             holders: Holders::default(),
             has_warned: AtomicBool::new(false),
         });
-        shutdown.spawn(shared.accept(listener, files));
+        shutdown.spawn(shared.accept(listener, socket.files));
         Ok(())
     }
 }
@@ -274,20 +266,14 @@ impl Connection {
     }
 
     fn welcome(&self) -> Reply {
-        let ControlServer {
-            url,
-            exits_when_idle,
-            ..
-        } = &self.shared.server;
-        let key = self.held.as_ref().map(|held| held.text.clone());
+        let server = &self.shared.server;
         Reply::Welcome(Welcome {
-            url: url.clone(),
-            key,
-            exits_when_idle: *exits_when_idle,
+            url: server.url.clone(),
+            key: self.held.as_ref().map(|held| held.text.clone()),
+            exits_when_idle: server.exits_when_idle,
         })
     }
 
-    /// The next request. `None` at the end of the connection.
     async fn next(&mut self) -> io::Result<Option<Request>> {
         let mut line = Vec::new();
         (&mut self.lines)
@@ -302,5 +288,246 @@ impl Connection {
 
     async fn reply(&mut self, reply: &Reply) -> io::Result<()> {
         timeout(STALL_TIMEOUT, self.write.write_all(&encode(reply))).await?
+    }
+}
+
+pub(super) const MAX_CONNECTIONS: usize = 256;
+/// The maximum number of connections whose token is not checked yet. A new one evicts the oldest.
+const MAX_UNCHECKED: usize = 64;
+
+#[derive(Clone, Default)]
+pub struct ControlClients(Arc<AtomicUsize>);
+
+impl ControlClients {
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn enter(&self) -> Option<ClientGuard> {
+        let entered = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                (count < MAX_CONNECTIONS).then_some(count + 1)
+            });
+        entered.ok().map(|_| ClientGuard(self.clone()))
+    }
+}
+
+pub(super) struct ClientGuard(ControlClients);
+
+impl Drop for ClientGuard {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The connections whose token is not checked yet, the oldest first.
+#[derive(Default)]
+pub(super) struct Unchecked(Mutex<VecDeque<CancellationToken>>);
+
+impl Unchecked {
+    pub(super) fn enter(&self) -> CancellationToken {
+        let evicted = CancellationToken::new();
+        let mut open = lock_or_abort(self.0.lock());
+        // The token of a connection that has left is cancelled too.
+        open.retain(|one| !one.is_cancelled());
+        if open.len() >= MAX_UNCHECKED
+            && let Some(oldest) = open.pop_front()
+        {
+            oldest.cancel();
+        }
+        open.push_back(evicted.clone());
+        evicted
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct HeldKey {
+    pub(super) id: KeyId,
+    pub(super) text: Secret,
+    pub(super) is_editor: bool,
+}
+
+/// The number of connections of each key. A key is revoked and presented again under the same lock: a connection never gets
+/// a key that another one is about to revoke.
+#[derive(Default)]
+pub(super) struct Holders(Mutex<HashMap<KeyId, usize>>);
+
+impl Holders {
+    pub(super) fn hold(&self, keys: &Keys, access: Access) -> Result<Option<HeldKey>, Reply> {
+        let mut holders = lock_or_abort(self.0.lock());
+        let held = match access {
+            Access::OwnKey => return Ok(None),
+            Access::Editor { former } => {
+                let valid = former.and_then(|former| Some((keys.attach_key(&former.0)?, former)));
+                match valid {
+                    Some((id, text)) => HeldKey {
+                        id,
+                        text,
+                        is_editor: true,
+                    },
+                    None => created(keys.create_attach_key(), true)?,
+                }
+            }
+            Access::SignIn => created(keys.create_sign_in_key(), false)?,
+        };
+        *holders.entry(held.id.clone()).or_default() += 1;
+        Ok(Some(held))
+    }
+
+    /// Revokes the key of a connection that has ended, unless another connection has the same key. Blocks on the store.
+    pub(super) fn release(&self, keys: &Keys, held: &HeldKey) -> Result<(), RevokeError> {
+        let mut holders = lock_or_abort(self.0.lock());
+        if let Some(count) = holders.get_mut(&held.id)
+            && *count > 1
+        {
+            *count -= 1;
+            return Ok(());
+        }
+        holders.remove(&held.id);
+        keys.revoke(held.id.as_str()).map(drop)
+    }
+}
+
+fn created(
+    created: Result<(KeyText, KeyId), KeyStoreError>,
+    is_editor: bool,
+) -> Result<HeldKey, Reply> {
+    let (text, id) = created.map_err(|error| Reply::failed(&error))?;
+    Ok(HeldKey {
+        id,
+        text: Secret(text.expose().to_owned()),
+        is_editor,
+    })
+}
+
+#[cfg(test)]
+mod clients_tests {
+    use super::*;
+
+    #[test]
+    fn oldest_unchecked_connection_is_evicted() {
+        let unchecked = Unchecked::default();
+        let tokens: Vec<_> = (0..=MAX_UNCHECKED).map(|_| unchecked.enter()).collect();
+        let evicted: Vec<_> = tokens.iter().map(CancellationToken::is_cancelled).collect();
+        assert!(evicted[0] && evicted[1..].iter().all(|evicted| !evicted));
+        // A connection that has left needs no place.
+        tokens[5].cancel();
+        unchecked.enter();
+        assert!(!tokens[1].is_cancelled());
+        unchecked.enter();
+        assert!(tokens[1].is_cancelled());
+    }
+
+    #[test]
+    fn connections_with_a_checked_token_are_bounded() {
+        let clients = ControlClients::default();
+        let mut guards: Vec<_> = std::iter::from_fn(|| clients.enter())
+            .take(MAX_CONNECTIONS + 1)
+            .collect();
+        assert_eq!(
+            (guards.len(), clients.count()),
+            (MAX_CONNECTIONS, MAX_CONNECTIONS)
+        );
+        guards.pop();
+        assert!(clients.enter().is_some());
+    }
+}
+
+#[cfg(test)]
+mod holders_tests {
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+    use std::sync::{Arc, Mutex};
+    use std::thread;
+    use std::time::Duration;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use base::types::{Ids, Limits};
+    use log::store::{
+        Batch, CommitError, MemoryStore, ReadError, Record, RecordStore, RunHeader, Table,
+    };
+
+    /// A store that announces each deletion, and waits before it.
+    #[derive(Debug)]
+    struct SlowDeletes {
+        store: MemoryStore,
+        gate: Mutex<(SyncSender<()>, Receiver<()>)>,
+    }
+
+    impl RecordStore for SlowDeletes {
+        fn commit(&self, batch: &Batch) -> Result<Vec<RunHeader>, CommitError> {
+            if !batch.deletes.is_empty() {
+                let gate = self.gate.lock().unwrap();
+                gate.0.send(()).unwrap();
+                gate.1.recv().unwrap();
+            }
+            self.store.commit(batch)
+        }
+
+        fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError> {
+            self.store.get(table, key)
+        }
+
+        fn scan(
+            &self,
+            table: Table,
+            prefix: &[u8],
+            after: Option<&[u8]>,
+            limit: usize,
+        ) -> Result<Vec<Record>, ReadError> {
+            self.store.scan(table, prefix, after, limit)
+        }
+    }
+
+    fn editor(former: Option<&Secret>) -> Access {
+        Access::Editor {
+            former: former.cloned(),
+        }
+    }
+
+    /// A connection ends while the next one presents the same key.
+    #[test]
+    fn key_of_a_new_connection_is_valid_while_the_former_connection_ends() {
+        let (begun, begins) = sync_channel(1);
+        let (release, released) = sync_channel(1);
+        let gate = Mutex::new((begun, released));
+        let store = SlowDeletes {
+            store: MemoryStore::new(Ids::system()),
+            gate,
+        };
+        let keys = Keys::open(Arc::new(store), Ids::system(), &Limits::default(), None).unwrap();
+        let holders = Holders::default();
+        let first = holders.hold(&keys, editor(None)).unwrap().unwrap();
+        thread::scope(|scope| {
+            let ended = scope.spawn(|| holders.release(&keys, &first));
+            begins.recv().unwrap();
+            let next = scope.spawn(|| holders.hold(&keys, editor(Some(&first.text))));
+            // A `hold` that does not wait returns in this time.
+            thread::sleep(Duration::from_millis(200));
+            release.send(()).unwrap();
+            ended.join().unwrap().unwrap();
+            let next = next.join().unwrap().unwrap().unwrap();
+            assert_eq!(keys.attach_key(&next.text.0), Some(next.id));
+        });
+    }
+
+    #[test]
+    fn key_ends_with_its_last_connection() {
+        let store = Arc::new(MemoryStore::new(Ids::system()));
+        let keys = Keys::open(store, Ids::system(), &Limits::default(), None).unwrap();
+        let holders = Holders::default();
+        let first = holders.hold(&keys, editor(None)).unwrap().unwrap();
+        let second = holders
+            .hold(&keys, editor(Some(&first.text)))
+            .unwrap()
+            .unwrap();
+        assert_eq!(first.text, second.text);
+        holders.release(&keys, &first).unwrap();
+        assert!(keys.attach_key(&first.text.0).is_some());
+        holders.release(&keys, &second).unwrap();
+        assert_eq!(keys.attach_key(&first.text.0), None);
+        assert!(holders.hold(&keys, Access::OwnKey).unwrap().is_none());
     }
 }

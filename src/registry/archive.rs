@@ -28,24 +28,22 @@ pub(super) enum Format {
     TarGz,
     TarBz2,
     Zip,
-    /// A program.
     Raw,
 }
 
 impl Format {
     pub(super) fn of(name: &str) -> Self {
-        let path = name
-            .split(['?', '#'])
-            .next()
-            .unwrap_or_default()
-            .to_ascii_lowercase();
-        let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| path.ends_with(suffix));
-        match () {
-            () if ends(&[".tar.gz", ".tgz"]) => Self::TarGz,
-            () if ends(&[".tar.bz2", ".tbz2"]) => Self::TarBz2,
-            () if ends(&[".zip"]) => Self::Zip,
-            () => Self::Raw,
-        }
+        let path = name.split(['?', '#']).next().unwrap_or_default();
+        let path = path.to_ascii_lowercase();
+        let ends = [
+            (".tar.gz", Self::TarGz),
+            (".tgz", Self::TarGz),
+            (".tar.bz2", Self::TarBz2),
+            (".tbz2", Self::TarBz2),
+            (".zip", Self::Zip),
+        ];
+        let found = ends.iter().find(|(end, _)| path.ends_with(end));
+        found.map_or(Self::Raw, |(_, format)| *format)
     }
 }
 
@@ -64,7 +62,8 @@ fn unpack_tar(reader: impl Read, into: &Path) -> Result<(), ArchiveError> {
     let mut archive = tar::Archive::new(reader.take(MAX_BYTES));
     archive.set_preserve_permissions(false);
     archive.set_unpack_xattrs(false);
-    let (mut bounds, mut links) = (Bounds::default(), Vec::new());
+    let mut bounds = Bounds::default();
+    let mut links = Vec::new();
     for entry in archive.entries()? {
         let mut entry = entry?;
         let path = entry.path()?.into_owned();
@@ -91,10 +90,8 @@ fn unpack_tar(reader: impl Read, into: &Path) -> Result<(), ArchiveError> {
     // A link can lead outside through another link.
     let root = into.canonicalize()?;
     let leads_outside = |link: &PathBuf| {
-        !into
-            .join(link)
-            .canonicalize()
-            .is_ok_and(|real| real.starts_with(&root))
+        let real = into.join(link).canonicalize();
+        !real.is_ok_and(|real| real.starts_with(&root))
     };
     match links.into_iter().find(leads_outside) {
         Some(link) => Err(ArchiveError::Entry(link.display().to_string())),
@@ -107,14 +104,11 @@ fn unpack_zip(file: File, into: &Path) -> Result<(), ArchiveError> {
     let mut bounds = Bounds::default();
     for number in 0..archive.len() {
         let entry = archive.by_index(number)?;
-        let (name, size) = (
-            String::from_utf8_lossy(entry.name_raw()).into_owned(),
-            entry.size(),
-        );
+        let name = String::from_utf8_lossy(entry.name_raw()).into_owned();
+        let size = entry.size();
         bounds.add(size)?;
-        let path = entry
-            .enclosed_name()
-            .filter(|path| is_below(path) && !entry.is_symlink());
+        let path = entry.enclosed_name();
+        let path = path.filter(|path| is_below(path) && !entry.is_symlink());
         let path = into.join(path.ok_or(ArchiveError::Entry(name))?);
         if entry.is_dir() {
             fs::create_dir_all(&path)?;
@@ -125,10 +119,8 @@ fn unpack_zip(file: File, into: &Path) -> Result<(), ArchiveError> {
         }
         let executable = entry.unix_mode().is_some_and(|mode| mode & 0o100 != 0);
         // The size in the archive can be wrong.
-        let written = io::copy(
-            &mut entry.take(size.saturating_add(1)),
-            &mut File::create_new(&path)?,
-        )?;
+        let mut content = entry.take(size.saturating_add(1));
+        let written = io::copy(&mut content, &mut File::create_new(&path)?)?;
         if written > size {
             return Err(ArchiveError::TooLarge);
         }
@@ -148,9 +140,8 @@ pub(super) fn make_executable(program: &Path) -> io::Result<()> {
 
 /// A path below a folder, without steps out of it.
 pub(super) fn below(folder: &Path, path: &str) -> Option<PathBuf> {
-    let names = Path::new(path)
-        .components()
-        .filter(|part| *part != Component::CurDir);
+    let parts = Path::new(path).components();
+    let names = parts.filter(|part| *part != Component::CurDir);
     is_below(Path::new(path)).then(|| folder.join(names.collect::<PathBuf>()))
 }
 
@@ -180,11 +171,8 @@ impl Bounds {
     fn add(&mut self, size: u64) -> Result<(), ArchiveError> {
         self.files += 1;
         self.bytes = self.bytes.saturating_add(size);
-        if self.files > MAX_FILES || self.bytes > MAX_BYTES {
-            Err(ArchiveError::TooLarge)
-        } else {
-            Ok(())
-        }
+        let fits = self.files <= MAX_FILES && self.bytes <= MAX_BYTES;
+        fits.then_some(()).ok_or(ArchiveError::TooLarge)
     }
 }
 

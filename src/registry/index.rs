@@ -1,10 +1,17 @@
-//! The file of a registry: `{"version": "1.0.0", "agents": [...]}`. Unknown members are ignored.
+//! The file of a registry: `{"version": "1.0.0", "agents": [...]}`. Unknown members are ignored. The page loads it on demand.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::source::{Source, SourceError};
+use base::types::ProxyVariables;
+use outgoing::{AddressRule, Client, ClientOptions, TlsError};
 
 /// The number of characters of an id and of a version, which name folders.
 const MAX_NAME: usize = 64;
@@ -35,35 +42,31 @@ pub enum IndexError {
 
 /// How an agent is distributed, the preferred kind first.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    strum::Display,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Kind {
-    /// An archive or a program.
     Binary,
-    /// A package of npm.
     Npx,
-    /// A package of PyPI.
     Uvx,
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Binary => "binary",
-            Self::Npx => "npx",
-            Self::Uvx => "uvx",
-        })
-    }
-}
-
-/// All agents of a registry.
 #[derive(Debug, Deserialize)]
 pub struct Index {
     agents: Vec<Value>,
 }
 
-/// An agent of a registry.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Entry {
     pub id: String,
@@ -84,7 +87,6 @@ pub struct Distribution {
     pub(super) uvx: Option<Package>,
 }
 
-/// An archive or a program at a URL.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Binary {
     pub(super) archive: String,
@@ -121,7 +123,6 @@ impl Index {
         Ok(serde_json::from_slice(text)?)
     }
 
-    /// The valid entries, in the order of the registry.
     pub fn entries(&self) -> impl Iterator<Item = Entry> {
         self.agents.iter().filter_map(|agent| entry(agent).ok())
     }
@@ -148,9 +149,8 @@ impl Index {
 fn entry(agent: &Value) -> Result<Entry, String> {
     let entry = Entry::deserialize(agent).map_err(|error| error.to_string())?;
     if !is_id(&entry.id) {
-        return Err(
-            "`id` has 1 to 64 characters of a-z, 0-9 and '-', and begins with a letter".to_owned(),
-        );
+        let detail = "`id` has 1 to 64 characters of a-z, 0-9 and '-', and begins with a letter";
+        return Err(detail.to_owned());
     }
     if !is_version(&entry.version) {
         return Err("`version` has 1 to 64 letters, digits and characters of '.+_-'".to_owned());
@@ -159,23 +159,18 @@ fn entry(agent: &Value) -> Result<Entry, String> {
 }
 
 pub(super) fn is_id(id: &str) -> bool {
-    id.starts_with(|first: char| first.is_ascii_lowercase())
-        && id.len() <= MAX_NAME
-        && id
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let begins = id.starts_with(|first: char| first.is_ascii_lowercase());
+    begins && id.len() <= MAX_NAME && id.bytes().all(is_valid)
 }
 
 /// Whether a text is an exact version: no range, and safe as the name of a folder and as an argument.
 pub(super) fn is_version(version: &str) -> bool {
-    version.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && version.len() <= MAX_NAME
-        && version
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b".+_-".contains(&b))
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b".+_-".contains(&byte);
+    let begins = version.starts_with(|first: char| first.is_ascii_alphanumeric());
+    begins && version.len() <= MAX_NAME && version.bytes().all(is_valid)
 }
 
-/// The target of this machine.
 fn target() -> String {
     format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)
 }
@@ -183,41 +178,106 @@ fn target() -> String {
 impl Entry {
     /// The kinds for this machine, the preferred one first.
     pub fn kinds(&self) -> Vec<Kind> {
-        let Distribution { binary, npx, uvx } = &self.distribution;
-        let has = [
-            (Kind::Binary, binary.contains_key(&target())),
-            (Kind::Npx, npx.is_some()),
-            (Kind::Uvx, uvx.is_some()),
-        ];
-        has.into_iter()
-            .filter_map(|(kind, has)| has.then_some(kind))
-            .collect()
+        let mut kinds = vec![Kind::Binary, Kind::Npx, Kind::Uvx];
+        kinds.retain(|kind| match kind {
+            Kind::Binary => self.distribution.binary.contains_key(&target()),
+            Kind::Npx => self.distribution.npx.is_some(),
+            Kind::Uvx => self.distribution.uvx.is_some(),
+        });
+        kinds
     }
 
-    /// The distribution of this kind, or the preferred one.
     pub(super) fn choose(&self, kind: Option<Kind>) -> Result<Chosen, IndexError> {
         let Distribution { binary, npx, uvx } = &self.distribution;
-        let found = self
-            .kinds()
-            .into_iter()
-            .find(|found| kind.is_none_or(|kind| kind == *found));
+        let mut kinds = self.kinds().into_iter();
+        let found = kinds.find(|found| kind.is_none_or(|kind| kind == *found));
         let chosen = found.and_then(|kind| match kind {
             Kind::Binary => binary.get(&target()).cloned().map(Chosen::Binary),
             Kind::Npx => npx.clone().map(Chosen::Npx),
             Kind::Uvx => uvx.clone().map(Chosen::Uvx),
         });
         chosen.ok_or_else(|| {
-            let targets = binary.keys().map(|target| format!("binary ({target})"));
-            let kinds = targets
-                .chain(npx.iter().map(|_| "npx".to_owned()))
-                .chain(uvx.iter().map(|_| "uvx".to_owned()));
-            let kinds: Vec<_> = kinds.collect();
+            let kinds = binary.keys().map(|target| format!("binary ({target})"));
+            let kinds = kinds.chain(npx.iter().map(|_| "npx".to_owned()));
+            let kinds = kinds.chain(uvx.iter().map(|_| "uvx".to_owned()));
             IndexError::NoDistribution {
                 id: self.id.clone(),
                 target: target(),
-                kinds: kinds.join(", "),
+                kinds: kinds.collect::<Vec<_>>().join(", "),
             }
         })
+    }
+}
+
+/// How long a loaded registry is used.
+const MAX_AGE: Duration = Duration::from_mins(10);
+
+#[derive(Debug, thiserror::Error)]
+pub enum ListingError {
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+/// The registry of the configuration, for the page. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Listing(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    source: Option<Source>,
+    proxies: ProxyVariables,
+    client: OnceLock<Client>,
+    /// One request loads the registry, and the others wait for it.
+    loaded: Mutex<Option<(Instant, Arc<[Entry]>)>>,
+}
+
+impl Listing {
+    pub fn new(source: Option<&str>, proxies: ProxyVariables) -> Self {
+        Self(Arc::new(Inner {
+            source: source.map(Source::parse),
+            proxies,
+            client: OnceLock::new(),
+            loaded: Mutex::new(None),
+        }))
+    }
+
+    /// Whether the configuration names a registry.
+    pub fn is_configured(&self) -> bool {
+        self.0.source.is_some()
+    }
+
+    /// The valid entries of the registry. None without a registry.
+    pub async fn entries(&self) -> Result<Arc<[Entry]>, ListingError> {
+        let Some(source) = &self.0.source else {
+            return Ok(Arc::default());
+        };
+        let mut loaded = self.0.loaded.lock().await;
+        if let Some((at, entries)) = &*loaded
+            && at.elapsed() < MAX_AGE
+        {
+            return Ok(Arc::clone(entries));
+        }
+        let text = source.load(self.client(source)?).await?;
+        let entries: Arc<[Entry]> = Index::parse(&text)?.entries().collect();
+        *loaded = Some((Instant::now(), Arc::clone(&entries)));
+        Ok(entries)
+    }
+
+    fn client(&self, source: &Source) -> Result<&Client, TlsError> {
+        if let Some(client) = self.0.client.get() {
+            return Ok(client);
+        }
+        let client = Client::new(ClientOptions {
+            proxies: &self.0.proxies,
+            uses_tls: source.uses_tls(),
+            ca_certificates: None,
+            addresses: AddressRule::Any,
+        })?;
+        Ok(self.0.client.get_or_init(|| client))
     }
 }
 

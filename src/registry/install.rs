@@ -1,17 +1,19 @@
 //! The steps of an installation.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::archive::{self, ArchiveError, Format};
-use super::index::{Binary, Chosen, Entry, IndexError, Kind};
-use super::package::{PackageError, PackageSpec};
-use super::program::Programs;
-use super::record::Record;
+use super::index::{Binary, Chosen, Entry, IndexError, Kind, is_id, is_version};
+use super::package::{PackageError, PackageSpec, Programs};
 use super::source::{Source, SourceError};
-use crate::outgoing::Client;
-use crate::shutdown::Shutdown;
-use crate::types::{AgentName, Ids};
+use base::shutdown::Shutdown;
+use base::types::{AgentName, Ids, Timestamp};
+use children::PACKAGE_FILE;
+use outgoing::Client;
 
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
@@ -34,10 +36,14 @@ pub enum InstallError {
     #[error("the archive has no program {0:?}")]
     NoProgram(String),
     #[error("could not use the folder {}", .path.display())]
-    Folder {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Folder { path: PathBuf, source: io::Error },
+}
+
+impl InstallError {
+    fn folder(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        Self::Folder { path, source }
+    }
 }
 
 /// The wishes of the operator.
@@ -50,7 +56,6 @@ pub struct Request {
     pub allow_scripts: bool,
 }
 
-/// The program of an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installed {
     pub folder: PathBuf,
@@ -60,7 +65,6 @@ pub struct Installed {
     pub record: Record,
 }
 
-/// Installs agents below a folder: `<id>/<version>`.
 #[derive(Debug)]
 pub struct Installer {
     pub agents: PathBuf,
@@ -85,10 +89,7 @@ impl Installer {
                 version: entry.version.clone(),
             });
         }
-        let used = |source| InstallError::Folder {
-            path: folder.clone(),
-            source,
-        };
+        let used = |source| InstallError::folder(&folder, source);
         // An interrupted installation leaves its folder.
         remove(&folder).map_err(used)?;
         std::fs::create_dir_all(&folder).map_err(used)?;
@@ -105,7 +106,7 @@ impl Installer {
             tracing::warn!(folder = %folder.display(), %error, "could not delete the folder of an agent");
         }
         // It fails while other versions are installed.
-        drop(folder.parent().map(std::fs::remove_dir));
+        let _ = folder.parent().map(std::fs::remove_dir);
     }
 
     async fn install_into(
@@ -139,12 +140,8 @@ impl Installer {
             name: request.name.clone(),
             installed_at: self.ids.now(),
         };
-        record
-            .write(folder)
-            .map_err(|source| InstallError::Folder {
-                path: folder.to_owned(),
-                source,
-            })?;
+        let written = record.write(folder);
+        written.map_err(|source| InstallError::folder(folder, source))?;
         Ok(Installed {
             folder: folder.to_owned(),
             command,
@@ -169,10 +166,7 @@ impl Installer {
         }
         let no_program = || InstallError::NoProgram(binary.cmd.clone());
         let program = archive::below(folder, &binary.cmd).ok_or_else(no_program)?;
-        let used = |source| InstallError::Folder {
-            path: folder.to_owned(),
-            source,
-        };
+        let used = |source| InstallError::folder(folder, source);
         let format = Format::of(&binary.archive);
         let download = match format {
             Format::Raw => {
@@ -181,27 +175,20 @@ impl Installer {
             }
             _ => folder.join(".archive"),
         };
-        let hash = self
-            .source
-            .fetch(&self.client, &binary.archive, &download)
-            .await?;
-        let found = hex(&hash);
+        let hash = self.source.fetch(&self.client, &binary.archive, &download);
+        let found = hex(&hash.await?);
         for wanted in wanted.into_iter().flatten() {
             if !found.eq_ignore_ascii_case(wanted) {
-                return Err(InstallError::Checksum {
-                    found,
-                    wanted: wanted.clone(),
-                });
+                let wanted = wanted.clone();
+                return Err(InstallError::Checksum { found, wanted });
             }
         }
         if format != Format::Raw {
-            let (archive, into) = (download.clone(), folder.to_owned());
-            let unpack = self
-                .shutdown
-                .spawn_blocking(move || archive::unpack(format, &archive, &into));
-            unpack
-                .await
-                .map_err(|error| ArchiveError::Io(std::io::Error::other(error)))??;
+            let archive = download.clone();
+            let into = folder.to_owned();
+            let unpack = move || archive::unpack(format, &archive, &into);
+            let unpacked = self.shutdown.spawn_blocking(unpack).await;
+            unpacked.map_err(|error| ArchiveError::Io(io::Error::other(error)))??;
             std::fs::remove_file(&download).map_err(used)?;
         }
         if !program.is_file() {
@@ -212,18 +199,68 @@ impl Installer {
     }
 }
 
-fn remove(folder: &Path) -> std::io::Result<()> {
+fn remove(folder: &Path) -> io::Result<()> {
     match std::fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
 fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
         .collect()
+}
+
+/// An installed version of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    pub id: String,
+    pub version: String,
+    pub kind: Kind,
+    /// The hash of the archive in hexadecimal, for a binary.
+    pub sha256: Option<String>,
+    /// The entry of the configuration.
+    pub name: AgentName,
+    pub installed_at: Timestamp,
+}
+
+impl Record {
+    pub(super) fn read(folder: &Path) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(folder.join(PACKAGE_FILE)).ok()?).ok()
+    }
+
+    pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
+        let text = serde_json::to_vec_pretty(self).map_err(io::Error::other)?;
+        std::fs::write(folder.join(PACKAGE_FILE), text)
+    }
+}
+
+/// The installations below the folder of all agents, with their folders, by id and version.
+pub fn installed(agents: &Path) -> io::Result<Vec<(PathBuf, Record)>> {
+    let mut found = Vec::new();
+    for id in names(agents, is_id)? {
+        for folder in names(&id, is_version)? {
+            found.extend(Record::read(&folder).map(|record| (folder, record)));
+        }
+    }
+    Ok(found)
+}
+
+/// The folders whose names are valid, in order. Empty if the folder does not exist.
+fn names(folder: &Path, is_valid: fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let entries = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut names: Vec<_> = entries.collect();
+    names.retain(|path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        path.is_dir() && name.is_some_and(is_valid)
+    });
+    names.sort();
+    Ok(names)
 }

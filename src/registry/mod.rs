@@ -6,8 +6,8 @@
 //!
 //! The module must not know the configuration or sessions.
 //!
-//! Reading order: [`index`] (the file of a registry), [`source`] (its content, and archives), [`archive`], [`package`] and
-//! [`program`] (npm, Python and other programs), [`record`], [`install`] (the steps), [`verify`] (the first start), [`listing`] (the registry for the page).
+//! Reading order: [`index`] (the file of a registry, and the registry for the page), [`source`] (its content, and archives),
+//! [`archive`], [`package`] (npm, Python and other programs), [`install`] (the steps, and the record), [`verify`] (the first start).
 //!
 //! Rules of the design:
 //!
@@ -21,17 +21,12 @@
 mod archive;
 mod index;
 mod install;
-mod listing;
 mod package;
-mod program;
-mod record;
 mod source;
 mod verify;
 
-pub use index::{Entry, Index, IndexError, Kind};
-pub use install::{InstallError, Installed, Installer, Request};
-pub use listing::{Listing, ListingError};
-pub use program::Programs;
-pub use record::{Record, installed};
-pub use source::{DEFAULT_SOURCE, Source, SourceError};
-pub use verify::{Answer, VerifyError, verify};
+pub use self::index::{Entry, Index, IndexError, Kind, Listing, ListingError};
+pub use self::install::{InstallError, Installed, Installer, Record, Request, installed};
+pub use self::package::Programs;
+pub use self::source::{DEFAULT_SOURCE, Source, SourceError};
+pub use self::verify::{Answer, VerifyError, verify};

@@ -1,12 +1,17 @@
 //! Packages of npm and of PyPI, each in a folder of its own.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::io::AsyncReadExt as _;
+use tokio::time::timeout;
 
 use super::index::is_version;
-use super::program::{ProgramError, Programs};
+use base::types::Isolation;
+use children::{ChildIsolation, ChildSpec, ResolveError, SpawnError, Spawner, resolve};
 
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
@@ -29,7 +34,6 @@ pub enum PackageError {
     },
 }
 
-/// A package and its exact version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PackageSpec {
     name: String,
@@ -46,12 +50,10 @@ impl PackageSpec {
             (None, Some((name, version))) => (name, version),
             (None, None) => return Err(wrong()),
         };
+        let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         let part = |part: &str| {
-            part.starts_with(|first: char| first.is_ascii_alphanumeric())
-                && part.len() <= 128
-                && part
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+            let begins = part.starts_with(|first: char| first.is_ascii_alphanumeric());
+            begins && part.len() <= 128 && part.bytes().all(is_valid)
         };
         let is_name = match name.strip_prefix('@').map(|scoped| scoped.split_once('/')) {
             None => part(name),
@@ -71,11 +73,10 @@ impl PackageSpec {
         if found == self.version {
             return Ok(());
         }
-        let (name, found, wanted) = (self.name.clone(), found.to_owned(), self.version.clone());
         Err(PackageError::Version {
-            name,
-            found,
-            wanted,
+            name: self.name.clone(),
+            found: found.to_owned(),
+            wanted: self.version.clone(),
         })
     }
 
@@ -88,37 +89,27 @@ impl PackageSpec {
     ) -> Result<PathBuf, PackageError> {
         let spec = format!("{}@{}", self.name, self.version);
         let prefix = folder.to_string_lossy();
-        let scripts = if allow_scripts {
-            "--ignore-scripts=false"
-        } else {
-            "--ignore-scripts"
-        };
-        let arguments = [
-            "install",
-            "--prefix",
-            &prefix,
-            "--no-audit",
-            "--no-fund",
-            "--omit=dev",
-            scripts,
-            "--",
-            &spec,
-        ];
+        let mut scripts = "--ignore-scripts";
+        if allow_scripts {
+            scripts = "--ignore-scripts=false";
+        }
+        let options = ["--no-audit", "--no-fund", "--omit=dev", scripts];
+        let start = ["install", "--prefix", &*prefix];
+        let arguments = [&start[..], &options, &["--", &*spec]].concat();
         programs.run(Path::new("npm"), &arguments, folder).await?;
         let modules = folder.join("node_modules");
         let read = |source| PackageError::Read {
             name: self.name.clone(),
             source,
         };
-        let manifest =
-            std::fs::read(modules.join(&self.name).join("package.json")).map_err(read)?;
-        let manifest: Manifest = serde_json::from_slice(&manifest)
-            .map_err(|error| read(std::io::Error::other(error)))?;
+        let manifest = modules.join(&self.name).join("package.json");
+        let manifest = std::fs::read(manifest).map_err(read)?;
+        let manifest = serde_json::from_slice(&manifest);
+        let manifest: Manifest = manifest.map_err(|error| read(std::io::Error::other(error)))?;
         self.check(&manifest.version)?;
         let unscoped = self.name.rsplit('/').next().unwrap_or(&self.name);
-        let program = manifest
-            .program(unscoped)
-            .ok_or_else(|| PackageError::NoProgram(self.name.clone()))?;
+        let program = manifest.program(unscoped);
+        let program = program.ok_or_else(|| PackageError::NoProgram(self.name.clone()))?;
         Ok(modules.join(".bin").join(program))
     }
 
@@ -132,28 +123,20 @@ impl PackageSpec {
         let spec = format!("{}=={}", self.name, self.version);
         let environment = folder.join("venv");
         let python = environment.join("bin/python");
-        let (target, interpreter) = (environment.to_string_lossy(), python.to_string_lossy());
+        let target = environment.to_string_lossy();
+        let interpreter = python.to_string_lossy();
         // A source distribution runs its build script.
-        let binary = if allow_scripts {
-            &[][..]
-        } else {
-            &["--only-binary", ":all:"][..]
-        };
+        let binary = ["--only-binary", ":all:"];
+        let binary = if allow_scripts { &[][..] } else { &binary[..] };
         if programs.has("uv") {
-            programs
-                .run(Path::new("uv"), &["venv", &target], folder)
-                .await?;
-            let install = [
-                &["pip", "install", "--python", &interpreter],
-                binary,
-                &["--", &spec],
-            ]
-            .concat();
-            programs.run(Path::new("uv"), &install, folder).await?;
+            let uv = Path::new("uv");
+            programs.run(uv, &["venv", &target], folder).await?;
+            let pip = ["pip", "install", "--python", &*interpreter];
+            let install = [&pip[..], binary, &["--", &*spec]].concat();
+            programs.run(uv, &install, folder).await?;
         } else {
-            programs
-                .run(Path::new("python3"), &["-m", "venv", &target], folder)
-                .await?;
+            let venv = ["-m", "venv", &*target];
+            programs.run(Path::new("python3"), &venv, folder).await?;
             let pip = [
                 "-m",
                 "pip",
@@ -161,21 +144,19 @@ impl PackageSpec {
                 "--disable-pip-version-check",
                 "--no-input",
             ];
-            let install = [&pip[..], binary, &["--", &spec]].concat();
+            let install = [&pip[..], binary, &["--", &*spec]].concat();
             programs.run(&python, &install, folder).await?;
         }
         let version =
             "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))";
-        let found = programs
-            .run(&python, &["-I", "-c", version, &self.name], folder)
-            .await?;
+        let arguments = ["-I", "-c", version, &self.name];
+        let found = programs.run(&python, &arguments, folder).await?;
         self.check(found.trim())?;
         let program = environment.join("bin").join(&self.name);
-        if program.is_file() {
-            Ok(program)
-        } else {
-            Err(PackageError::NoProgram(self.name.clone()))
+        if !program.is_file() {
+            return Err(PackageError::NoProgram(self.name.clone()));
         }
+        Ok(program)
     }
 }
 
@@ -197,6 +178,95 @@ impl Manifest {
             _ => None,
         }
         .filter(|name| !name.contains('/') && name != "..")
+    }
+}
+
+/// The time for one program. An installation downloads its packages.
+const TIMEOUT: Duration = Duration::from_mins(10);
+const MAX_OUTPUT_BYTES: u64 = 1 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    #[error("{program}: {source}; install it, or choose another distribution with --kind")]
+    Missing {
+        program: String,
+        source: ResolveError,
+    },
+    #[error("could not start {program}")]
+    Spawn { program: String, source: SpawnError },
+    #[error("{program} did not end within {} minutes", TIMEOUT.as_secs() / 60)]
+    Timeout { program: String },
+    #[error("{program} failed: {output}")]
+    Failed { program: String, output: String },
+}
+
+#[derive(Debug, Clone)]
+pub struct Programs {
+    pub spawner: Spawner,
+    /// The environment of the programs, without variables of the gateway and without keys of agents.
+    pub env: Vec<(OsString, OsString)>,
+    pub path: OsString,
+    pub home: PathBuf,
+}
+
+impl Programs {
+    /// Whether the program is on `PATH`.
+    pub(super) fn has(&self, program: &str) -> bool {
+        resolve(program.as_ref(), &self.path).is_ok()
+    }
+
+    /// Runs a program in a folder to its end. Returns its output.
+    pub(super) async fn run(
+        &self,
+        program: &Path,
+        arguments: &[&str],
+        folder: &Path,
+    ) -> Result<String, ProgramError> {
+        let name = program.display().to_string();
+        let resolved = resolve(program.as_os_str(), &self.path);
+        let resolved = resolved.map_err(|source| ProgramError::Missing {
+            program: name.clone(),
+            source,
+        })?;
+        let spec = ChildSpec {
+            program: resolved,
+            args: arguments.iter().map(Into::into).collect(),
+            env: self.env.clone(),
+            home: self.home.clone(),
+            cwd: Some(folder.to_owned()),
+            secrets: Vec::new(),
+            isolation: ChildIsolation {
+                level: Isolation::Off,
+                ..ChildIsolation::default()
+            },
+        };
+        let spawned = self.spawner.spawn(spec).await;
+        let mut child = spawned.map_err(|source| ProgramError::Spawn {
+            program: name.clone(),
+            source,
+        })?;
+        let mut stdout = child.take_stdout().expect("a new child has its stdout");
+        let mut output = String::new();
+        let ended = timeout(TIMEOUT, async {
+            let mut kept = (&mut stdout).take(MAX_OUTPUT_BYTES);
+            let _ = kept.read_to_string(&mut output).await;
+            // The program waits if its output is not read.
+            let _ = tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await;
+            child.exited().await
+        });
+        let Ok(exit) = ended.await else {
+            child.kill().await;
+            return Err(ProgramError::Timeout { program: name });
+        };
+        if exit.code == Some(0) {
+            return Ok(output);
+        }
+        let tail = child.stderr.tail();
+        let output = if tail.trim().is_empty() { output } else { tail };
+        Err(ProgramError::Failed {
+            program: name,
+            output: output.trim().to_owned(),
+        })
     }
 }
 

@@ -13,9 +13,8 @@ use hyper::body::Incoming;
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
-use crate::outgoing::{Client, RequestError, read_body};
+use outgoing::{Client, RequestError, read_body};
 
-/// The registry of the ACP project.
 pub const DEFAULT_SOURCE: &str =
     "https://cdn.agentclientprotocol.com/registry/v1/latest/registry.json";
 /// The size of a registry, and of an archive.
@@ -74,26 +73,17 @@ impl Source {
         matches!(self, Self::Url(url) if url.starts_with("https:"))
     }
 
-    /// The file of the registry.
     pub async fn load(&self, client: &Client) -> Result<Bytes, SourceError> {
         match self {
             Self::Url(url) => {
                 let response = get(client, url).await?;
-                let read = timeout(SILENCE_TIMEOUT, read_body(response, MAX_INDEX_BYTES)).await;
-                let read = read.map_err(|_| SourceError::Timeout { url: url.clone() })?;
-                read.map_err(|source| SourceError::Request {
-                    url: url.clone(),
-                    source,
-                })
+                within(url, SILENCE_TIMEOUT, read_body(response, MAX_INDEX_BYTES)).await
             }
             Self::File(path) => {
-                let read = |source| SourceError::Read {
-                    path: path.clone(),
-                    source,
-                };
                 let mut file = open_regular(path, MAX_INDEX_BYTES as u64)?;
                 let mut content = Vec::new();
-                file.read_to_end(&mut content).map_err(read)?;
+                let read = file.read_to_end(&mut content);
+                read.map_err(|source| SourceError::read(path, source))?;
                 Ok(content.into())
             }
         }
@@ -111,32 +101,55 @@ impl Source {
             return download(client, archive, to).await;
         }
         let Self::File(registry) = self else {
-            return Err(SourceError::Url {
-                url: archive.to_owned(),
-            });
+            return Err(SourceError::url(archive));
         };
         let from = registry.parent().unwrap_or(Path::new("")).join(archive);
-        let read = |source| SourceError::Read {
-            path: from.clone(),
-            source,
-        };
+        let failed = |source| SourceError::read(&from, source);
         let mut file = open_regular(&from, MAX_ARCHIVE_BYTES)?;
-        let mut copy = File::create(to).map_err(read)?;
-        std::io::copy(&mut file, &mut copy).map_err(read)?;
-        let mut file = File::open(to).map_err(read)?;
+        let mut copy = File::create(to).map_err(failed)?;
         let mut hash = Sha256::new();
-        std::io::copy(&mut file, &mut HashWriter(&mut hash)).map_err(read)?;
-        Ok(hash.finalize().into())
+        let mut block = vec![0; 64 << 10];
+        loop {
+            match file.read(&mut block).map_err(failed)? {
+                0 => return Ok(hash.finalize().into()),
+                read => {
+                    hash.update(&block[..read]);
+                    copy.write_all(&block[..read]).map_err(failed)?;
+                }
+            }
+        }
+    }
+}
+
+impl SourceError {
+    fn url(url: &str) -> Self {
+        let url = url.to_owned();
+        Self::Url { url }
+    }
+
+    fn read(path: &Path, source: Error) -> Self {
+        let path = path.to_owned();
+        Self::Read { path, source }
+    }
+}
+
+/// Waits for a step of a request.
+async fn within<T>(
+    url: &str,
+    time: Duration,
+    step: impl Future<Output = Result<T, RequestError>>,
+) -> Result<T, SourceError> {
+    let url = url.to_owned();
+    match timeout(time, step).await {
+        Ok(done) => done.map_err(|source| SourceError::Request { url, source }),
+        Err(_) => Err(SourceError::Timeout { url }),
     }
 }
 
 /// Opens a file of this machine. The path can be in the file of a registry, and a FIFO or a device would block the read or
 /// never end.
 fn open_regular(path: &Path, limit: u64) -> Result<File, SourceError> {
-    let read = |source| SourceError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let read = |source| SourceError::read(path, source);
     let mut options = OpenOptions::new();
     // Opening a FIFO waits for its writer otherwise.
     let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -144,30 +157,14 @@ fn open_regular(path: &Path, limit: u64) -> Result<File, SourceError> {
     let file = file.map_err(read)?;
     let metadata = file.metadata().map_err(read)?;
     if !metadata.is_file() {
-        return Err(read(Error::new(
-            ErrorKind::InvalidInput,
-            "it is not a regular file",
-        )));
+        let detail = "it is not a regular file";
+        return Err(read(Error::new(ErrorKind::InvalidInput, detail)));
     }
     if metadata.len() > limit {
         let name = path.display().to_string();
         return Err(SourceError::TooLarge { name, limit });
     }
     Ok(file)
-}
-
-/// Writes to a hash.
-struct HashWriter<'a>(&'a mut Sha256);
-
-impl std::io::Write for HashWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 async fn download(client: &Client, url: &str, to: &Path) -> Result<[u8; 32], SourceError> {
@@ -177,87 +174,63 @@ async fn download(client: &Client, url: &str, to: &Path) -> Result<[u8; 32], Sou
         source,
     };
     let mut file = File::create(to).map_err(write)?;
-    let (mut hash, mut size) = (Sha256::new(), 0_u64);
+    let mut hash = Sha256::new();
+    let mut size = 0_u64;
     loop {
-        let frame = timeout(SILENCE_TIMEOUT, body.frame()).await;
-        let frame = frame.map_err(|_| SourceError::Timeout {
-            url: url.to_owned(),
-        })?;
-        let Some(frame) = frame else {
+        let frame = async {
+            let frame = body.frame().await.transpose();
+            frame.map_err(|error| RequestError::interrupted(&error))
+        };
+        let Some(frame) = within(url, SILENCE_TIMEOUT, frame).await? else {
             return Ok(hash.finalize().into());
         };
-        let frame = frame.map_err(|error| SourceError::Request {
-            url: url.to_owned(),
-            source: RequestError::interrupted(&error),
-        })?;
         let Some(data) = frame.data_ref() else {
             continue;
         };
         size += data.len() as u64;
         if size > MAX_ARCHIVE_BYTES {
-            return Err(SourceError::TooLarge {
-                name: url.to_owned(),
-                limit: MAX_ARCHIVE_BYTES,
-            });
+            let name = url.to_owned();
+            let limit = MAX_ARCHIVE_BYTES;
+            return Err(SourceError::TooLarge { name, limit });
         }
         hash.update(data);
         file.write_all(data).map_err(write)?;
     }
 }
 
-/// The response to a GET, after redirects.
 async fn get(client: &Client, url: &str) -> Result<Response<Incoming>, SourceError> {
     let mut next = url.to_owned();
     for _ in 0..=MAX_REDIRECTS {
-        let request = Request::get(checked(&next)?)
-            .header(
-                header::USER_AGENT,
-                concat!("acp-gateway/", env!("CARGO_PKG_VERSION")),
-            )
-            .body(Full::new(Bytes::new()));
-        let request = request.map_err(|_| SourceError::Url { url: next.clone() })?;
-        let response = timeout(RESPONSE_TIMEOUT, client.send(request)).await;
-        let response = response.map_err(|_| SourceError::Timeout {
-            url: url.to_owned(),
-        })?;
-        let response = response.map_err(|source| SourceError::Request {
-            url: url.to_owned(),
-            source,
-        })?;
+        let agent = concat!("acp-gateway/", env!("CARGO_PKG_VERSION"));
+        let request = Request::get(checked(&next)?).header(header::USER_AGENT, agent);
+        let request = request.body(Full::new(Bytes::new()));
+        let request = request.map_err(|_| SourceError::url(&next))?;
+        let response = within(url, RESPONSE_TIMEOUT, client.send(request)).await?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
-        let location = response
-            .headers()
-            .get(header::LOCATION)
-            .and_then(|value| value.to_str().ok());
-        match location.filter(|_| status.is_redirection()) {
-            Some(location) => next = redirected(&next, location)?,
-            None => {
-                return Err(SourceError::Status {
-                    url: url.to_owned(),
-                    status: status.as_u16(),
-                });
+        let location = response.headers().get(header::LOCATION);
+        match location.and_then(|value| value.to_str().ok()) {
+            Some(location) if status.is_redirection() => next = redirected(&next, location)?,
+            _ => {
+                let url = url.to_owned();
+                let status = status.as_u16();
+                return Err(SourceError::Status { url, status });
             }
         }
     }
-    Err(SourceError::Redirects {
-        url: url.to_owned(),
-    })
+    let url = url.to_owned();
+    Err(SourceError::Redirects { url })
 }
 
 /// The target of a redirect. One from https leads to https.
 fn redirected(from: &str, location: &str) -> Result<String, SourceError> {
-    let wrong = || SourceError::Url {
-        url: location.to_owned(),
-    };
+    let wrong = || SourceError::url(location);
     if location.starts_with('/') && !location.starts_with("//") {
         let from: Uri = from.parse().map_err(|_| wrong())?;
-        let (scheme, authority) = (
-            from.scheme_str().ok_or_else(wrong)?,
-            from.authority().ok_or_else(wrong)?,
-        );
+        let scheme = from.scheme_str().ok_or_else(wrong)?;
+        let authority = from.authority().ok_or_else(wrong)?;
         return Ok(format!("{scheme}://{authority}{location}"));
     }
     if from.starts_with("https:") && !location.starts_with("https:") {
@@ -272,19 +245,15 @@ fn checked(url: &str) -> Result<Uri, SourceError> {
     let parsed: Option<Uri> = url.parse().ok();
     let is_loopback = |host: &str| {
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        host == "localhost"
-            || host
-                .parse()
-                .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+        let address = host.parse::<std::net::IpAddr>();
+        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
     };
     let allowed = |url: &Uri| match (url.scheme_str(), url.host()) {
         (Some("https"), Some(_)) => true,
         (Some("http"), Some(host)) => is_loopback(host),
         _ => false,
     };
-    parsed.filter(allowed).ok_or_else(|| SourceError::Url {
-        url: url.to_owned(),
-    })
+    parsed.filter(allowed).ok_or_else(|| SourceError::url(url))
 }
 
 #[cfg(test)]

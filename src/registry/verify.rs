@@ -7,15 +7,14 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::time::timeout;
 
-use crate::acp::{
+use children::{ChildSpec, SpawnError, Spawner};
+use wire::acp::{
     AcpVersion, ClientCapabilities, InitializeError, InitializeResult, initialize, method,
 };
-use crate::jsonrpc;
-use crate::process::{ChildSpec, SpawnError, Spawner};
+use wire::jsonrpc;
 
 /// The time from the start to the answer.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// The size of the output before the answer.
 const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -33,15 +32,12 @@ pub enum VerifyError {
 }
 
 fn with_stderr(stderr: &str) -> String {
-    let text = stderr.trim();
-    if text.is_empty() {
-        String::new()
-    } else {
-        format!("; the end of its stderr:\n{text}")
+    match stderr.trim() {
+        "" => String::new(),
+        text => format!("; the end of its stderr:\n{text}"),
     }
 }
 
-/// The answer of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answer {
     /// The name and the version of the agent, as it reports them.
@@ -53,24 +49,18 @@ pub struct Answer {
 /// Starts a program, sends `initialize`, and stops it.
 pub async fn verify(spawner: &Spawner, spec: ChildSpec) -> Result<Answer, VerifyError> {
     let mut child = spawner.spawn(spec).await?;
-    let params = initialize(
-        AcpVersion::V1,
-        env!("CARGO_PKG_VERSION"),
-        ClientCapabilities::default(),
-    );
+    let version = env!("CARGO_PKG_VERSION");
+    let params = initialize(AcpVersion::V1, version, ClientCapabilities::default());
     let line = jsonrpc::request(0, method::INITIALIZE, &params);
     let stdout = child.take_stdout().expect("a new child has its stdout");
     // An agent that has ended does not read, and its stdout ends.
-    if child.stdin().send(line).is_err() {
+    if child.stdin.send(line).is_err() {
         tracing::debug!("the agent does not read");
     }
-    let answered = timeout(
-        TIMEOUT,
-        answer(BufReader::new(stdout.take(MAX_OUTPUT_BYTES))),
-    )
-    .await;
+    let output = BufReader::new(stdout.take(MAX_OUTPUT_BYTES));
+    let answered = timeout(TIMEOUT, answer(output)).await;
     child.stop().await;
-    let stderr = child.stderr().tail();
+    let stderr = child.stderr.tail();
     let line = match answered {
         Err(_) => return Err(VerifyError::Timeout { stderr }),
         Ok(None) => return Err(VerifyError::Ended { stderr }),
@@ -81,34 +71,22 @@ pub async fn verify(spawner: &Spawner, spec: ChildSpec) -> Result<Answer, Verify
     }
     let result = line.result.unwrap_or_default();
     let result = InitializeResult::parse(&result, AcpVersion::V1)?;
-    let agent = result
-        .agent_info
-        .and_then(|info| serde_json::from_str::<Info>(info.get()).ok());
-    let methods = result
-        .auth_methods
-        .and_then(|raw| serde_json::from_str::<Vec<Method>>(raw.get()).ok());
+    let info = result.agent_info;
+    let info = info.and_then(|info| serde_json::from_str::<Info>(info.get()).ok());
+    let agent = info.map(|info| format!("{} {}", info.title.unwrap_or(info.name), info.version));
+    let methods = result.auth_methods;
+    let methods = methods.and_then(|raw| serde_json::from_str::<Vec<Method>>(raw.get()).ok());
+    let methods = methods.unwrap_or_default().into_iter();
     Ok(Answer {
-        agent: agent.map(|info| {
-            format!("{} {}", info.title.unwrap_or(info.name), info.version)
-                .trim()
-                .to_owned()
-        }),
-        sign_in: methods
-            .unwrap_or_default()
-            .into_iter()
-            .map(|method| method.name)
-            .collect(),
+        agent: agent.map(|agent| agent.trim().to_owned()),
+        sign_in: methods.map(|method| method.name).collect(),
     })
 }
 
 /// The response to the request. Other lines are skipped.
 async fn answer(mut lines: impl tokio::io::AsyncBufRead + Unpin) -> Option<Line> {
     let mut text = String::new();
-    while lines
-        .read_line(&mut text)
-        .await
-        .is_ok_and(|bytes| bytes > 0)
-    {
+    while let Ok(1..) = lines.read_line(&mut text).await {
         if let Ok(line) = serde_json::from_str::<Line>(&text)
             && line.id == Some(0)
         {

@@ -1,24 +1,27 @@
-//! The accept loop: HTTP/1.1 and h2c on the listeners.
+//! The accept loop: HTTP/1.1 and h2c on the listeners, and sockets that wait for a place.
 
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use bytes::Bytes;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::connection::{ConnectionContext, OpenSocket, serve_connection};
+use super::connection::{ConnectionContext, serve_connection};
+use super::connection_io::Activity;
 use super::connection_limit::{AcquireError, ConnectionPermit, ConnectionUse, Connections};
 use super::listeners::Listeners;
-use super::waiting::{self, WaitingSockets};
-use crate::shutdown::Shutdown;
-use crate::stream::StreamWorkers;
-use crate::types::{Limits, Network};
 
-/// The settings of the accept loop.
-#[derive(Debug, Clone)]
+use crate::stream::StreamWorkers;
+use base::shutdown::Shutdown;
+use base::types::network::client_network;
+use base::types::{Limits, Network};
+
+#[derive(Clone)]
 pub struct Acceptor {
     pub limits: Arc<Limits>,
     /// The addresses of trusted proxies. Many clients share such an address, so it has no connection limit of
@@ -27,7 +30,6 @@ pub struct Acceptor {
     /// Accept only proxies and loopback. Other peers would send their keys in clear text.
     pub require_proxy: bool,
     pub stream_workers: StreamWorkers,
-    /// Counts the connections of clients with a key.
     pub connection_use: ConnectionUse,
     pub shutdown: Shutdown,
 }
@@ -41,7 +43,6 @@ impl Acceptor {
     }
 }
 
-/// The number of connections that the kernel queues.
 const LISTEN_BACKLOG: i32 = 4096;
 const MAX_LATE_ACCEPTS: usize = 4096;
 
@@ -61,7 +62,7 @@ pub async fn serve(listeners: Listeners, router: Router, acceptor: Acceptor) {
         acceptor.proxies.clone(),
         acceptor.connection_use.clone(),
     );
-    let waiting = WaitingSockets::new(waiting::max_waiting_sockets(limits.max_connections));
+    let waiting = WaitingSockets::new(max_waiting_sockets(limits.max_connections));
     let mut state = Listener {
         context: Arc::new(context),
         connections,
@@ -69,7 +70,7 @@ pub async fn serve(listeners: Listeners, router: Router, acceptor: Acceptor) {
         waiting,
     };
     listeners.all().for_each(set_listen_backlog);
-    let mut retries = tokio::time::interval(waiting::INTERVAL);
+    let mut retries = tokio::time::interval(INTERVAL);
     retries.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
@@ -126,8 +127,6 @@ fn drain_accept_queue<T>(mut accept: impl FnMut() -> io::Result<T>) -> impl Iter
     std::iter::from_fn(next).take(MAX_LATE_ACCEPTS).flatten()
 }
 
-/// The state of the accept loop.
-#[derive(Debug)]
 struct Listener {
     context: Arc<ConnectionContext>,
     connections: Connections,
@@ -150,12 +149,9 @@ impl Listener {
         }
     }
 
-    /// Serves waiting sockets for which there is a place now.
     fn admit_waiting(&mut self) {
-        let (mut waiting, now) = (
-            std::mem::replace(&mut self.waiting, WaitingSockets::new(0)),
-            Instant::now(),
-        );
+        let mut waiting = std::mem::replace(&mut self.waiting, WaitingSockets::new(0));
+        let now = Instant::now();
         let acquire = |address| self.connections.acquire(address, now);
         waiting.admit(now, acquire, |stream, peer, permit| {
             self.serve(stream, peer, permit);
@@ -164,8 +160,9 @@ impl Listener {
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
-        let socket = OpenSocket::accepted(stream, &permit);
-        let connection = serve_connection(Arc::clone(&self.context), socket, peer, permit);
+        let context = Arc::clone(&self.context);
+        let activity = Activity::new(permit.clone());
+        let connection = serve_connection(context, stream, Bytes::new(), activity, peer, permit);
         self.acceptor.shutdown.spawn_client(connection);
     }
 }
@@ -178,5 +175,176 @@ fn set_listen_backlog(listener: &tokio::net::TcpListener) {
     }
 }
 
+pub(super) const INTERVAL: Duration = Duration::from_millis(5);
+
+const MAX_WAIT: Duration = Duration::from_secs(10);
+
+/// The highest number of waiting sockets. After [`MAX_ACCEPT_DELAY`], a new one replaces the oldest.
+const MAX_SOCKETS: usize = 4096;
+
+pub fn max_waiting_sockets(max_connections: usize) -> usize {
+    max_connections.clamp(1, MAX_SOCKETS)
+}
+
+/// While all sockets are younger, a full queue delays further accepts: they wait in the queue of the kernel, so a burst of
+/// clients loses no socket. A longer flood replaces the oldest sockets and does not delay a new client.
+const MAX_ACCEPT_DELAY: Duration = Duration::from_secs(2);
+
+/// The newest socket is served first: a flood must not delay a client that connects after it.
+///
+/// Accepted sockets that wait for a place among the unauthenticated connections. A burst of clients arrives faster than the
+/// gateway reads their requests. Their sockets wait here for a few milliseconds instead of evicting each other.
+pub(super) struct WaitingSockets<S = TcpStream> {
+    sockets: VecDeque<Waiting<S>>,
+    max: usize,
+}
+
+struct Waiting<S> {
+    socket: S,
+    peer: SocketAddr,
+    since: Instant,
+}
+
+impl<S> WaitingSockets<S> {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            sockets: VecDeque::new(),
+            max,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sockets.is_empty()
+    }
+
+    pub(super) fn delays_accepts(&self, now: Instant) -> bool {
+        let is_young = |oldest: &Waiting<S>| oldest.since + MAX_ACCEPT_DELAY > now;
+        self.sockets.len() >= self.max && self.sockets.front().is_some_and(is_young)
+    }
+
+    pub(super) fn push(&mut self, socket: S, peer: SocketAddr, now: Instant) {
+        if self.sockets.len() >= self.max {
+            self.sockets.pop_front();
+        }
+        self.sockets.push_back(Waiting {
+            socket,
+            peer,
+            since: now,
+        });
+    }
+
+    /// Serves the sockets for which there is a place now. Closes those that waited too long, and those that can
+    /// have no place. After the first failure for an address, its other sockets are not tried.
+    pub(super) fn admit<P>(
+        &mut self,
+        now: Instant,
+        acquire: impl Fn(IpAddr) -> Result<P, AcquireError>,
+        mut serve: impl FnMut(S, SocketAddr, P),
+    ) {
+        let mut busy = HashSet::new();
+        for waiting in std::mem::take(&mut self.sockets).into_iter().rev() {
+            let network = client_network(waiting.peer.ip());
+            let permit = if busy.contains(&network) {
+                Err(AcquireError::Busy)
+            } else {
+                acquire(waiting.peer.ip())
+            };
+            match permit {
+                Ok(permit) => serve(waiting.socket, waiting.peer, permit),
+                Err(AcquireError::Busy) => {
+                    busy.insert(network);
+                    if waiting.since + MAX_WAIT > now {
+                        self.sockets.push_front(waiting);
+                    }
+                }
+                Err(AcquireError::Full) => {}
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod waiting_tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const MAX: usize = 100;
+
+    fn peer(last: u8) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, last], 1))
+    }
+
+    #[test]
+    fn newest_socket_is_served_first_and_the_others_keep_their_order() {
+        let (mut waiting, now) = (WaitingSockets::new(MAX), Instant::now());
+        for socket in 0..4 {
+            waiting.push(socket, peer(1), now);
+        }
+        waiting.push(4, peer(2), now);
+        let admit = |waiting: &mut WaitingSockets<i32>, places: i32| {
+            let (left, mut served) = (Cell::new(places), Vec::new());
+            let acquire = |address| {
+                let is_busy = address == peer(1).ip() && left.get() == 0;
+                left.set((left.get() - 1).max(0));
+                if is_busy {
+                    Err(AcquireError::Busy)
+                } else {
+                    Ok(())
+                }
+            };
+            waiting.admit(now, acquire, |socket, _, ()| served.push(socket));
+            served
+        };
+        assert_eq!(admit(&mut waiting, 3), [4, 3, 2]);
+        assert_eq!(admit(&mut waiting, 0), [0; 0]);
+        assert_eq!(admit(&mut waiting, 9), [1, 0]);
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn socket_is_closed_after_its_wait_and_if_nothing_can_be_evicted() {
+        let (mut waiting, start) = (WaitingSockets::new(MAX), Instant::now());
+        waiting.push("old", peer(1), start);
+        waiting.push("new", peer(2), start + INTERVAL);
+        let never = |_, _, ()| unreachable!("there is no place");
+        waiting.admit(start + MAX_WAIT, |_| Err(AcquireError::Busy), never);
+        assert_eq!(
+            waiting
+                .sockets
+                .iter()
+                .map(|one| one.socket)
+                .collect::<Vec<_>>(),
+            ["new"]
+        );
+        waiting.admit(start + MAX_WAIT, |_| Err(AcquireError::Full), never);
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn number_of_sockets_is_bounded() {
+        let (mut waiting, now) = (WaitingSockets::new(MAX), Instant::now());
+        for socket in 0..=MAX {
+            waiting.push(socket, peer(1), now);
+        }
+        assert_eq!((waiting.sockets.len(), waiting.sockets[0].socket), (MAX, 1));
+    }
+
+    #[test]
+    fn full_queue_delays_accepts_until_its_oldest_socket_is_old() {
+        let (mut waiting, now) = (WaitingSockets::new(MAX), Instant::now());
+        for socket in 1..MAX {
+            waiting.push(socket, peer(1), now);
+        }
+        assert!(!waiting.delays_accepts(now), "there is room for one");
+        waiting.push(MAX, peer(1), now + INTERVAL);
+        assert!(waiting.delays_accepts(now + MAX_ACCEPT_DELAY - INTERVAL));
+        assert!(
+            !waiting.delays_accepts(now + MAX_ACCEPT_DELAY),
+            "the oldest socket is replaced"
+        );
+    }
+}

@@ -4,52 +4,36 @@
 //! exclude all others.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use crate::shutdown::lock_or_abort;
-use crate::types::{Principal, PrincipalKey};
+use base::shutdown::lock_or_abort;
+use base::types::{Principal, PrincipalKey};
 
-/// The part of the memory that one principal may hold.
 const PRINCIPALS: usize = 4;
 
 /// A charge exceeded the memory for bodies. The text fits into the close frame of a WebSocket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
 pub(crate) enum BodyMemoryFull {
+    #[strum(
+        to_string = "the open bodies of this key exceed a quarter of `server.max_body_memory_bytes`"
+    )]
     Principal,
+    #[strum(to_string = "the open bodies of all clients exceed `server.max_body_memory_bytes`")]
     Total,
-}
-
-impl BodyMemoryFull {
-    pub(crate) const fn text(self) -> &'static str {
-        match self {
-            Self::Principal => {
-                "the open bodies of this key exceed a quarter of `server.max_body_memory_bytes`"
-            }
-            Self::Total => "the open bodies of all clients exceed `server.max_body_memory_bytes`",
-        }
-    }
-}
-
-impl fmt::Display for BodyMemoryFull {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
-    }
 }
 
 impl std::error::Error for BodyMemoryFull {}
 
 /// The memory of all bodies. A cheap handle.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct BodyMemory(Arc<Table>);
 
-#[derive(Debug)]
 struct Table {
     max: usize,
     used: Mutex<Used>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Used {
     total: usize,
     by_principal: HashMap<PrincipalKey, usize>,
@@ -61,7 +45,6 @@ impl BodyMemory {
         Self(Arc::new(Table { max, used }))
     }
 
-    /// The bytes that one principal may hold.
     fn max_of_principal(&self) -> usize {
         self.0.max / PRINCIPALS
     }
@@ -96,13 +79,12 @@ impl BodyMemory {
 }
 
 /// The bytes that one request or WebSocket holds. Dropping it releases them.
-#[derive(Debug)]
 pub(crate) struct BodyCharge {
     memory: BodyMemory,
     held: Mutex<Held>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Held {
     /// Set when the request is admitted, before any byte of its body is read.
     principal: Option<PrincipalKey>,
@@ -116,12 +98,10 @@ impl BodyCharge {
         Self { memory, held }
     }
 
-    /// Records the principal of an admitted request.
     pub(super) fn set_principal(&self, principal: &Principal) {
         lock_or_abort(self.held.lock()).principal = Some(principal.key());
     }
 
-    /// The largest body that one principal may hold.
     pub(crate) fn max(&self) -> usize {
         self.memory.max_of_principal()
     }
@@ -137,12 +117,10 @@ impl BodyCharge {
         added
     }
 
-    /// Releases all bytes: the request has dropped them.
     pub(crate) fn release(&self) {
         self.release_part(usize::MAX);
     }
 
-    /// Releases so many bytes, or all if it holds fewer.
     pub(super) fn release_part(&self, bytes: usize) {
         let mut held = lock_or_abort(self.held.lock());
         let released = bytes.min(held.bytes);
@@ -152,7 +130,6 @@ impl BodyCharge {
         }
     }
 
-    /// The limit that a charge has exceeded.
     pub(super) fn exceeded(&self) -> Option<BodyMemoryFull> {
         lock_or_abort(self.held.lock()).exceeded
     }
@@ -167,7 +144,7 @@ impl Drop for BodyCharge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{GrantedFolders, Scopes, Tenant};
+    use base::types::{GrantedFolders, Scopes, Tenant};
 
     fn charge(memory: &BodyMemory, id: &str) -> BodyCharge {
         let charge = BodyCharge::new(memory.clone());

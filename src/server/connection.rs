@@ -21,17 +21,18 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tower::Service;
 
-use super::activity::Activity;
-use super::backlog::{ConnectionBacklog, GlobalBacklog, SharedBody, UnsentBytes};
-use super::connection_io::{ConnectionIo, SendBacklog};
+use super::connection_io::{Activity, ConnectionIo, SendBacklog};
 use super::connection_limit::ConnectionPermit;
-use super::flood_log::FloodLog;
+use super::frame_limiter::FloodLog;
 use super::hijack::Hijack;
 use super::middleware::Peer;
-use super::response_body::{ResponseBody, run_until_stalled};
-use crate::shutdown::Shutdown;
+use super::response_body::{
+    ConnectionBacklog, GlobalBacklog, ResponseBody, SharedBody, UnsentBytes, run_until_stalled,
+};
+
 use crate::stream::{SocketOwner, SocketStream, StreamWorkers, register_with};
-use crate::types::Limits;
+use base::shutdown::Shutdown;
+use base::types::Limits;
 
 /// How long an idle connection stays open while the gateway closes: a request may be on its way.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
@@ -39,17 +40,14 @@ const CLOSE_GRACE: Duration = Duration::from_millis(200);
 /// [`CLOSE_GRACE`], because the client of an HTTP/2 connection without a request must first receive a GOAWAY.
 const GOAWAY_GRACE: Duration = Duration::from_secs(2);
 
-/// The state that all connections share.
-#[derive(Debug)]
 pub(super) struct ConnectionContext {
     builder: Builder<H2Executor>,
-    backlog: GlobalBacklog,
+    backlog: Arc<GlobalBacklog>,
     flood_log: FloodLog,
     router: Router,
     limits: Arc<Limits>,
     stream_workers: StreamWorkers,
     shutdown: Shutdown,
-    /// The runtime of all connections. Streams run on other threads.
     runtime: Handle,
 }
 
@@ -74,30 +72,10 @@ impl ConnectionContext {
     }
 }
 
-/// A socket whose client may send a request.
-pub(super) struct OpenSocket {
-    stream: TcpStream,
-    /// Bytes that were already read from the socket.
-    read_buf: Bytes,
-    activity: Activity,
-}
-
-impl OpenSocket {
-    /// A socket that was just accepted.
-    pub(super) fn accepted(stream: TcpStream, permit: &ConnectionPermit) -> Self {
-        Self {
-            stream,
-            read_buf: Bytes::new(),
-            activity: Activity::new(permit.clone()),
-        }
-    }
-}
-
-/// Handles the requests of one connection.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct RequestHandler {
     router: Router,
-    backlog: ConnectionBacklog,
+    backlog: Arc<ConnectionBacklog>,
     peer: SocketAddr,
     activity: Activity,
     send_backlog: SendBacklog,
@@ -108,26 +86,18 @@ struct RequestHandler {
 impl RequestHandler {
     /// Never completes if the response hijacks the connection, because the connection is then dropped.
     fn handle(
-        self,
+        mut self,
         request: hyper::Request<Incoming>,
     ) -> impl Future<Output = Result<hyper::Response<ResponseBody<Body>>, Infallible>> {
-        let Self {
-            mut router,
-            backlog,
-            peer,
-            activity,
-            send_backlog,
-            hijack,
-            permit,
-        } = self;
-        let open = activity.begin(request.version(), !request.body().is_end_stream());
-        let hijack_permit = hijack.permit_for(&request);
-        let backlog = (request.version() == Version::HTTP_2).then_some(backlog);
+        let has_body = !request.body().is_end_stream();
+        let open = self.activity.begin(request.version(), has_body);
+        let hijack_permit = self.hijack.permit_for(&request);
+        let backlog = (request.version() == Version::HTTP_2).then_some(self.backlog);
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(Peer(peer));
-        request.extensions_mut().insert(permit);
+        request.extensions_mut().insert(Peer(self.peer));
+        request.extensions_mut().insert(self.permit);
         if let Some(backlog) = &backlog {
-            request.extensions_mut().insert(backlog.clone());
+            request.extensions_mut().insert(Arc::clone(backlog));
         }
         async move {
             let unsent = match backlog {
@@ -135,19 +105,20 @@ impl RequestHandler {
                 None => UnsentBytes::uncounted(),
             };
             // A router is always ready, and cloning it copies a reference.
-            let mut response = router.call(request).await?;
+            let mut response = self.router.call(request).await?;
             // The buffers of the connection are dropped, so they must not contain bytes of an earlier
             // response.
-            if let Some(permit) = hijack_permit.filter(|_| send_backlog.is_empty())
-                && hijack.try_hijack(&mut response, permit)
+            if let Some(permit) = hijack_permit
+                && self.send_backlog.is_empty()
+                && self.hijack.try_hijack(&mut response, permit)
             {
                 drop((response, open));
                 return std::future::pending().await;
             }
-            send_backlog.start_response();
+            self.send_backlog.start_response();
             let shared = response.extensions().get::<SharedBody>().is_some();
             Ok(response.map(|body| {
-                ResponseBody::new(body, send_backlog, open).count_unsent(unsent, shared)
+                ResponseBody::new(body, self.send_backlog, open).count_unsent(unsent, shared)
             }))
         }
     }
@@ -158,28 +129,25 @@ impl RequestHandler {
 /// An idle connection closes soon after a shutdown has started, and another one after its response.
 pub(super) async fn serve_connection(
     context: Arc<ConnectionContext>,
-    socket: OpenSocket,
+    stream: TcpStream,
+    read_buf: Bytes,
+    activity: Activity,
     peer: SocketAddr,
     permit: ConnectionPermit,
 ) {
     let ConnectionContext {
         limits, shutdown, ..
     } = &*context;
-    set_socket_options(&socket.stream, limits);
-    let OpenSocket {
-        stream,
-        read_buf,
-        activity,
-    } = socket;
-    let floods = context.flood_log.of_peer(peer);
+    set_socket_options(&stream, limits);
     let io = ConnectionIo::new(
         stream,
         read_buf,
         limits.write_stall_timeout,
         activity.clone(),
-        floods,
+        context.flood_log.of_peer(peer),
     );
-    let (send_backlog, hijack) = (io.send_backlog(), io.hijack());
+    let send_backlog = io.send_backlog();
+    let hijack = io.hijack();
     let handler = RequestHandler {
         router: context.router.clone(),
         backlog: context.backlog.connection(),
@@ -278,59 +246,46 @@ async fn sleep_until_some(time: Option<Instant>) {
     }
 }
 
-/// Moves a stream to a stream worker.
 fn start_stream(context: &ConnectionContext, stream: SocketStream) {
-    let ConnectionContext {
-        limits,
-        stream_workers,
-        shutdown,
-        ..
-    } = context;
+    let limits = &context.limits;
     let buffer = limits
         .stream_send_buffer_bytes
         .min(limits.send_buffer_bytes);
     if let Err(error) = rustix::net::sockopt::set_socket_send_buffer_size(&stream.socket, buffer) {
         tracing::debug!(%error, "could not set the send buffer size of a socket");
     }
-    if let Err(error) = stream_workers.spawn(stream, shutdown) {
+    if let Err(error) = context.stream_workers.spawn(stream, &context.shutdown) {
         tracing::warn!(%error, "could not move a stream to a stream worker");
     }
 }
 
 /// Returns the socket of a complete stream to HTTP. A new connection serves the next request.
-#[derive(Debug)]
 struct ReturnPath {
     context: Arc<ConnectionContext>,
     peer: SocketAddr,
     permit: ConnectionPermit,
-    /// The socket can serve another request.
     reusable: bool,
 }
 
 impl SocketOwner for ReturnPath {
     fn reclaim(self: Box<Self>, socket: TcpStream, read_buf: Bytes) {
-        let Self {
-            context,
-            peer,
-            permit,
-            reusable,
-        } = *self;
-        if !reusable {
+        if !self.reusable {
             return;
         }
+        let context = self.context;
+        let peer = self.peer;
+        let permit = self.permit;
         let stream = match register_with(socket, &context.runtime) {
             Ok(stream) => stream,
             Err(error) => {
                 return tracing::debug!(%peer, %error, "could not return a socket to HTTP");
             }
         };
-        let (runtime, shutdown) = (context.runtime.clone(), context.shutdown.clone());
-        let socket = OpenSocket {
-            stream,
-            read_buf,
-            activity: Activity::after_request(permit.clone()),
-        };
-        shutdown.spawn_client_on(&runtime, serve_connection(context, socket, peer, permit));
+        let runtime = context.runtime.clone();
+        let shutdown = context.shutdown.clone();
+        let activity = Activity::after_request(permit.clone());
+        let served = serve_connection(context, stream, read_buf, activity, peer, permit);
+        shutdown.spawn_client_on(&runtime, served);
     }
 }
 
@@ -374,7 +329,7 @@ fn builder(limits: &Limits, shutdown: &Shutdown) -> Builder<H2Executor> {
 }
 
 /// Spawns the task of each HTTP/2 stream, and tracks it like all other tasks.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct H2Executor {
     shutdown: Shutdown,
     stall: Duration,

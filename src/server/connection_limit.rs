@@ -27,9 +27,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::body_memory::{BodyCharge, BodyMemoryFull};
-use crate::shutdown::lock_or_abort;
-use crate::types::network::client_network;
-use crate::types::{Limits, Network};
+use base::shutdown::lock_or_abort;
+use base::types::network::client_network;
+use base::types::{Limits, Network};
 
 /// The header of a short frame of a client (RFC 6455, section 5.2): two bytes and the mask.
 const CONTROL_HEADER_BYTES: usize = 6;
@@ -48,7 +48,6 @@ const UNDELAYED_BYTES: usize = 4 << 10;
 /// connections whose requests have arrived and are not read yet.
 pub(super) const GRACE: Duration = Duration::from_millis(10);
 
-/// The reason why a new connection has no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AcquireError {
     /// All connections are authenticated.
@@ -57,7 +56,6 @@ pub(super) enum AcquireError {
     Busy,
 }
 
-/// How a connection may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadPermission {
     Full,
@@ -70,22 +68,20 @@ pub(super) enum ReadPermission {
 }
 
 /// The use of the gateway by clients with a key. Cheap to clone.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct ConnectionUse(Arc<UseCounts>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct UseCounts {
     open: AtomicUsize,
     total: AtomicUsize,
 }
 
 impl ConnectionUse {
-    /// The number of open connections.
     pub fn open(&self) -> usize {
         self.0.open.load(Ordering::Relaxed)
     }
 
-    /// The number of connections so far.
     pub fn total(&self) -> usize {
         self.0.total.load(Ordering::Relaxed)
     }
@@ -100,11 +96,8 @@ impl ConnectionUse {
     }
 }
 
-/// The open connections, in total and per address.
-#[derive(Debug)]
 pub(super) struct Connections(Arc<ConnectionTable>);
 
-#[derive(Debug)]
 struct ConnectionTable {
     limits: Arc<Limits>,
     /// The trusted proxies. Many clients share such an address, so it has no limits of its own.
@@ -114,38 +107,35 @@ struct ConnectionTable {
 }
 
 /// Evicted connections are not counted as open, although they may still be open for a moment.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Counts {
     open: usize,
     by_address: HashMap<IpAddr, AddressCounts>,
     /// The unauthenticated connections by id. The oldest has the lowest id.
     unauthenticated: BTreeMap<u64, Unauthenticated>,
-    /// The sum of [`Unauthenticated::request_bytes`].
     request_bytes: usize,
     evicted: EvictedMemory,
     next_id: u64,
 }
 
 /// The memory of requests on evicted connections that are not dropped yet.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct EvictedMemory {
     by_connection: HashMap<u64, usize>,
     bytes: usize,
 }
 
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Default, Clone, Copy)]
 struct AddressCounts {
     open: usize,
     unauthenticated: usize,
 }
 
-#[derive(Debug)]
 struct Unauthenticated {
     /// `None` for a trusted proxy.
     address: Option<IpAddr>,
     /// Only here, because authenticated connections are many and do not need it.
     eviction: Arc<Notify>,
-    /// The time at which the connection first read.
     first_read: Option<Instant>,
     /// The bytes that the client sent since the connection had no open request.
     received: usize,
@@ -154,15 +144,12 @@ struct Unauthenticated {
 
 /// Counts a connection while any clone exists. A connection that became a WebSocket outlives the task that
 /// served it as HTTP.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct ConnectionPermit(Arc<ConnectionGuard>);
 
-/// One counted connection. Dropping it releases the counts.
-#[derive(Debug)]
 struct ConnectionGuard {
     table: Arc<ConnectionTable>,
     id: u64,
-    /// `None` for a trusted proxy.
     address: Option<IpAddr>,
     /// Changes while the table is locked.
     authenticated: AtomicBool,
@@ -228,7 +215,6 @@ impl ConnectionPermit {
         }
     }
 
-    /// The limit that the messages have exceeded.
     pub(crate) fn messages_exceeded(&self) -> Option<BodyMemoryFull> {
         self.0.messages.get()?.exceeded()
     }
@@ -251,7 +237,6 @@ impl ConnectionPermit {
         self.0.authenticated.load(Ordering::Relaxed)
     }
 
-    /// The permission for a read at `now`.
     pub(super) fn read_permission(&self, now: Instant) -> ReadPermission {
         let guard = &*self.0;
         if self.messages_exceeded().is_some() {
@@ -266,7 +251,6 @@ impl ConnectionPermit {
             .read_permission(&guard.table.limits, guard.id, now)
     }
 
-    /// Records bytes of the client.
     pub(super) fn bytes_received(&self, bytes: usize) {
         // After an error, the next read fails.
         if let Some(charge) = self.0.messages.get()
@@ -290,7 +274,6 @@ impl ConnectionPermit {
         });
     }
 
-    /// Changes the memory of an unauthenticated connection.
     fn update(&self, change: impl FnOnce(&mut Unauthenticated)) {
         let guard = &*self.0;
         if !self.is_authenticated() {
@@ -368,14 +351,12 @@ impl Counts {
             .unwrap_or_default()
     }
 
-    /// The notification of an unauthenticated connection. `None` if it was evicted.
     fn eviction(&self, id: u64) -> Option<Arc<Notify>> {
         self.unauthenticated
             .get(&id)
             .map(|connection| Arc::clone(&connection.eviction))
     }
 
-    /// Inserts an unauthenticated connection. Returns its id.
     fn insert(
         &mut self,
         limits: &Limits,
@@ -531,21 +512,6 @@ fn max_unauthenticated_per_address(limits: &Limits) -> usize {
         .max_unauthenticated_connections_per_address
         .min(max_unauthenticated(limits) / 4)
         .max(1)
-}
-
-#[cfg(test)]
-impl ConnectionPermit {
-    /// The permit of a connection in a test without limits.
-    pub(super) fn unlimited() -> Self {
-        let connections = Connections::new(
-            &Arc::new(Limits::default()),
-            Vec::new(),
-            ConnectionUse::default(),
-        );
-        connections
-            .acquire(IpAddr::from([127, 0, 0, 1]), Instant::now())
-            .unwrap()
-    }
 }
 
 #[cfg(test)]

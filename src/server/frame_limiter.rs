@@ -10,10 +10,14 @@
 //! a part of a frame.
 
 use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The start of every HTTP/2 connection.
+use base::shutdown::lock_or_abort;
+
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD_BYTES: usize = 9;
 
@@ -37,17 +41,14 @@ const MAX_CONTINUATION_FRAMES: u32 = 8;
 const MAX_HEADER_BLOCK_BYTES: usize = 128 << 10;
 
 /// The limiter of one connection. It ignores connections that are not HTTP/2.
-#[derive(Debug)]
 pub(super) struct FrameLimiter {
     position: Position,
     control: Tokens,
     resets: Tokens,
-    /// The highest stream that the client has opened.
     last_stream: u32,
     block: HeaderBlock,
 }
 
-/// The position in the bytes of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
     Preface {
@@ -63,15 +64,13 @@ enum Position {
     Http1,
 }
 
-/// The header block that is not complete yet.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct HeaderBlock {
     continuations: u32,
     bytes: usize,
 }
 
-/// The head of a frame (RFC 9113, section 4.1).
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct FrameHead {
     length: usize,
     kind: u8,
@@ -120,7 +119,6 @@ impl FrameLimiter {
         }
     }
 
-    /// Records bytes of the client.
     pub(super) fn read(&mut self, mut bytes: &[u8]) -> Result<(), Flood> {
         if self.position == Position::Http1 {
             return Ok(());
@@ -166,26 +164,21 @@ impl FrameLimiter {
         Ok(())
     }
 
-    /// Records bytes that were written to the client.
     pub(super) fn written(&mut self, bytes: usize) {
         self.control.add(bytes / WRITTEN_BYTES_PER_TOKEN);
     }
 
     fn count(&mut self, frame: FrameHead) -> Result<(), Flood> {
-        let FrameHead {
-            length,
-            kind,
-            flags,
-            stream,
-        } = frame;
+        let length = frame.length;
+        let kind = frame.kind;
         let within_limit = match kind {
             HEADERS => {
                 self.block = HeaderBlock {
                     continuations: 0,
                     bytes: length,
                 };
-                if stream > self.last_stream {
-                    self.last_stream = stream;
+                if frame.stream > self.last_stream {
+                    self.last_stream = frame.stream;
                     self.control.add(TOKENS_PER_REQUEST);
                     true
                 } else {
@@ -194,7 +187,7 @@ impl FrameLimiter {
             }
             CONTINUATION => {
                 self.block.continuation(length)
-                    && (flags & END_HEADERS == 0 || self.control.spend())
+                    && (frame.flags & END_HEADERS == 0 || self.control.spend())
             }
             RST_STREAM => self.resets.spend(),
             DATA => {
@@ -251,7 +244,6 @@ impl FrameHead {
 }
 
 /// A bucket of tokens. It reads the clock only when it is empty, so that ordinary clients cause no cost.
-#[derive(Debug)]
 struct Tokens {
     left: u32,
     burst: u32,
@@ -288,6 +280,55 @@ impl Tokens {
         }
         self.left -= 1;
         true
+    }
+}
+
+const INTERVAL: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Default)]
+pub(super) struct FloodLog(Arc<Mutex<Recent>>);
+
+#[derive(Default)]
+struct Recent {
+    last_line: Option<Instant>,
+    /// The floods since the last line.
+    suppressed: u64,
+}
+
+impl FloodLog {
+    pub(super) fn of_peer(&self, peer: SocketAddr) -> FloodReporter {
+        FloodReporter {
+            log: self.clone(),
+            peer,
+        }
+    }
+
+    fn next_line(&self, now: Instant) -> Option<u64> {
+        let mut recent = lock_or_abort(self.0.lock());
+        if recent.last_line.is_some_and(|last| now < last + INTERVAL) {
+            recent.suppressed += 1;
+            return None;
+        }
+        recent.last_line = Some(now);
+        Some(std::mem::take(&mut recent.suppressed))
+    }
+}
+
+pub(super) struct FloodReporter {
+    log: FloodLog,
+    peer: SocketAddr,
+}
+
+impl FloodReporter {
+    pub(super) fn report(&self, flood: Flood) {
+        if let Some(suppressed) = self.log.next_line(Instant::now()) {
+            tracing::warn!(
+                peer = %self.peer,
+                frame = %flood,
+                suppressed,
+                "closed an HTTP/2 connection: the client sent too many frames that make no progress"
+            );
+        }
     }
 }
 
@@ -452,5 +493,21 @@ mod tests {
             assert_eq!(accepted(&mut limiter, |_| frame(6, 0, 0, 8)), 10_000);
             assert_eq!(limiter.position, Position::Http1);
         }
+    }
+}
+
+#[cfg(test)]
+mod flood_log_tests {
+    use super::*;
+
+    #[test]
+    fn one_line_in_an_interval_counts_the_others() {
+        let (log, now) = (FloodLog::default(), Instant::now());
+        assert_eq!(log.next_line(now), Some(0));
+        assert_eq!(
+            (log.next_line(now), log.next_line(now + INTERVAL / 2)),
+            (None, None)
+        );
+        assert_eq!(log.next_line(now + INTERVAL), Some(2));
     }
 }

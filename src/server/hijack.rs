@@ -1,36 +1,46 @@
-//! Moves a stream off its hyper connection. hyper reads the request, and the router handles it as any other
-//! request. Then the hyper connection is dropped, and the stream owns the socket. The buffers of hyper would
-//! be most of the memory of an idle stream.
+//! Responses that are streams of events, and their move off the hyper connection. hyper reads the request, and the router
+//! handles it as any other request. Then the hyper connection is dropped, and the stream owns the socket. The buffers of
+//! hyper would be most of the memory of an idle stream.
 //!
 //! Only HTTP/1.1 connections support this, because they have one response at a time. After a complete stream,
 //! a new hyper connection serves the next request on the socket. The read buffer of the old hyper connection
-//! is lost. Therefore this module counts the request heads in the bytes that hyper reads. If the lost buffer
-//! may have held bytes of a later request, the socket closes at the end of the stream.
+//! is lost. If it may have held bytes of a later request, the socket closes at the end of the stream. Therefore this
+//! module counts the request heads in the bytes that hyper reads. The count can be too high but never too low: a body
+//! with an empty line costs one connection and loses no request.
 //!
-//! The socket must not close directly after the last chunk. A keep-alive agent of Node can send its next POST before
-//! it reads the end of the connection, and does not repeat the POST. The count of heads can be too high but never too
-//! low. hyper's `into_parts` returns the read buffer, but it is not available for connections that can upgrade to
-//! WebSocket or HTTP/2.
+//! Why this is the simplest correct way:
+//!
+//! - hyper's `into_parts` returns the read buffer, but not for connections that can upgrade to WebSocket or HTTP/2. Whether a
+//!   connection upgrades is known only after its head.
+//! - Reads that end at each head do not replace the count: hyper also reads while a request runs, to detect a disconnect.
+//!   A pause of these reads would stop bodies and hide disconnects.
+//! - A close after each stream loses requests: a keep-alive agent of Node can send its next POST before it reads the end of
+//!   the connection, and does not repeat the POST.
+//! - A connection that stays in hyper keeps its buffers for each idle stream.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use axum::response::Response;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Method, Version, header};
-use hyper::body::{Body, Incoming};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
+use hyper::body::{Body as _, Incoming};
 use tokio::net::TcpStream;
+use tracing::Instrument;
 
-use super::middleware::REQUEST_ID;
-use super::streaming::StreamingBody;
-use crate::shutdown::lock_or_abort;
-use crate::stream::{SocketOwner, SocketStream, Stream};
-use crate::types::Timestamp;
+use crate::stream::{SocketOwner, SocketStream, Stream, body_from};
+use base::shutdown::lock_or_abort;
+use base::types::Timestamp;
+
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Marks a response that is a stream of events, in any media type.
+#[derive(Clone, Copy)]
+pub(super) struct EventStream;
 
 /// Shared between the request handler, which has the stream, and the I/O object, which has the socket.
-#[derive(Debug)]
 pub(super) struct Hijack<S = TcpStream>(Arc<Mutex<Handoff<S>>>);
 
-#[derive(Debug)]
 struct Handoff<S> {
     socket: Option<S>,
     /// Bytes that hyper has not read.
@@ -41,11 +51,9 @@ struct Handoff<S> {
     sent_more: bool,
 }
 
-#[derive(Debug)]
 struct PendingStream {
     stream: Box<Stream>,
     head: Bytes,
-    /// The connection can serve another request after the stream.
     reusable: bool,
 }
 
@@ -54,7 +62,7 @@ struct PendingStream {
 /// hyper reads only while its buffer holds no complete head. Suppose that the bytes since the last flush end
 /// with an empty line and contain no other. Then the buffer of hyper is empty after it parses a request
 /// without a body.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct HeadScanner {
     /// The number of empty lines since the last flush. It stops at two.
     blank_lines: u8,
@@ -63,7 +71,6 @@ struct HeadScanner {
     line: LineState,
 }
 
-/// The state of the line that is not complete yet.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum LineState {
     #[default]
@@ -112,14 +119,12 @@ impl HeadScanner {
     }
 }
 
-/// Permits a request to hijack its connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct HijackPermit {
     /// No byte followed the request, and the client did not ask to close the connection.
     reusable: bool,
 }
 
-/// Whether the client asks to close the connection after this request.
 fn requests_close(headers: &HeaderMap) -> bool {
     let options = headers
         .get_all(header::CONNECTION)
@@ -151,7 +156,6 @@ impl<S> Hijack<S> {
         lock_or_abort(self.0.lock())
     }
 
-    /// Records bytes that hyper read.
     pub(super) fn bytes_read(&self, bytes: &[u8]) {
         let mut handoff = self.lock();
         handoff.scanner.read(bytes);
@@ -258,6 +262,56 @@ fn encode_head(response: &mut Response, now: Timestamp) -> Bytes {
     }
     head.put_slice(b"\r\n");
     head.freeze()
+}
+
+/// A response extension with the stream that writes the body. After the stream is removed, the body of the
+/// response itself stays empty.
+#[derive(Clone)]
+pub(super) struct StreamingBody(Arc<Mutex<Option<Box<Stream>>>>);
+
+impl StreamingBody {
+    pub(super) fn take(&self) -> Option<Box<Stream>> {
+        lock_or_abort(self.0.lock()).take()
+    }
+}
+
+/// The response that a stream writes. A stream that continues after the replay can hijack the connection.
+pub(crate) fn stream_response(stream: Stream) -> Response {
+    let (media_type, follows) = (stream.media_type(), stream.follows());
+    let streaming = StreamingBody(Arc::new(Mutex::new(Some(Box::new(stream)))));
+    let body_stream = streaming.clone();
+    // The body is written after the span of the request ends, so the span is attached to the future.
+    let body = |sender| {
+        async move {
+            if let Some(stream) = body_stream.take() {
+                stream.run(sender, None).await;
+            }
+        }
+        .in_current_span()
+    };
+    let mut response = event_response(media_type, Body::new(body_from(body)));
+    // A stream that ends with the log is an ordinary response. Its connection serves further requests.
+    if follows {
+        response.extensions_mut().insert(streaming);
+    }
+    response
+}
+
+/// A response with these events, which no cache or proxy may hold back.
+pub(crate) fn event_response(media_type: &'static str, body: Body) -> Response {
+    let mut response = body.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-store, no-transform"),
+    );
+    headers.insert(
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    );
+    response.extensions_mut().insert(EventStream);
+    response
 }
 
 #[cfg(test)]

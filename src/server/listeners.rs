@@ -17,7 +17,6 @@ const PORT_ATTEMPTS: usize = 16;
 /// The number of connections that the kernel queues until the gateway serves.
 const START_BACKLOG: i32 = 128;
 
-/// An address that the gateway could not bind.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     #[error("could not bind {address}")]
@@ -37,14 +36,12 @@ pub enum BindError {
 }
 
 impl BindError {
-    /// Whether another program uses the port.
     pub fn is_in_use(&self) -> bool {
         let (Self::Configured { source, .. } | Self::Counterpart { source, .. }) = self;
         source.kind() == io::ErrorKind::AddrInUse
     }
 }
 
-/// Bound sockets that accept no connections yet.
 #[derive(Debug)]
 pub struct BoundListeners {
     configured: TcpListener,
@@ -100,19 +97,16 @@ impl BoundListeners {
         }
     }
 
-    /// The configured address, with its port.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.configured.local_addr()
     }
 
-    /// Copies of the sockets, which keep the port bound.
     pub fn copies(&self) -> io::Result<Vec<OwnedFd>> {
         let all = std::iter::once(&self.configured).chain(&self.counterpart);
         all.map(|listener| Ok(listener.try_clone()?.into()))
             .collect()
     }
 
-    /// Registers the sockets with the runtime.
     pub fn register(self) -> io::Result<Listeners> {
         let registered = |listener: TcpListener| {
             listener.set_nonblocking(true)?;
@@ -136,7 +130,6 @@ fn counterpart_of(ip: IpAddr, serves_both: bool) -> Option<IpAddr> {
     }
 }
 
-/// Binds an address without the other IP version.
 fn bind_one_version(address: SocketAddr) -> rustix::io::Result<TcpListener> {
     let family = if address.is_ipv6() {
         AddressFamily::INET6
@@ -153,8 +146,6 @@ fn bind_one_version(address: SocketAddr) -> rustix::io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// The sockets of a running gateway.
-#[derive(Debug)]
 pub struct Listeners {
     configured: tokio::net::TcpListener,
     counterpart: Option<tokio::net::TcpListener>,
@@ -183,7 +174,6 @@ impl Listeners {
         std::iter::once(&self.configured).chain(&self.counterpart)
     }
 
-    /// The sockets without the runtime.
     pub(super) fn into_std(self) -> impl Iterator<Item = TcpListener> {
         let all = std::iter::once(self.configured).chain(self.counterpart);
         all.filter_map(|listener| listener.into_std().ok())

@@ -1,37 +1,37 @@
-//! The middleware of all surfaces: request ids and response headers, and the admission of requests.
+//! The middleware of all surfaces: request ids and response headers, CORS, and the admission and rate of requests.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use governor::clock::{Clock, DefaultClock};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use tracing::Instrument;
 
-use super::backlog::ConnectionBacklog;
 use super::body_memory::{BodyCharge, BodyMemory};
 use super::connection_limit::ConnectionPermit;
-use super::cors;
-use super::rate_limits::RateLimits;
-use super::streaming::is_stream;
+use super::hijack::{EventStream, REQUEST_ID};
+use super::response_body::ConnectionBacklog;
 use crate::auth::{AdmissionError, Policy};
-use crate::shutdown::Shutdown;
-use crate::types::{Ids, LimitExceeded, PublicPath};
+use base::shutdown::{Shutdown, lock_or_abort};
+use base::types::{
+    Ids, LimitExceeded, Principal, PrincipalKey, PrincipalLimit, PrincipalLimits, PublicPath,
+};
 
 /// A year, the usual value. The gateway knows nothing about other hosts of the domain, so there is no
 /// `includeSubDomains`.
 const STRICT_TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
-pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-/// The address of the peer of the connection. An extension of each request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
-/// The id of a request. An extension of each request.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct RequestId(HeaderValue);
 
 impl RequestId {
@@ -47,11 +47,9 @@ impl RequestId {
 }
 
 /// An extension of a response that reports an internal error under another status than 500, for example in a stream.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct InternalError;
 
-/// The state of the middleware.
-#[derive(Debug)]
 pub(crate) struct RequestContext {
     pub(crate) policy: Arc<Policy>,
     pub(crate) ids: Ids,
@@ -60,8 +58,6 @@ pub(crate) struct RequestContext {
     pub(crate) bodies: BodyMemory,
 }
 
-/// The reason why a request is not admitted.
-#[derive(Debug)]
 pub(crate) enum AdmitError {
     Rejected(AdmissionError),
     RateLimited(LimitExceeded),
@@ -89,19 +85,18 @@ impl RequestContext {
                 .map_err(AdmitError::RateLimited)?;
         }
         if admission.preflight {
-            return Ok(Some(cors::preflight()));
+            return Ok(Some(preflight()));
         }
         parts.extensions.insert(Arc::new(admission));
         Ok(None)
     }
 }
 
-/// Records at the connection that one of its requests has a valid key.
 fn mark_authenticated(parts: &Parts) {
     if let Some(permit) = parts.extensions.get::<ConnectionPermit>() {
         permit.authenticated();
     }
-    if let Some(backlog) = parts.extensions.get::<ConnectionBacklog>() {
+    if let Some(backlog) = parts.extensions.get::<Arc<ConnectionBacklog>>() {
         backlog.authenticated();
     }
 }
@@ -168,7 +163,7 @@ async fn run_and_finish(
     }
     let too_large = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
     let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-    let streams = is_stream(response.extensions());
+    let streams = response.extensions().get::<EventStream>().is_some();
     let headers = response.headers_mut();
     // `Connection: close` announces that this connection serves no further request. The gateway reads
     // the rest of a body that is too large only for a while, and a draining gateway sends only one more response. A stream
@@ -178,7 +173,7 @@ async fn run_and_finish(
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if let Some(origin) = origin {
-        cors::allow(headers, &origin);
+        allow_origin(headers, &origin);
     }
     if let Some(path) = &public_path {
         complete_location(headers, path);
@@ -196,7 +191,6 @@ fn is_internal_error(response: &Response) -> bool {
         || response.extensions().get::<InternalError>().is_some()
 }
 
-/// Puts a path in `Location` below the path of the public URL.
 fn complete_location(headers: &mut HeaderMap, public: &PublicPath) {
     let location = headers
         .get(header::LOCATION)
@@ -280,4 +274,147 @@ fn permits_frames(headers: &HeaderMap) -> bool {
             .strip_prefix("frame-ancestors ")
             .is_some_and(|ancestors| ancestors.trim() != "'none'")
     })
+}
+
+/// Every request header that a route or a layer reads from a client. `tests/it/cors.rs` compares the list
+/// with the OpenAPI document, which does not have the headers of `/acp` and of the
+/// chat protocols.
+const REQUEST_HEADERS: &str = "accept, authorization, content-type, last-event-id, idempotency-key, prefer, if-match, \
+    if-none-match, if-range, range, x-request-id, traceparent, tracestate, acp-connection-id, acp-session-id, \
+    x-acp-session-id, x-acp-history, x-conversation-id, x-stainless-arch, x-stainless-helper-method, x-stainless-lang, \
+    x-stainless-os, x-stainless-package-version, x-stainless-retry-count, x-stainless-runtime, \
+    x-stainless-runtime-version, x-stainless-timeout";
+/// Every response header that a client uses. `tests/it/cors.rs` compares the list with the OpenAPI document and with
+/// some responses.
+const EXPOSED_HEADERS: &str = "location, etag, retry-after, ratelimit, ratelimit-policy, preference-applied, \
+    idempotency-replayed, content-range, content-disposition, accept-ranges, allow, www-authenticate, x-request-id, \
+    acp-connection-id, x-acp-session-id, x-acp-history, x-vercel-ai-ui-message-stream";
+const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
+
+fn preflight() -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    headers.insert(
+        header::ACCESS_CONTROL_ALLOW_METHODS,
+        HeaderValue::from_static(METHODS),
+    );
+    headers.insert(
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        HeaderValue::from_static(REQUEST_HEADERS),
+    );
+    headers.insert(
+        header::ACCESS_CONTROL_MAX_AGE,
+        HeaderValue::from_static("600"),
+    );
+    response
+}
+
+/// The gateway reads no cookies, so credentials are never allowed.
+fn allow_origin(headers: &mut HeaderMap, origin: &str) {
+    let Ok(origin) = HeaderValue::from_str(origin) else {
+        return;
+    };
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(
+        header::ACCESS_CONTROL_EXPOSE_HEADERS,
+        HeaderValue::from_static(EXPOSED_HEADERS),
+    );
+    headers.append(header::VARY, HeaderValue::from_static("Origin"));
+}
+
+/// Token buckets that refill evenly over a minute. A principal gets a bucket with its first request.
+pub(crate) struct RateLimits {
+    limits: PrincipalLimits,
+    buckets: Mutex<HashMap<(PrincipalKey, PrincipalLimit), Bucket>>,
+    clock: DefaultClock,
+}
+
+struct Bucket {
+    per_minute: u32,
+    limiter: DefaultDirectRateLimiter,
+}
+
+impl Bucket {
+    fn new(per_minute: u32) -> Self {
+        let quota = Quota::per_minute(NonZeroU32::new(per_minute).unwrap_or(NonZeroU32::MIN));
+        Self {
+            per_minute,
+            limiter: RateLimiter::direct(quota),
+        }
+    }
+}
+
+impl RateLimits {
+    pub(crate) fn new(limits: PrincipalLimits) -> Self {
+        Self {
+            limits,
+            buckets: Mutex::default(),
+            clock: DefaultClock::default(),
+        }
+    }
+
+    /// Acquires a token of the principal. A changed limit starts with a full bucket.
+    fn acquire(&self, limit: PrincipalLimit, principal: &Principal) -> Result<(), LimitExceeded> {
+        let limits = self.limits.effective(principal);
+        let per_minute = limits.get(limit);
+        let mut buckets = lock_or_abort(self.buckets.lock());
+        let bucket = buckets
+            .entry((principal.key(), limit))
+            .or_insert_with(|| Bucket::new(per_minute));
+        if bucket.per_minute != per_minute {
+            *bucket = Bucket::new(per_minute);
+        }
+        let full = bucket.limiter.check().err();
+        drop(buckets);
+        match full {
+            None => Ok(()),
+            Some(full) => Err(limits.exceeded(limit, full.wait_time_from(self.clock.now()))),
+        }
+    }
+
+    pub(crate) fn check_request(&self, principal: &Principal) -> Result<(), LimitExceeded> {
+        self.acquire(PrincipalLimit::Requests, principal)
+    }
+
+    pub(crate) fn check_prompt(&self, principal: &Principal) -> Result<(), LimitExceeded> {
+        self.acquire(PrincipalLimit::Prompts, principal)
+    }
+}
+
+#[cfg(test)]
+mod rate_limits_tests {
+    use super::*;
+    use base::types::{Limits, Scopes, Tenant};
+
+    fn principal(id: &str) -> Principal {
+        Principal {
+            id: id.into(),
+            tenant: Tenant::default(),
+            scopes: Scopes::default(),
+            folders: base::types::GrantedFolders::default(),
+        }
+    }
+
+    #[test]
+    fn each_principal_has_its_own_bucket_with_its_limit() {
+        let limits = PrincipalLimits::new(&Limits {
+            max_prompts_per_minute: 2,
+            ..Limits::default()
+        });
+        let rates = RateLimits::new(limits.clone());
+        assert!(rates.check_prompt(&principal("a")).is_ok());
+        assert!(rates.check_prompt(&principal("a")).is_ok());
+        let exceeded = rates.check_prompt(&principal("a")).unwrap_err();
+        assert!(
+            (1..=30).contains(&exceeded.retry_after_seconds()),
+            "{exceeded:?}"
+        );
+        assert!(rates.check_prompt(&principal("b")).is_ok());
+        assert!(rates.check_request(&principal("a")).is_ok());
+        limits.set_defaults(&Limits {
+            max_prompts_per_minute: 3,
+            ..Limits::default()
+        });
+        assert!(rates.check_prompt(&principal("a")).is_ok());
+    }
 }

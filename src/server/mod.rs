@@ -5,40 +5,31 @@
 //! sessions or the store.
 //!
 //! Read in this order:
-//! 1. `listeners`, `accept`, `connection_limit`, `waiting`, `connection`, `activity`: a connection and its limits.
-//!    `frame_limiter`, `flood_log`: floods of HTTP/2 frames.
-//! 2. `middleware`, `rate_limits`, `cors`: the admission of a request, and the headers of its response.
-//!    `body_memory`: the memory of bodies.
-//! 3. `connection_io`, `backlog`, `response_body`: bounds on unread responses.
-//! 4. `streaming`, `hijack`: a response that streams events.
+//! 1. `listeners`, `accept`, `connection_limit`, `connection`: a connection and its limits. `frame_limiter`: floods of
+//!    HTTP/2 frames.
+//! 2. `middleware`: the admission of a request, its rate, and the headers of its response. `body_memory`: the memory of
+//!    bodies.
+//! 3. `connection_io`, `response_body`: the activity of a connection, and bounds on unread responses.
+//! 4. `hijack`: a response that streams events.
 
 mod accept;
-mod activity;
-mod backlog;
 mod body_memory;
 mod connection;
 mod connection_io;
 mod connection_limit;
-mod cors;
-mod flood_log;
 mod frame_limiter;
 mod hijack;
 mod listeners;
 mod middleware;
-mod rate_limits;
 mod response_body;
-mod streaming;
-mod waiting;
 
-pub use accept::{Acceptor, serve};
-pub(crate) use backlog::SharedBody;
+pub use accept::{Acceptor, max_waiting_sockets, serve};
 pub(crate) use body_memory::{BodyCharge, BodyMemory, BodyMemoryFull};
 pub(crate) use connection_limit::ConnectionPermit;
 pub use connection_limit::ConnectionUse;
+pub(crate) use hijack::{event_response, stream_response};
 pub use listeners::{BindError, BoundListeners};
 pub(crate) use middleware::{
-    AdmitError, InternalError, RequestContext, RequestId, finish_response,
+    AdmitError, InternalError, RateLimits, RequestContext, RequestId, finish_response,
 };
-pub(crate) use rate_limits::RateLimits;
-pub(crate) use streaming::{event_response, stream_response};
-pub use waiting::max_waiting_sockets;
+pub(crate) use response_body::SharedBody;

@@ -1,4 +1,4 @@
-//! The body of a response in transmission, with a time limit for a stalled one.
+//! The body of a response in transmission, with a time limit for a stalled one, and bounds on unsent bytes.
 //!
 //! With HTTP/1.1, a peer that does not read shows at the socket. With HTTP/2, one stream can stall at its
 //! flow-control window while pings keep the socket busy. Then hyper does not poll the body, so the body
@@ -6,18 +6,20 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
-use super::activity::RequestGuard;
-use super::backlog::UnsentBytes;
-use super::connection_io::SendBacklog;
-use crate::shutdown::lock_or_abort;
+use super::connection_io::{RequestGuard, SendBacklog};
+
+use base::shutdown::lock_or_abort;
+use base::types::Limits;
 
 /// The largest part of a response that counts as progress: one HTTP/2 frame.
 const MAX_FRAME_BYTES: usize = 16 << 10;
@@ -29,7 +31,7 @@ tokio::task_local! {
 }
 
 /// The time since which a response waits for its peer. `None` if it does not wait.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 struct StallClock(Arc<Mutex<Option<Instant>>>);
 
 impl StallClock {
@@ -37,7 +39,6 @@ impl StallClock {
         *lock_or_abort(self.0.lock()) = since;
     }
 
-    /// Completes when the response has waited for `stall`.
     async fn stalled(&self, stall: Duration) {
         loop {
             let (since, now) = (*lock_or_abort(self.0.lock()), Instant::now());
@@ -61,15 +62,12 @@ pub(super) async fn run_until_stalled<T>(stream: impl Future<Output = T>, stall:
     }
 }
 
-/// The body of a response. It keeps its request open.
-#[derive(Debug)]
 pub(super) struct ResponseBody<B> {
     body: B,
     /// `None` with HTTP/1.1.
     stall_clock: Option<StallClock>,
     /// With HTTP/1.1: the bytes that the connection has not written.
     send_backlog: SendBacklog,
-    /// The part of the last chunk that was not returned yet.
     remainder: Bytes,
     unsent: UnsentBytes,
     /// The body yields chunks, and only one of them is in memory at a time.
@@ -109,7 +107,6 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseBody<B> {
         self
     }
 
-    /// Returns a complete chunk as soon as the earlier chunks are written.
     fn poll_whole_chunk(
         &mut self,
         context: &mut Context<'_>,
@@ -185,15 +182,132 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ResponseBody<B> {
     }
 }
 
+/// Marks a response whose body is shared by all clients. An unsent copy of it needs no memory.
+#[derive(Clone, Copy)]
+pub(crate) struct SharedBody;
+
+/// Limits the memory that a client occupies by not reading: unsent response bytes, and requests on unauthenticated
+/// connections. Only HTTP/2 needs this: an HTTP/1.1 connection has one request at a time.
+///
+/// A request over the limit waits. A 503 would discard finished work. The gateway does not announce fewer streams to
+/// clients without a key, because hyper cannot raise this limit on an open connection.
+pub(super) struct GlobalBacklog {
+    bytes: AtomicUsize,
+    /// Notifies waiting connections that response bytes were sent or dropped.
+    released: Notify,
+    limits: Arc<Limits>,
+}
+
+pub(super) struct ConnectionBacklog {
+    total: Arc<GlobalBacklog>,
+    bytes: AtomicUsize,
+    authenticated: AtomicBool,
+    /// Permits for requests that run before the connection is authenticated.
+    unauthenticated: Arc<Semaphore>,
+}
+
+impl GlobalBacklog {
+    pub(super) fn new(limits: &Arc<Limits>) -> Arc<Self> {
+        Arc::new(Self {
+            bytes: AtomicUsize::new(0),
+            released: Notify::new(),
+            limits: Arc::clone(limits),
+        })
+    }
+
+    pub(super) fn connection(self: &Arc<Self>) -> Arc<ConnectionBacklog> {
+        let streams = self.limits.max_h2_unauthenticated_streams as usize;
+        Arc::new(ConnectionBacklog {
+            total: Arc::clone(self),
+            bytes: AtomicUsize::new(0),
+            authenticated: AtomicBool::new(false),
+            unauthenticated: Arc::new(Semaphore::new(streams)),
+        })
+    }
+}
+
+impl ConnectionBacklog {
+    pub(super) fn authenticated(&self) {
+        if !self.authenticated.swap(true, Ordering::Relaxed) {
+            // Closing the semaphore wakes the waiting requests. They run without a permit.
+            self.unauthenticated.close();
+        }
+    }
+
+    /// Waits until the next request may run. An unauthenticated connection runs a limited number of requests
+    /// at a time. A request on a connection with unsent bytes waits while the connection or the gateway
+    /// exceeds its limit of unsent bytes. A connection without unsent bytes does not wait for other connections.
+    pub(super) async fn admit(self: &Arc<Self>) -> UnsentBytes {
+        let total = &self.total;
+        let unauthenticated = Arc::clone(&self.unauthenticated);
+        let permit = unauthenticated.acquire_owned().await.ok();
+        loop {
+            // The future is created before the check. Otherwise a release between the check and the wait
+            // would be lost.
+            let released = total.released.notified();
+            let own = self.bytes.load(Ordering::Relaxed);
+            let all = total.bytes.load(Ordering::Relaxed);
+            let limits = &total.limits;
+            if own == 0
+                || (own < limits.max_connection_unsent_bytes && all < limits.max_unsent_bytes)
+            {
+                return UnsentBytes {
+                    connection: Some(Arc::clone(self)),
+                    bytes: 0,
+                    _permit: permit,
+                };
+            }
+            released.await;
+        }
+    }
+}
+
+pub(super) struct UnsentBytes {
+    connection: Option<Arc<ConnectionBacklog>>,
+    bytes: usize,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl UnsentBytes {
+    /// For HTTP/1.1 connections, which have one request at a time.
+    pub(super) const fn uncounted() -> Self {
+        Self {
+            connection: None,
+            bytes: 0,
+            _permit: None,
+        }
+    }
+
+    pub(super) fn set(&mut self, bytes: usize) {
+        let Some(connection) = &self.connection else {
+            return;
+        };
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        for counter in [&connection.bytes, &connection.total.bytes] {
+            counter.fetch_add(bytes, Ordering::Relaxed);
+            counter.fetch_sub(before, Ordering::Relaxed);
+        }
+        if bytes < before {
+            connection.total.released.notify_waiters();
+        }
+    }
+}
+
+impl Drop for UnsentBytes {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use http_body_util::{BodyExt, Full};
     use tokio::time::sleep;
 
-    use super::super::activity::Activity;
+    use super::super::connection_io::Activity;
     use super::*;
     use crate::server::connection_limit::ConnectionPermit;
-    use crate::types::Limits;
+    use base::types::Limits;
 
     const STALL: Duration = Duration::from_secs(30);
 
@@ -275,5 +389,76 @@ mod tests {
             body.frame().await.unwrap().unwrap().into_data().unwrap(),
             whole
         );
+    }
+}
+
+#[cfg(test)]
+mod backlog_tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn backlog(limits: Limits) -> Arc<GlobalBacklog> {
+        GlobalBacklog::new(&Arc::new(limits))
+    }
+
+    #[tokio::test]
+    async fn connection_over_its_unsent_limit_waits_for_its_responses() {
+        let backlog = backlog(Limits {
+            max_connection_unsent_bytes: 100,
+            ..Limits::default()
+        });
+        let (one, other) = (backlog.connection(), backlog.connection());
+        let mut first = one.admit().await;
+        first.set(100);
+        assert!(one.admit().now_or_never().is_none());
+        assert!(other.admit().now_or_never().is_some(), "another connection");
+        first.set(99);
+        assert!(one.admit().now_or_never().is_some());
+        first.set(200);
+        let (waits, ()) = tokio::join!(biased; one.admit(), async { drop(first) });
+        drop(waits);
+    }
+
+    #[tokio::test]
+    async fn global_unsent_limit_blocks_only_connections_with_unsent_bytes() {
+        let backlog = backlog(Limits {
+            max_unsent_bytes: 100,
+            ..Limits::default()
+        });
+        let (one, other) = (backlog.connection(), backlog.connection());
+        let (mut first, mut second) = (one.admit().await, other.admit().await);
+        first.set(60);
+        second.set(60);
+        assert!(one.admit().now_or_never().is_none() && other.admit().now_or_never().is_none());
+        assert!(
+            backlog.connection().admit().now_or_never().is_some(),
+            "the connection has no unsent bytes"
+        );
+        drop(first);
+        assert!(other.admit().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn unauthenticated_connection_runs_few_concurrent_requests() {
+        let backlog = backlog(Limits {
+            max_h2_unauthenticated_streams: 2,
+            ..Limits::default()
+        });
+        let connection = backlog.connection();
+        let open = (connection.admit().await, connection.admit().await);
+        assert!(connection.admit().now_or_never().is_none());
+        drop(open.0);
+        let third = connection
+            .admit()
+            .now_or_never()
+            .expect("one request has ended");
+        let (fourth, ()) =
+            tokio::join!(biased; connection.admit(), async { connection.authenticated() });
+        assert!(
+            connection.admit().now_or_never().is_some(),
+            "the connection is authenticated"
+        );
+        drop((third, fourth, open.1));
     }
 }

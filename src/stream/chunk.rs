@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use bytes::{Buf, Bytes};
 
-use crate::shutdown::lock_or_abort;
+use base::shutdown::lock_or_abort;
 
 /// The number of pieces that one write takes. Further pieces of the chunk follow with the next write.
 pub(super) const MAX_PIECES: usize = 16;
@@ -23,10 +23,7 @@ const CHUNK_END: &[u8] = b"\r\n";
 const CHUNK_END_AND_LAST: &[u8] = b"\r\n0\r\n\r\n";
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Gathers pieces, encodes them as a chunk, and tracks how much of it is written.
-#[derive(Debug)]
 pub(super) struct ChunkWriter {
-    /// The head of the response. It precedes the first chunk.
     head: Bytes,
     size_line: SizeLine,
     pieces: Vec<Bytes>,
@@ -36,8 +33,6 @@ pub(super) struct ChunkWriter {
     started: bool,
 }
 
-/// The line before a chunk with its size in hexadecimal.
-#[derive(Debug)]
 struct SizeLine {
     text: [u8; 10],
     from: u8,
@@ -72,13 +67,12 @@ impl SizeLine {
 ///
 /// The cache compares the content. A reference to the original piece would keep its whole run in memory until
 /// the next chunk. Comparing a few bytes costs little next to the write that follows.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct ChunkCache(Mutex<CachedChunk>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct CachedChunk {
     bytes: Bytes,
-    /// The piece in the chunk.
     payload: Range<usize>,
 }
 
@@ -114,17 +108,14 @@ impl ChunkWriter {
         self.pieces.push(piece);
     }
 
-    /// Whether a chunk is encoded and not completely written.
     pub(super) fn is_started(&self) -> bool {
         self.started
     }
 
-    /// The number of gathered bytes, and the number of pieces.
     pub(super) fn gathered(&self) -> (usize, usize) {
         (self.pieces.iter().map(Bytes::len).sum(), self.pieces.len())
     }
 
-    /// Whether the chunk must be written before pieces are added.
     pub(super) fn is_full(&self) -> bool {
         let (bytes, pieces) = self.gathered();
         bytes >= MAX_GATHERED_BYTES || pieces >= MAX_PIECES
@@ -150,7 +141,6 @@ impl ChunkWriter {
         };
     }
 
-    /// The unwritten parts of the chunk, for one vectored write.
     pub(super) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; MAX_PIECES + 3]) -> usize {
         let edges = [&*self.head, self.size_line.remaining()];
         let parts = edges
@@ -191,7 +181,6 @@ impl ChunkWriter {
         self.suffix = &self.suffix[take(self.suffix.len())..];
     }
 
-    /// Whether the chunk is completely written. If so, its memory is released.
     pub(super) fn finish_if_written(&mut self) -> bool {
         let written = self.head.is_empty()
             && self.size_line.remaining().is_empty()

@@ -1,27 +1,31 @@
-//! The events of a source that a client selected, and the end of a turn.
+//! The events and summaries that a client selects from a log, the end of a turn, and pages for clients that poll.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use tokio::time::{Instant, sleep_until};
 
 use super::encoder::Encoder;
-use super::event_types::EventTypes;
-use super::source::Source;
-use crate::event::{
-    self, ControlFrame, EndFrame, EndReason, EventRef, PositionFrame, Ready, ResetReason,
-};
-use crate::eventlog::{Item, ReadError, Run, TailCursor};
-use crate::session::SessionHandle;
-use crate::types::{Epoch, Ids, PromptId, SessionId};
 
-/// The filter for one turn of a session.
-#[derive(Debug, Clone)]
+use base::types::{Epoch, EventId, Ids, Position, PromptId, SessionId};
+use events::event::{
+    self, ControlFrame, EndFrame, EndReason, EventRef, PositionFrame, Ready, ResetReason,
+    SessionSummaryFrame, SummariesReset,
+};
+use log::eventlog::{
+    DirectSink, Item, Notifier, ReadError, Reader, Run, Summary, SummaryReader, TailCursor,
+};
+use sessions::session::SessionHandle;
+
+#[derive(Clone)]
 pub(crate) struct TurnFilter {
     pub(crate) prompt: PromptId,
     /// The last event of the turn, if the turn had ended when the stream began.
     pub(crate) last_seq: Option<u64>,
 }
 
-/// The selection of a client and its position.
-#[derive(Debug)]
 pub(crate) struct Feed {
     pub(crate) source: Source,
     pub(crate) types: EventTypes,
@@ -36,23 +40,19 @@ pub(crate) struct Feed {
 }
 
 /// A part of a feed. With `end`, it completes the feed.
-#[derive(Debug)]
 pub(super) struct Piece {
     pub(super) content: Content,
     pub(super) end: Option<End>,
 }
 
-#[derive(Debug)]
 pub(super) enum Content {
     Events(Run),
     Control(ControlFrame),
-    /// The end of the replay.
     Ready(ControlFrame),
     Nothing,
 }
 
 /// Events before a reset are void for the client.
-#[derive(Debug)]
 pub(super) struct Reset {
     reason: ResetReason,
     before: u64,
@@ -60,8 +60,7 @@ pub(super) struct Reset {
     session: Option<SessionId>,
 }
 
-/// The end of a feed that has delivered all its events.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct End {
     pub(super) reason: EndReason,
     /// The cursor of the last delivered event. If `None`, the end frame has the source's cursor, which may be later.
@@ -125,7 +124,6 @@ impl Feed {
         Ok(Piece { content, end })
     }
 
-    /// The sequence number of the event in this run that ends the turn.
     fn turn_end(&self, run: &Run) -> Option<u64> {
         let turn = self.turn.as_ref()?;
         let ends = |event: &EventRef<'_>| {
@@ -193,7 +191,6 @@ impl Feed {
         Some(frame.with_session(session.id()))
     }
 
-    /// Whether the feed selects every event.
     fn passes_all(&self) -> bool {
         self.types == EventTypes::All && self.turn.is_none()
     }
@@ -206,7 +203,6 @@ impl Feed {
                 .is_none_or(|turn| event.is_of(turn.prompt))
     }
 
-    /// Whether the encoder uses the stored bytes of the selected events.
     fn uses_stored_frames(&self, encoder: &dyn Encoder) -> bool {
         self.source.has_stored_ids() && encoder.uses_stored_frames()
     }
@@ -221,7 +217,6 @@ impl Feed {
         }
     }
 
-    /// Continues after the events that direct delivery has written.
     pub(super) fn resume(&mut self, from: &TailCursor) {
         if from.cursor() > self.source.cursor() {
             self.source.reader.resume_from(from);
@@ -280,5 +275,378 @@ impl Feed {
             self.ids.now(),
         );
         frame.with_id(id)
+    }
+}
+
+/// A selection of event types. Control frames (`ready`, `position`, `reset`, `problem`, `shutdown`, `end`) are
+/// always sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventTypes {
+    All,
+    /// All types except the frequent ones. The default for streams over all sessions.
+    NoBulk,
+    /// These types. A name that ends with a dot selects all types with that prefix.
+    Only(Vec<String>),
+}
+
+impl EventTypes {
+    /// Parses a list such as `prompt.,request.created`. `None` if the list is malformed.
+    pub fn parse(text: &str) -> Option<Self> {
+        let plain = |b: u8| b.is_ascii_lowercase() || matches!(b, b'.' | b'_');
+        let names: Vec<String> = text.split(',').map(str::to_owned).collect();
+        let valid = names.len() <= 64
+            && names
+                .iter()
+                .all(|name| !name.is_empty() && name.bytes().all(plain));
+        valid.then_some(Self::Only(names))
+    }
+
+    pub fn contains(&self, kind: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::NoBulk => !matches!(kind, "session.update" | "terminal.output" | "extension"),
+            Self::Only(names) => names
+                .iter()
+                .any(|name| kind == name || name.ends_with('.') && kind.starts_with(name.as_str())),
+        }
+    }
+}
+
+/// A reader, and the sessions whose snapshots a reset contains. A cursor is a sequence number of one session
+/// or a position in the whole log.
+pub(crate) struct Source {
+    pub(super) reader: Reader,
+    sessions: Sessions,
+    /// Boxed: most streams have none, and an idle stream must be small.
+    pub(super) summaries: Option<Box<SummaryFeed>>,
+}
+
+enum Sessions {
+    One(SessionHandle),
+    None,
+    /// The reader merges sessions. An empty list selects all sessions that the key may read.
+    Merged(Vec<SessionHandle>),
+}
+
+impl Source {
+    pub(crate) const fn session(reader: Reader, session: SessionHandle) -> Self {
+        Self {
+            reader,
+            sessions: Sessions::One(session),
+            summaries: None,
+        }
+    }
+
+    pub(crate) const fn log(reader: Reader) -> Self {
+        Self {
+            reader,
+            sessions: Sessions::None,
+            summaries: None,
+        }
+    }
+
+    pub(crate) const fn merged(reader: Reader, sessions: Vec<SessionHandle>) -> Self {
+        Self {
+            reader,
+            sessions: Sessions::Merged(sessions),
+            summaries: None,
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn with_summaries(self, reader: Option<SummaryReader>) -> Self {
+        Self {
+            summaries: reader.map(|reader| Box::new(SummaryFeed::new(reader))),
+            ..self
+        }
+    }
+
+    pub(super) fn subscribe_via(
+        &mut self,
+        notifier: &Arc<Notifier>,
+        sink: Option<Arc<dyn DirectSink>>,
+    ) {
+        self.reader.subscribe_via(notifier, sink);
+        if let Some(summaries) = &mut self.summaries {
+            summaries.subscribe_via(notifier);
+        }
+    }
+
+    /// Waits for an event of the log, or until summaries are due. Cancel-safe.
+    pub(super) async fn changed(&mut self) {
+        let Some(summaries) = &mut self.summaries else {
+            return self.reader.changed().await;
+        };
+        tokio::select! {
+            () = self.reader.changed() => {}
+            () = summaries.due() => {}
+        }
+    }
+
+    /// The next item of the log, or `None` if summaries are due before. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<Result<Item, ReadError>> {
+        let Some(summaries) = &mut self.summaries else {
+            return Some(self.reader.next().await);
+        };
+        tokio::select! {
+            next = self.reader.next() => Some(next),
+            () = summaries.due() => None,
+        }
+    }
+
+    pub(crate) fn cursor(&self) -> u64 {
+        self.reader.cursor()
+    }
+
+    pub(super) fn id(&self, epoch: &Epoch, cursor: u64) -> String {
+        match &self.sessions {
+            Sessions::One(session) => session.log().id(cursor).to_string(),
+            Sessions::None => {
+                let epoch = epoch.of_session(SessionId::AUDIT);
+                EventId { epoch, seq: cursor }.to_string()
+            }
+            Sessions::Merged(_) => {
+                let epoch = epoch.clone();
+                Position { epoch, pos: cursor }.to_string()
+            }
+        }
+    }
+
+    pub(super) fn sessions(&self) -> &[SessionHandle] {
+        match &self.sessions {
+            Sessions::One(session) => std::slice::from_ref(session),
+            Sessions::None => &[],
+            Sessions::Merged(sessions) => sessions,
+        }
+    }
+
+    pub(super) fn cursor_of(&self, run: &Run, seq: u64) -> u64 {
+        if self.has_stored_ids() {
+            seq
+        } else {
+            run.pos(seq)
+        }
+    }
+
+    pub(super) const fn has_stored_ids(&self) -> bool {
+        matches!(self.sessions, Sessions::One(_) | Sessions::None)
+    }
+}
+
+/// The time between two rounds. A session has at most one summary in it.
+const ROUND: Duration = Duration::from_millis(250);
+/// The approximate bytes that one step of a round adds to a stream.
+const MAX_STEP_BYTES: usize = 32 << 10;
+
+/// The summaries of sessions in a stream of many sessions. They begin after the replay: the client reads the list of sessions
+/// when it gets `ready`. A round sends each changed session once. Rounds are a fixed interval apart, so that a session that
+/// changes often costs little.
+///
+/// The page keeps its previous stream for one second after a new stream is live (`LINGER_MS` in
+/// `web/packages/client/src/log/leader.ts`). `ROUND` must be shorter, or the page misses changes of the list. A
+/// stream with summaries and without `session` is not a reader of any session: an agent sends extension requests only
+/// while a client follows its session.
+///
+/// Rejected: a queue for each stream (memory, and old states first); a store read for each stream and change; events of all
+/// sessions that the client folds (an unknown event type makes the list wrong); the sessions that changed before `ready` in
+/// place of the list (a deleted session leaves no record to send).
+pub(super) struct SummaryFeed {
+    reader: SummaryReader,
+    live: bool,
+    /// The last change of the round. Later ones are part of the next round.
+    through: u64,
+    next_round: Instant,
+}
+
+impl SummaryFeed {
+    pub(super) fn new(reader: SummaryReader) -> Self {
+        Self {
+            reader,
+            live: false,
+            through: 0,
+            next_round: Instant::now(),
+        }
+    }
+
+    pub(super) fn subscribe_via(&mut self, notifier: &Arc<Notifier>) {
+        self.reader.subscribe_via(notifier);
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.live = true;
+        self.reader.skip_to_end();
+        self.through = self.reader.cursor();
+    }
+
+    /// Waits until [`next`](Self::next) may return frames. Cancel-safe.
+    pub(super) async fn due(&mut self) {
+        if !self.live {
+            pending::<()>().await;
+        }
+        if self.reader.cursor() < self.through {
+            return;
+        }
+        self.reader.changed().await;
+        sleep_until(self.next_round).await;
+    }
+
+    pub(super) fn next(&mut self, ids: &Ids) -> Vec<ControlFrame> {
+        if !self.live || self.reader.cursor() >= self.through && !self.begins_round() {
+            return Vec::new();
+        }
+        let now = ids.now();
+        let page = self.reader.read(self.through, MAX_STEP_BYTES);
+        let lost = page
+            .lost
+            .then(|| ControlFrame::new(&SummariesReset {}, now));
+        let frame = |(session, summary)| {
+            let summary = match &summary {
+                Summary::Listed(summary) => Some(&**summary),
+                Summary::Gone => None,
+            };
+            ControlFrame::new(&SessionSummaryFrame { session: summary }, now).with_session(session)
+        };
+        lost.into_iter()
+            .chain(page.changes.into_iter().map(frame))
+            .collect()
+    }
+
+    fn begins_round(&mut self) -> bool {
+        let now = Instant::now();
+        if now < self.next_round {
+            return false;
+        }
+        self.through = self.reader.observe();
+        let begins = self.reader.cursor() < self.through;
+        if begins {
+            self.next_round = now + ROUND;
+        }
+        begins
+    }
+}
+
+pub(crate) struct Page {
+    /// The events as JSON objects with commas between them. `finish` adds the text around them.
+    events: Vec<u8>,
+    count: usize,
+    limit: usize,
+    max_bytes: usize,
+    /// The bytes that were read, selected or not. The limit keeps a filter that selects nothing from reading
+    /// the whole log.
+    scanned: usize,
+    cursor: u64,
+}
+
+pub(crate) enum PageState {
+    Full,
+    Accepted { ready: bool },
+    Ended,
+}
+
+impl Page {
+    pub(crate) fn new(feed: &Feed, limit: usize, max_bytes: usize) -> Self {
+        Self {
+            events: Vec::new(),
+            count: 0,
+            limit,
+            max_bytes,
+            scanned: 0,
+            cursor: feed.source.cursor(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Adds the next events of the feed. Waits for events at the tail. Dropping the future loses nothing.
+    pub(crate) async fn read(&mut self, feed: &mut Feed) -> Result<PageState, ReadError> {
+        let pieces = feed.next().await?;
+        Ok(self.push_pieces(feed, pieces))
+    }
+
+    fn push_pieces(&mut self, feed: &Feed, pieces: Vec<Piece>) -> PageState {
+        let mut ready = false;
+        for Piece { content, end } in pieces {
+            match content {
+                Content::Events(run) => {
+                    if !self.push_run(feed, &run) {
+                        return PageState::Full;
+                    }
+                }
+                Content::Control(frame) => {
+                    self.push_event(&frame.json());
+                    self.cursor = feed.source.cursor();
+                }
+                Content::Ready(_) => {
+                    self.cursor = feed.source.cursor();
+                    ready = true;
+                }
+                Content::Nothing => {}
+            }
+            if end.is_some() {
+                return PageState::Ended;
+            }
+        }
+        PageState::Accepted { ready }
+    }
+
+    /// Adds the selected events of a run. Returns false if the page became full.
+    fn push_run(&mut self, feed: &Feed, run: &Run) -> bool {
+        for event in run.events() {
+            let keep = feed.is_selected(&event);
+            let full = self.count >= self.limit
+                || self.events.len() + event.raw_json().len() > self.max_bytes;
+            if (keep && full && self.count > 0) || self.scanned > 4 * self.max_bytes {
+                return false;
+            }
+            if keep {
+                self.push_event(event.raw_json());
+            }
+            self.scanned += event.raw_frame().len();
+            self.cursor = feed.source.cursor_of(run, event.seq());
+        }
+        true
+    }
+
+    fn push_event(&mut self, object: &[u8]) {
+        if self.count > 0 {
+            self.events.push(b',');
+        }
+        self.events.extend_from_slice(object);
+        self.count += 1;
+    }
+
+    pub(crate) fn finish(self, feed: &Feed, more: bool) -> Vec<u8> {
+        let last_event_id = feed.source.id(&feed.epoch, self.cursor);
+        let mut json = Vec::with_capacity(self.events.len() + 80);
+        json.extend_from_slice(b"{\"events\":[");
+        json.extend_from_slice(&self.events);
+        json.extend_from_slice(
+            format!("],\"lastEventId\":\"{last_event_id}\",\"more\":{more}}}").as_bytes(),
+        );
+        json
+    }
+}
+
+#[cfg(test)]
+mod event_types_tests {
+    use super::*;
+
+    #[test]
+    fn types_are_full_names_or_prefixes_with_a_dot() {
+        let types = EventTypes::parse("prompt.,request.created").unwrap();
+        for (kind, kept) in [
+            ("prompt.started", true),
+            ("request.created", true),
+            ("request.resolved", false),
+            ("prompt", false),
+            ("session.update", false),
+        ] {
+            assert_eq!(types.contains(kind), kept, "{kind}");
+        }
+        for wrong in ["", "a,", "a b", "A", "a\nb"] {
+            assert_eq!(EventTypes::parse(wrong), None, "{wrong:?}");
+        }
     }
 }

@@ -14,14 +14,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::types::Limits;
+use base::shutdown::{Shutdown, lock_or_abort};
+use base::types::Limits;
 
-/// A cheap handle to the clock.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct KeepAliveTicker(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     shutdown: Shutdown,
     key_endings: watch::Receiver<u64>,
@@ -30,22 +28,19 @@ struct Inner {
     /// In ticks, as `write_stall`.
     keep_alive: u64,
     write_stall: u64,
-    /// The number of ticks since `started`, as counted by the task.
     now: AtomicU64,
     /// Incremented when all streams must check whether they continue.
     signals: AtomicU32,
     registry: Mutex<Registry>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Registry {
-    /// The task of the clock runs.
     is_running: bool,
     registered: u64,
     entries: Vec<Arc<Entry>>,
 }
 
-#[derive(Debug)]
 struct Entry {
     /// The tick at which the stream is woken. [`NEVER`] disarms the timer, and [`REMOVED`] removes the entry.
     due: AtomicU64,
@@ -73,7 +68,6 @@ impl KeepAliveTicker {
         shutdown: Shutdown,
         key_endings: watch::Receiver<u64>,
     ) -> Self {
-        /// The number of ticks per keep-alive interval.
         const TICKS_PER_KEEP_ALIVE: u32 = 16;
         let (shortest, longest) = (Duration::from_millis(10), Duration::from_secs(1));
         let tick = (limits.keep_alive_interval.min(limits.write_stall_timeout)
@@ -194,15 +188,13 @@ impl Inner {
 }
 
 /// The keep-alive timer of one stream. Dropping it removes the timer.
-#[derive(Debug)]
 pub(crate) struct KeepAlive(Timer);
 
 /// A handle to the timer of a stream. Direct delivery has one while the task of the stream waits.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Timer {
     ticker: KeepAliveTicker,
     entry: Arc<Entry>,
-    /// In ticks.
     stagger: u64,
 }
 
@@ -246,7 +238,6 @@ impl Timer {
         self.entry.seen_signals.swap(signals, Ordering::Relaxed) != signals
     }
 
-    /// The stop of the gateway.
     pub(super) fn shutdown(&self) -> &Shutdown {
         &self.ticker.0.shutdown
     }

@@ -4,7 +4,6 @@
 //! All pending events are one write, of bytes that all readers share. While a stream waits, the notifier
 //! writes new events directly. The task, the timers and the readiness registration of the stream remain idle.
 
-use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
@@ -15,41 +14,35 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::chunk::{ChunkCache, ChunkWriter, MAX_PIECES};
-use super::parked::Parked;
-use super::sink::{Disconnected, StreamSink};
-use crate::eventlog::{Delivery, DirectSink, NotReady};
-use crate::shutdown::lock_or_abort;
+use super::sink::{Disconnected, Parked, StreamSink};
+use base::shutdown::lock_or_abort;
+use log::eventlog::{Delivery, DirectSink, NotReady};
 
 /// The limit of the bytes that a client may send before its stream is complete. They belong to its next
 /// requests.
 const MAX_EARLY_BYTES: usize = 64 << 10;
 
-/// The owner of a socket before and after its stream.
-pub(crate) trait SocketOwner: fmt::Debug + Send {
+pub(crate) trait SocketOwner: Send {
     /// Reclaims the socket after a complete stream. `read_buf` has the bytes that the client sent early.
     fn reclaim(self: Box<Self>, socket: TcpStream, read_buf: Bytes);
 }
 
-/// The sink of a stream, owned by its task.
-#[derive(Debug)]
 pub(super) struct SocketSink {
     shared: Arc<SharedSocket>,
     owner: Box<dyn SocketOwner>,
     ended: bool,
     progressed: bool,
-    /// Bytes that the client sent after its request.
     read_buf: Vec<u8>,
 }
 
-/// The socket, shared by the task of the stream and by direct delivery.
-#[derive(Debug)]
+#[derive(derive_more::Debug)]
+#[debug("SharedSocket")]
 struct SharedSocket {
     stream: TcpStream,
     chunk_cache: Arc<ChunkCache>,
     outgoing: Mutex<Outgoing>,
 }
 
-#[derive(Debug)]
 struct Outgoing {
     parked: Option<Parked>,
     writer: ChunkWriter,
@@ -224,16 +217,9 @@ impl StreamSink for SocketSink {
         self.shared.lock().parked.take()
     }
 
-    /// Returns the socket to its owner.
     fn finish(self) {
-        let Self {
-            shared,
-            owner,
-            read_buf,
-            ..
-        } = self;
-        if let Some(shared) = Arc::into_inner(shared) {
-            owner.reclaim(shared.stream, read_buf.into());
+        if let Some(shared) = Arc::into_inner(self.shared) {
+            self.owner.reclaim(shared.stream, self.read_buf.into());
         }
     }
 }
@@ -246,10 +232,10 @@ mod tests {
 
     use super::super::keep_alive::{KeepAlive, KeepAliveTicker, Timer};
     use super::*;
-    use crate::eventlog::tests::{in_time, memory_log, open, say};
-    use crate::eventlog::{EventLog, Item, Reader, SessionLog, Start};
-    use crate::shutdown::Shutdown;
-    use crate::types::Limits;
+    use base::shutdown::Shutdown;
+    use base::types::Limits;
+    use log::eventlog::testing::{in_time, memory_log, open, say};
+    use log::eventlog::{EventLog, Item, Reader, SessionLog, Start};
 
     /// A socket with small kernel buffers, and the other end.
     async fn shared_socket() -> (SharedSocket, TcpStream) {

@@ -19,38 +19,30 @@ use tokio_util::task::TaskTracker;
 use super::chunk::ChunkCache;
 use super::socket::{SocketOwner, SocketSink};
 use super::write_loop::Stream;
-use crate::eventlog::Notifier;
-use crate::shutdown::{Shutdown, abort_on_panic};
+use base::shutdown::{Shutdown, abort_on_panic};
+use log::eventlog::Notifier;
 
-/// A stream and the socket that it writes to.
-#[derive(Debug)]
 pub(crate) struct SocketStream {
     pub(crate) stream: Box<Stream>,
-    /// The head of the response. It is written before the stream.
     pub(crate) head: Bytes,
     pub(crate) socket: TcpStream,
     /// Bytes that were already read from the socket. They belong to the next request.
     pub(crate) read_buf: Bytes,
-    /// Receives the socket after a complete stream.
     pub(crate) owner: Box<dyn SocketOwner>,
 }
 
 /// The threads, one for two cores. They end with [`stop`](Self::stop), or with the last clone.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct StreamWorkers(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     workers: Vec<Worker>,
-    /// Selects the worker of the next stream.
     next: AtomicUsize,
     stop: CancellationToken,
     _stop_guard: DropGuard,
-    /// Has a token for each running thread.
     threads: TaskTracker,
 }
 
-#[derive(Debug)]
 struct Worker {
     runtime: Handle,
     notifier: Arc<Notifier>,
@@ -58,7 +50,6 @@ struct Worker {
 }
 
 impl StreamWorkers {
-    /// The number of threads.
     pub fn count() -> usize {
         available_parallelism()
             .map_or(1, |cores| cores.get() / 2)
@@ -90,32 +81,22 @@ impl StreamWorkers {
         }
     }
 
-    /// Spawns a task that writes the stream to its socket.
     pub(crate) fn spawn(&self, stream: SocketStream, shutdown: &Shutdown) -> io::Result<()> {
         let Inner { workers, next, .. } = &*self.0;
         let worker = &workers[next.fetch_add(1, Ordering::Relaxed) % workers.len()];
-        let SocketStream {
-            stream,
-            head,
-            socket,
-            read_buf,
-            owner,
-        } = stream;
-        let socket = register_with(socket, &worker.runtime)?;
         let sink = SocketSink::new(
-            socket,
-            head,
-            read_buf,
-            owner,
+            register_with(stream.socket, &worker.runtime)?,
+            stream.head,
+            stream.read_buf,
+            stream.owner,
             Arc::clone(&worker.chunk_cache),
         );
-        let notifier = Arc::clone(&worker.notifier);
-        shutdown.spawn_client_on(&worker.runtime, stream.run(sink, Some(notifier)));
+        let notifier = Some(Arc::clone(&worker.notifier));
+        shutdown.spawn_client_on(&worker.runtime, stream.stream.run(sink, notifier));
         Ok(())
     }
 }
 
-/// Registers a socket with another runtime.
 pub(crate) fn register_with(socket: TcpStream, runtime: &Handle) -> io::Result<TcpStream> {
     let socket = socket.into_std()?;
     let _inside = runtime.enter();

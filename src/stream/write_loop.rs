@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, ready};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
@@ -13,22 +14,20 @@ use tokio::task::coop::poll_proceed;
 use super::encoder::Encoder;
 use super::feed::{Content, End, Feed, Piece, Reset};
 use super::keep_alive::KeepAlive;
-use super::open_streams::StreamGuard;
-use super::parked::Parked;
-use super::sink::{Disconnected, StreamSink};
-use crate::api::Problem;
+use super::sink::{Disconnected, Parked, StreamSink};
 use crate::auth::Admission;
-use crate::event::{ControlFrame, EndReason, ProblemFrame, ShutdownFrame};
-use crate::eventlog::{Item, NotReady, Notifier, ReadError};
-use crate::telemetry::ErrorChain;
-use crate::types::{Ids, Timestamp};
+use base::telemetry::ErrorChain;
+use base::types::{
+    Ids, KeyedCounts, KeyedGuard, LimitExceeded, Principal, PrincipalKey, PrincipalLimit,
+    PrincipalLimits, Timestamp,
+};
+use events::api::Problem;
+use events::event::{ControlFrame, EndReason, ProblemFrame, ShutdownFrame};
+use log::eventlog::{Item, NotReady, Notifier, ReadError};
 
-/// The state of one stream.
-#[derive(Debug)]
 pub(crate) struct Stream {
     feed: Feed,
     encoder: Box<dyn Encoder>,
-    /// Continues after the replay.
     follow: bool,
     /// Keeps a ticket valid, and reports whether the key is valid.
     admission: Arc<Admission>,
@@ -38,17 +37,13 @@ pub(crate) struct Stream {
     _stream_guard: StreamGuard,
 }
 
-/// The number of runs that one step reads before it yields to other tasks.
 const MAX_READS_PER_STEP: usize = 16;
 
-/// The action after the flush of a step.
 enum Step {
-    /// Read again: there may be more events.
     Continue,
     ReadStore,
     Reset(Reset),
     Wait,
-    /// The stream is complete.
     End,
 }
 
@@ -83,12 +78,10 @@ impl Stream {
         self.encoder.media_type()
     }
 
-    /// Whether the stream continues after the replay.
     pub(crate) fn follows(&self) -> bool {
         self.follow
     }
 
-    /// Sets the request id for the errors of the stream.
     pub(crate) fn set_request_id(&mut self, id: Option<&HeaderValue>) {
         self.request_id = id.cloned();
     }
@@ -291,7 +284,6 @@ impl Stream {
         flushed
     }
 
-    /// Queues a piece, and the last frame if the piece completes the stream. Returns whether it does.
     fn push_piece<W: StreamSink>(&mut self, piece: Piece, sink: &mut W) -> bool {
         let mut end = piece.end;
         match piece.content {
@@ -344,7 +336,6 @@ impl Stream {
         }
     }
 
-    /// Logs an error under the id of the request that began the stream.
     fn log_failure(&self, error: &ReadError) {
         let id = self.request_id.as_ref().and_then(|id| id.to_str().ok());
         let _span = id.map(|id| tracing::error_span!("request", id).entered());
@@ -393,6 +384,33 @@ async fn wait_for_wakeup<W: StreamSink, F: Future + Unpin>(
     .await
 }
 
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+#[derive(Clone)]
+pub(crate) struct Streams {
+    limits: PrincipalLimits,
+    open: KeyedCounts<PrincipalKey>,
+}
+
+pub(crate) type StreamGuard = KeyedGuard<PrincipalKey>;
+
+impl Streams {
+    pub(crate) fn new(limits: PrincipalLimits) -> Self {
+        Self {
+            limits,
+            open: KeyedCounts::default(),
+        }
+    }
+
+    pub(crate) fn acquire(&self, principal: &Principal) -> Result<StreamGuard, LimitExceeded> {
+        let limits = self.limits.effective(principal);
+        let guard = self
+            .open
+            .acquire(principal.key(), limits.max(PrincipalLimit::Streams));
+        guard.ok_or_else(|| limits.exceeded(PrincipalLimit::Streams, RETRY_AFTER))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::socket::SocketSink;
@@ -410,5 +428,35 @@ mod tests {
         );
         assert!(task <= 704, "the task has {task} bytes");
         assert!(stream <= 448, "the stream has {stream} bytes");
+    }
+}
+
+#[cfg(test)]
+mod open_streams_tests {
+    use super::*;
+    use base::types::{Limits, Scopes, Tenant};
+
+    fn principal(id: &str) -> Principal {
+        Principal {
+            id: id.into(),
+            tenant: Tenant::default(),
+            scopes: Scopes::default(),
+            folders: base::types::GrantedFolders::default(),
+        }
+    }
+
+    #[test]
+    fn streams_are_limited_per_principal_until_they_end() {
+        let streams = Streams::new(PrincipalLimits::new(&Limits {
+            max_streams: 2,
+            ..Limits::default()
+        }));
+        let first = streams.acquire(&principal("a")).unwrap();
+        let _second = streams.acquire(&principal("a")).unwrap();
+        assert!(streams.acquire(&principal("a")).is_err());
+        assert!(streams.acquire(&principal("b")).is_ok());
+        drop(first);
+        assert!(streams.acquire(&principal("a")).is_ok());
+        assert_eq!(streams.open.count(&principal("a").key()), 1);
     }
 }

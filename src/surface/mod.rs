@@ -3,39 +3,32 @@
 //! A surface translates between its protocol and the session registry and streams. It has its own error
 //! format, and stores nothing. It must not know sockets, processes, the store or the configuration.
 //!
+//! `http` has what all surfaces share, and imports none of them. No surface imports another one. A surface with state of its
+//! own (`acp`) wraps the shared state.
+//!
 //! Read in this order:
-//! 1. `state`: the components that all surfaces share. `authorized`, `turn`: the scope of a request, and the
-//!    start of a turn.
-//!    `body`, `json`: the body of a request. `sign_in`: the sign-in to an agent.
-//! 2. `rest`: the API below `/v1`, and its documents.
+//! 1. `http`: the parts of a request, its admission and authorization, and its errors.
+//! 2. `rest`: the API below `/v1`, and its documents. `page`: the chat page.
 //! 3. `acp`: the remote transport of ACP at `/acp`.
 //! 4. `chat`: the parts that chat protocols share. `ai_sdk`: the UI message stream of the Vercel AI
 //!    SDK. `openai`: the API of `OpenAI`. `ag_ui`: AG-UI.
-//! 5. `page`, `embedded`: the chat page.
 
 mod acp;
 mod ag_ui;
 mod ai_sdk;
-mod authorized;
-mod body;
 mod chat;
-mod embedded;
-mod json;
+mod http;
 mod openai;
 mod page;
 pub mod rest;
-mod sign_in;
-mod state;
-mod turn;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 
+pub use self::http::{Gateway, GatewayParts};
 use crate::server;
-
-pub use state::{Gateway, GatewayParts};
 
 /// The router of all surfaces. Build it once: its clones share the table.
 pub fn router(gateway: Gateway) -> Router {

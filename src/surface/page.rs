@@ -7,9 +7,7 @@ use axum::routing::get;
 use http::{HeaderMap, HeaderValue, header};
 use rust_embed::EmbeddedFile;
 
-use super::embedded::{embedded, etag, revalidated};
-use super::rest::{ApiError, accepts_encoding};
-use super::state::Gateway;
+use crate::surface::http::{ApiError, Gateway, accepts_encoding, embedded, etag, revalidated};
 
 // `Files`: the page, from the build script.
 include!(concat!(env!("OUT_DIR"), "/page.rs"));
@@ -37,7 +35,6 @@ pub(super) fn routes() -> Router<Gateway> {
         .route("/notices.js", get(notices))
 }
 
-/// The page itself.
 async fn index(State(gateway): State<Gateway>, headers: HeaderMap) -> Result<Response, ApiError> {
     let page = File::find("index.html", &headers)?;
     let etag = page.etag();
@@ -98,10 +95,8 @@ fn cached(
     Ok(response)
 }
 
-/// A file in an encoding that the client accepts.
 struct File {
     media_type: HeaderValue,
-    /// `None` if the file is not compressed.
     encoding: Option<&'static str>,
     content: EmbeddedFile,
 }
@@ -131,7 +126,6 @@ impl File {
         })
     }
 
-    /// Each encoding has its own entity tag.
     fn etag(&self) -> HeaderValue {
         etag(&self.content.metadata.sha256_hash())
     }
@@ -147,7 +141,6 @@ impl File {
     }
 }
 
-/// Marks a response as dependent on the accepted encodings.
 fn vary(mut response: Response) -> Response {
     response
         .headers_mut()

@@ -12,7 +12,7 @@ use std::time::Duration;
 use acp_gateway::config::{
     self, Config, ConfigError, Environment, Flags, Home, Launch, McpServer, Shown,
 };
-use acp_gateway::types::OnTimeout;
+use base::types::OnTimeout;
 
 const DATA: (&str, &str) = ("ACP_GATEWAY_DATA", "/data");
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use agent_client_protocol_schema::{v1, v2};
+use events::event::TYPES;
 use serde_json::Value;
 
 use crate::support::own_tests;
@@ -219,10 +220,7 @@ fn routes_and_events_of_the_table_exist() {
             routes.insert(format!("{} {}", method.to_uppercase(), plain(path)));
         }
     }
-    let events: Vec<&str> = acp_gateway::event::TYPES
-        .iter()
-        .map(|event| event.1)
-        .collect();
+    let events: Vec<&str> = TYPES.iter().map(|event| event.1).collect();
     let (headings, mut named, mut wrong) = (listed(), 0, Vec::new());
     for (heading, table) in rows()
         .iter()

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use acp_gateway::api::ProblemCode;
+use events::api::ProblemCode;
 
 use crate::support::own_tests;
 use crate::support::places::project;
@@ -46,7 +46,7 @@ fn every_event_type_is_in_the_event_reference_with_its_members() {
     let schemas = document["components"]["schemas"]
         .as_object()
         .expect("schemas");
-    for (_, name, _) in acp_gateway::event::TYPES {
+    for (_, name, _) in events::event::TYPES {
         let of_type = |row: &&str| {
             row.strip_prefix("| ").is_some_and(|row| {
                 row.split(" | ")
@@ -86,13 +86,13 @@ fn every_type_of_the_audit_log_is_in_its_reference() {
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
     let named: Vec<&str> = rows.map(|(name, _)| name).collect();
-    let types: Vec<&str> = acp_gateway::event::AUDIT_TYPES
+    let types: Vec<&str> = events::event::AUDIT_TYPES
         .iter()
         .map(|(_, name)| *name)
         .collect();
     assert_eq!(
         named, types,
-        "one row for each type, in the order of src/event/audit.rs"
+        "one row for each type, in the order of crates/events/src/event/audit.rs"
     );
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use acp_gateway::api::ProblemCode;
 use acp_gateway::surface::rest;
+use events::api::ProblemCode;
 use serde_json::{Value, json};
 
 use crate::docs;

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use acp_gateway::audit::CountedEvents;
 use acp_gateway::auth::{Admission, AdmissionError, Keys, Policy, PolicyOptions, Tickets};
-use acp_gateway::store::MemoryStore;
-use acp_gateway::types::{Ids, Limits, PublicUrl};
+use base::types::{Ids, Limits, PublicUrl};
 use http::Request;
 use http::request::Parts;
+use log::audit::CountedEvents;
+use log::store::MemoryStore;
 
 struct Gate {
     policy: Policy,

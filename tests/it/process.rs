@@ -9,12 +9,12 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use acp_gateway::process::{
+use base::shutdown::Shutdown;
+use base::types::Limits;
+use bytes::Bytes;
+use children::{
     Child, ChildIsolation, ChildSpec, Exit, SpawnError, Spawner, StdinError, StopReason, resolve,
 };
-use acp_gateway::shutdown::Shutdown;
-use acp_gateway::types::Limits;
-use bytes::Bytes;
 use rustix::process::Pid;
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
@@ -196,10 +196,10 @@ async fn the_signal_passes() {
 async fn stdin_stdout_and_end_of_file_pass() {
     let bench = Bench::with(Limits::default());
     let mut child = bench.start("cat; echo done; exit 3").await;
-    assert!(alive(pid(&child.pid().to_string())));
+    assert!(alive(pid(&child.pid.to_string())));
     let big = Bytes::from(format!("{}\n", "x".repeat(1 << 20)));
-    child.stdin().send(Bytes::from_static(b"one\n")).unwrap();
-    child.stdin().send(big.clone()).unwrap();
+    child.stdin.send(Bytes::from_static(b"one\n")).unwrap();
+    child.stdin.send(big.clone()).unwrap();
     let mut stdout = child.take_stdout().unwrap();
     let stop = child.stop();
     let mut out = Vec::new();
@@ -208,7 +208,7 @@ async fn stdin_stdout_and_end_of_file_pass() {
     assert_eq!(exit, code(3));
     assert_eq!(out, [b"one\n", &big[..], b"done\n"].concat());
     assert_eq!(
-        child.stdin().send(Bytes::from_static(b"late\n")),
+        child.stdin.send(Bytes::from_static(b"late\n")),
         Err(StdinError::Closed)
     );
 }
@@ -277,7 +277,7 @@ async fn the_environment_shows_in_no_command_line() {
     let child = bench.spawner.spawn(spec).await.unwrap();
     for pid in [
         bench.supervisor().as_raw_pid().to_string(),
-        child.pid().to_string(),
+        child.pid.to_string(),
     ] {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
         assert!(line.len() > 6 && !line.windows(6).any(|bytes| bytes == b"canary"));
@@ -334,7 +334,7 @@ async fn stderr_is_drained_bounded_and_without_secrets() {
     spec.secrets = vec!["s3cr3t-value".to_owned()];
     let child = bench.spawner.spawn(spec).await.unwrap();
     assert_eq!(soon(child.exited()).await.code, Some(5));
-    let text = child.stderr().tail();
+    let text = child.stderr.tail();
     assert!(
         text.ends_with("xthe key is [secret], bye"),
         "{}",

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use acp_gateway::store::{Cut, Maintenance as _, SqliteStore};
-use acp_gateway::types::{Ids, Limits};
+use base::types::{Ids, Limits};
+use log::store::{Cut, Maintenance as _, SqliteStore};
 use reqwest::Method;
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use acp_gateway::types::SessionId;
+use base::types::SessionId;
 
 use crate::support::{Gateway, Setup};
 

@@ -1,9 +1,9 @@
 //! Control characters: names that clients send must not have them, and the log and stderr do not show those of agents.
 
-use acp_gateway::acp::percent_encode_path;
 use reqwest::header::ACCEPT;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use wire::acp::percent_encode_path;
 
 use crate::support::calls::Answer;
 use crate::support::{Gateway, Setup, eventually};

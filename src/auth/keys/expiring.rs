@@ -3,17 +3,15 @@
 use std::path::Path;
 
 use super::super::key::{Key, KeyId, KeyKind, KeyText};
-use super::record::push_put;
 use super::{
-    ATTACH_NAME, CreateKeyError, Entry, KeyStoreError, Keys, MAX_TRIES, NewKey, OWNER_NAME,
+    ATTACH_NAME, CreateKeyError, Entry, KeyStoreError, Keys, NewKey, OWNER_NAME, push_put,
     revoked_by,
 };
-use crate::audit::pending_entry;
-use crate::event::{ActorKind, FolderGranted};
-use crate::store::{Batch, CommitError};
-use crate::types::{Principal, Scope, Scopes, Tenant};
+use base::types::{Principal, Scope, Scopes, Tenant};
+use events::event::{ActorKind, FolderGranted};
+use log::audit::pending_entry;
+use log::store::Batch;
 
-/// The maximum number of folders of a key.
 const MAX_FOLDERS: usize = 64;
 
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +73,6 @@ impl Keys {
         Ok(self.insert(KeyKind::Link, printed_by_start, ActorKind::Gateway, &new)?)
     }
 
-    /// The keys of this name that expire without use, the oldest first.
     fn expiring_keys(&self, name: &str) -> Vec<Key> {
         let keys = self.list().into_iter();
         keys.filter(|key| key.kind == KeyKind::Link && &*key.name == name)
@@ -88,7 +85,6 @@ impl Keys {
         self.create_local(attach_scopes())
     }
 
-    /// Creates the key of a terminal sign-in that the owner of the data folder starts.
     pub fn create_sign_in_key(&self) -> Result<(KeyText, KeyId), KeyStoreError> {
         self.create_local([Scope::Admin].into_iter().collect())
     }
@@ -115,7 +111,6 @@ impl Keys {
         Ok((text, key.id))
     }
 
-    /// The id of a valid key with this text that [`Keys::create_attach_key`] created.
     pub fn attach_key(&self, presented: &str) -> Option<KeyId> {
         let id = self.verify(presented)?.key;
         let is_attach = |key: &Key| {
@@ -129,50 +124,39 @@ impl Keys {
 
     /// Grants a folder to a key. `folder` is its real path.
     pub fn grant_folder(&self, id: &KeyId, folder: &Path) -> Result<(), GrantError> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
+        self.commit(|| {
+            let entries = self.entries();
+            let found = entries.iter().find(|(_, entry)| entry.key.id == *id);
+            let (hash, entry) = found.ok_or(GrantError::NotFound)?;
             let mut batch = Batch::default();
-            {
-                let entries = self.entries();
-                let found = entries.iter().find(|(_, entry)| entry.key.id == *id);
-                let (hash, entry) = found.ok_or(GrantError::NotFound)?;
-                if entry.key.folders.contains(folder) {
-                    return Ok(());
-                }
-                if entry.key.folders.len() >= MAX_FOLDERS {
-                    return Err(GrantError::TooMany);
-                }
-                let key = Key {
-                    folders: entry.key.folders.with(folder.to_owned()),
-                    ..entry.key.clone()
-                };
-                let event = FolderGranted {
-                    key: key.audited(),
-                    folder: folder.to_string_lossy().into_owned(),
-                };
-                batch
-                    .puts
-                    .push(pending_entry(&self.0.ids, ActorKind::CommandLine, event));
-                push_put(&mut batch, *hash, &key, Some(entry.stored.clone()));
+            if entry.key.folders.contains(folder) {
+                return Ok((batch, ()));
             }
-            match self.0.store.commit(&batch) {
-                Ok(_) => return Ok(self.reload()?),
-                Err(CommitError::Conflict { .. }) if tries < MAX_TRIES => self.reload()?,
-                Err(error) => return Err(KeyStoreError::from(error).into()),
+            if entry.key.folders.len() >= MAX_FOLDERS {
+                return Err(GrantError::TooMany);
             }
-        }
+            let key = Key {
+                folders: entry.key.folders.with(folder.to_owned()),
+                ..entry.key.clone()
+            };
+            let event = FolderGranted {
+                key: key.audited(),
+                folder: folder.to_string_lossy().into_owned(),
+            };
+            let event = pending_entry(&self.0.ids, ActorKind::CommandLine, event);
+            batch.puts.push(event);
+            push_put(&mut batch, *hash, &key, Some(entry.stored.clone()));
+            Ok((batch, ()))
+        })
     }
 }
 
-/// The scopes of a person's own key.
 fn personal_scopes() -> Scopes {
     [Scope::Read, Scope::Prompt, Scope::Approve, Scope::Files]
         .into_iter()
         .collect()
 }
 
-/// The scopes of a local editor.
 fn attach_scopes() -> Scopes {
     [
         Scope::Read,
@@ -191,8 +175,8 @@ mod tests {
 
     use super::super::super::key::KeyHash;
     use super::*;
-    use crate::store::MemoryStore;
-    use crate::types::{Ids, Limits};
+    use base::types::{Ids, Limits};
+    use log::store::MemoryStore;
 
     #[test]
     fn folder_is_granted_to_one_key_and_survives_a_reload() {

@@ -1,20 +1,27 @@
-//! The gateway of the local data folder: its address, and the key of this process, through the control socket.
+//! The gateway of the local data folder: its address, its start, and the key of this process, through the control socket.
 
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
 use std::sync::{Mutex, MutexGuard};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use http::HeaderValue;
+use http::{HeaderValue, Uri};
 
-use super::failure::AttachFailure;
-use super::gateway_url::acp_url;
-use super::start::{StartError, Starter};
-use crate::attach::{AllowError, Locator, Target};
-use crate::config::DataDir;
+use crate::cli::lock::{self, DataDirError};
+use crate::config::{CLIENT_KEY_VARIABLE, DataDir, Flags};
 use crate::control::{Access, ClientError, ControlClient, Secret, Welcome};
-use crate::shutdown::lock_or_abort;
-use crate::telemetry::ErrorChain;
-use crate::types::AgentName;
+use base::shutdown::lock_or_abort;
+use base::telemetry::ErrorChain;
+use base::types::text::strip_controls;
+use base::types::{AgentName, url_port};
+use outgoing::TlsError;
+use programs::attach::{AllowError, Locator, Target};
 
-/// Finds the gateway of a data folder, or starts it.
 pub(super) struct LocalGateway {
     data: DataDir,
     agent: Option<AgentName>,
@@ -115,7 +122,6 @@ impl LocalGateway {
     }
 }
 
-/// The header with a key.
 pub(in crate::cli) fn authorization(
     key: &str,
 ) -> Result<HeaderValue, http::header::InvalidHeaderValue> {
@@ -149,5 +155,255 @@ impl Locator for LocalGateway {
             })?;
         }
         Ok(())
+    }
+}
+
+/// A gateway that no editor, browser or turn uses ends after this time.
+const IDLE_TIME: &str = "10m";
+/// The time in which a gateway must accept connections. A start after an unclean shutdown checks the log first.
+const START_TIMEOUT: Duration = Duration::from_mins(1);
+const INTERVAL: Duration = Duration::from_millis(25);
+const SHOWN_LINES: usize = 8;
+const SHOWN_BYTES: u64 = 4096;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartError {
+    #[error(transparent)]
+    Data(#[from] DataDirError),
+    #[error("could not start the gateway {}", program.display())]
+    Spawn { program: PathBuf, source: io::Error },
+    #[error("could not open the log {}", path.display())]
+    Log { path: PathBuf, source: io::Error },
+    #[error("the gateway could not start ({status}); the end of its log {}:\n{tail}", log.display())]
+    Ended {
+        status: ExitStatus,
+        log: PathBuf,
+        tail: String,
+    },
+    #[error(
+        "the gateway that uses the data folder does not accept connections of editors; the end of the log {}:\n{tail}",
+        log.display()
+    )]
+    Timeout {
+        log: PathBuf,
+        tail: String,
+        source: ClientError,
+    },
+}
+
+pub(super) struct Starter {
+    flags: Vec<OsString>,
+    child: Option<Child>,
+}
+
+impl Starter {
+    pub(super) fn new(flags: &Flags) -> Self {
+        Self {
+            flags: flags.to_args(),
+            child: None,
+        }
+    }
+
+    /// Connects to the gateway of the data folder. Starts one if none holds the lock. If another process starts one at the
+    /// same time, the lock decides between both, and this connects to the one that has the lock. Blocks.
+    pub(super) fn connect_or_start<T>(
+        &mut self,
+        data: &DataDir,
+        connect: impl Fn() -> Result<T, ClientError>,
+    ) -> Result<T, StartError> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        let (log, mut started) = (data.gateway_log(), false);
+        let mut log_start = 0;
+        loop {
+            let error = match connect() {
+                Ok(connected) => return Ok(connected),
+                Err(error) => error,
+            };
+            let ended = self.ended();
+            let is_starting = self.child.is_some() || lock::is_held(data)?;
+            if !is_starting {
+                if let Some(status) = ended.filter(|_| started) {
+                    let tail = tail(&log, log_start);
+                    return Err(StartError::Ended { status, log, tail });
+                }
+                log_start = fs::metadata(&log).map_or(0, |found| found.len());
+                self.child = Some(self.spawn(data, &log)?);
+                started = true;
+            }
+            if Instant::now() >= deadline {
+                let tail = tail(&log, log_start);
+                return Err(StartError::Timeout {
+                    log,
+                    tail,
+                    source: error,
+                });
+            }
+            sleep(INTERVAL);
+        }
+    }
+
+    /// The exit status of the gateway that this process has started, if it has ended since the last call.
+    fn ended(&mut self) -> Option<ExitStatus> {
+        let status = self.child.as_mut()?.try_wait().ok().flatten()?;
+        self.child = None;
+        Some(status)
+    }
+
+    fn spawn(&self, data: &DataDir, log: &Path) -> Result<Child, StartError> {
+        lock::create_layout(data)?;
+        let opened = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(log);
+        let opened = opened.map_err(|source| StartError::Log {
+            path: log.to_owned(),
+            source,
+        })?;
+        // After an update of the program, this is the new one.
+        let program = std::env::current_exe().unwrap_or_else(|_| "acp-gateway".into());
+        let serve = ["serve", "--detached", "--exit-when-idle", IDLE_TIME].map(OsString::from);
+        let args: Vec<OsString> = serve
+            .into_iter()
+            .chain(self.flags.iter().cloned())
+            .collect();
+        let spawned = children::spawn_detached(&program, &args, CLIENT_KEY_VARIABLE, opened);
+        spawned.map_err(|source| StartError::Spawn { program, source })
+    }
+}
+
+fn tail(log: &Path, start: u64) -> String {
+    let read = || -> io::Result<String> {
+        let mut file = File::open(log)?;
+        let size = file.metadata()?.len();
+        let start = if start > size { 0 } else { start };
+        file.seek(SeekFrom::Start(start.max(size.saturating_sub(SHOWN_BYTES))))?;
+        let mut bytes = Vec::new();
+        file.take(SHOWN_BYTES).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let text = read().unwrap_or_else(|error| format!("could not read the log: {error}"));
+    let lines: Vec<&str> = text.lines().collect();
+    let shown = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
+    shown
+        .iter()
+        .map(|line| strip_controls(line))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The URL of `/acp` of a gateway, which can be below a path. The URL can name `/acp` itself too.
+pub(super) fn acp_url(url: &str, agent: Option<&AgentName>) -> Result<Uri, AttachFailure> {
+    if url.contains(['#', '@']) {
+        return Err(AttachFailure::KeyInUrl);
+    }
+    let invalid = || AttachFailure::Url(url.to_owned());
+    let parsed: Uri = url.parse().map_err(|_| invalid())?;
+    url_port(&parsed).map_err(|_| invalid())?;
+    let is_http = matches!(parsed.scheme_str(), Some("http" | "https"));
+    let (true, Some(authority), None) = (is_http, parsed.authority(), parsed.query()) else {
+        return Err(invalid());
+    };
+    let path = parsed.path().trim_end_matches('/');
+    let names_agent = path
+        .rsplit_once('/')
+        .is_some_and(|(folder, _)| folder.ends_with("/acp"));
+    let mut path = match path {
+        path if names_agent && agent.is_none() => path.to_owned(),
+        path if path.ends_with("/acp") => path.to_owned(),
+        path => format!("{path}/acp"),
+    };
+    if let Some(agent) = agent {
+        path = format!("{path}/{agent}");
+    }
+    let scheme = parsed.scheme_str().unwrap_or_default();
+    format!("{scheme}://{authority}{path}")
+        .parse()
+        .map_err(|_| invalid())
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(in crate::cli) enum AttachFailure {
+    #[error("no key: set ACP_GATEWAY_KEY or --key-file FILE")]
+    NoKey,
+    #[error("the key is empty, or has characters that no key has")]
+    InvalidKey,
+    #[error("could not read the key file {}", path.display())]
+    KeyFile {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("could not read the file with certificates {}", path.display())]
+    CaFile {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("could not prepare TLS for --url")]
+    Tls(#[from] TlsError),
+    #[error("--url must not contain a key: set ACP_GATEWAY_KEY or --key-file FILE")]
+    KeyInUrl,
+    #[error("invalid --url {0:?}: expected http://HOST or https://HOST")]
+    Url(String),
+    #[error(
+        "invalid --url {0:?}: expected ws://HOST/v1/fleet/connect or wss://HOST/v1/fleet/connect"
+    )]
+    FleetUrl(String),
+}
+
+#[cfg(test)]
+mod gateway_url_tests {
+    use super::*;
+
+    #[test]
+    fn url_of_acp_is_derived_from_the_url_of_the_gateway() {
+        let agent = "fake".parse().unwrap();
+        for (url, without, with) in [
+            (
+                "http://127.0.0.1:8080",
+                "http://127.0.0.1:8080/acp",
+                "http://127.0.0.1:8080/acp/fake",
+            ),
+            (
+                "https://g.example/",
+                "https://g.example/acp",
+                "https://g.example/acp/fake",
+            ),
+            (
+                "https://g.example/gateway",
+                "https://g.example/gateway/acp",
+                "https://g.example/gateway/acp/fake",
+            ),
+            (
+                "http://[::1]:80/acp/",
+                "http://[::1]:80/acp",
+                "http://[::1]:80/acp/fake",
+            ),
+        ] {
+            assert_eq!(acp_url(url, None).unwrap(), without);
+            assert_eq!(acp_url(url, Some(&agent)).unwrap(), with);
+        }
+        assert_eq!(
+            acp_url("http://h/acp/other", None).unwrap(),
+            "http://h/acp/other"
+        );
+        for wrong in [
+            "",
+            "g.example",
+            "ftp://g.example",
+            "http://",
+            "http://h/?agent=x",
+            "/acp",
+        ] {
+            assert!(
+                matches!(acp_url(wrong, None), Err(AttachFailure::Url(_))),
+                "{wrong}"
+            );
+        }
+        for wrong in ["http://h/#key=acpg_x", "http://key@h"] {
+            assert!(
+                matches!(acp_url(wrong, None), Err(AttachFailure::KeyInUrl)),
+                "{wrong}"
+            );
+        }
     }
 }

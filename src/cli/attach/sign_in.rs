@@ -4,17 +4,15 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use super::failure::AttachFailure;
-use super::gateway_url::acp_url;
-use super::local::authorization;
-use crate::attach::{SignIn, Target};
-use crate::cli::failure::Failure;
+use super::local::{AttachFailure, acp_url, authorization};
+
 use crate::cli::lock;
-use crate::cli::stdio::{pipes, stop_signal};
+use crate::cli::output::{Failure, current_thread_runtime, pipes, stop_signal};
 use crate::config::DataDir;
 use crate::control::{Access, ControlClient};
-use crate::outgoing::Client;
-use crate::types::AgentName;
+use base::types::AgentName;
+use outgoing::Client;
+use programs::attach::{SignIn, Target};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AttachCommand {
@@ -82,19 +80,17 @@ pub(super) fn run(
         agent,
         method: method.to_owned(),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = current_thread_runtime()?;
     let ended = runtime.block_on(async {
         let stop = stop_signal()?;
-        Ok::<_, Failure>(sign_in.run(std::io::stdin(), pipes()?, stop).await?)
+        let (input, output) = pipes()?;
+        Ok::<_, Failure>(sign_in.run(std::io::stdin(), input, output, stop).await?)
     });
     // A thread can be blocked in a read of stdin.
     runtime.shutdown_background();
     ended.map(ExitCode::from)
 }
 
-/// The URL of the gateway, and the agent that a URL of `/acp` names.
 fn split_acp(url: &str) -> (&str, Option<String>) {
     let url = url.trim_end_matches('/');
     if let Some(base) = url.strip_suffix("/acp") {

@@ -10,15 +10,13 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::caller::{Caller, Reply, session_of};
-use super::client::META;
-use super::failure::Failure;
-use super::message::raw;
+use super::caller::{Caller, session_of};
+use super::client::{ClientInfo, META, Participant, Role};
+use super::message::{Failure, raw};
 use super::methods::{Begin, Restoring, parse_borrowed, restored};
-use super::participant::{ClientInfo, Participant, Role};
-use crate::acp::{self, RawObject, error_code, method};
-use crate::api::{Problem, ProblemCode, Session, SessionState};
-use crate::types::Scope;
+use base::types::Scope;
+use events::api::{Problem, ProblemCode, Session, SessionState};
+use wire::acp::{self, RawObject, error_code, method};
 
 /// The codes of the draft. It defines -32002, which ACP uses for a missing resource, as "not authorised".
 const NOT_FOUND: i64 = -32001;
@@ -52,32 +50,14 @@ struct AttachParams<'a> {
     client_info: Option<&'a RawValue>,
 }
 
-/// The history that a client gets when it attaches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 enum HistoryPolicy {
+    // Messages have no ids that the gateway keeps, so `after_message` falls back to `full`, as the draft says.
+    #[strum(to_string = "full", serialize = "after_message")]
     Full,
     PendingOnly,
     None,
-}
-
-impl HistoryPolicy {
-    fn parse(text: Option<&str>) -> Option<Self> {
-        match text {
-            // Messages have no ids that the gateway keeps, so `after_message` falls back to `full`, as the draft says.
-            None | Some("full" | "after_message") => Some(Self::Full),
-            Some("pending_only") => Some(Self::PendingOnly),
-            Some("none") => Some(Self::None),
-            Some(_) => None,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::PendingOnly => "pending_only",
-            Self::None => "none",
-        }
-    }
 }
 
 /// Whether a client asks for the extension with its `_meta` of `initialize`.
@@ -90,28 +70,17 @@ pub(super) fn asks_for_attach(meta: Option<&RawValue>) -> bool {
 
 impl Caller {
     /// Follows a session with a role. Responds itself if it succeeds.
-    pub(super) async fn attach(&self, id: &RawValue, params: &RawValue) -> Option<Reply> {
-        let view = session_of(params).and_then(|session| self.connection.view(&session));
-        let failed = self.try_attach(id, params).await.err()?;
-        Some(Reply {
-            view,
-            ..Reply::from(Err(failed))
-        })
-    }
-
-    async fn try_attach(&self, id: &RawValue, params: &RawValue) -> Result<(), Failure> {
+    pub(super) async fn attach(&self, id: &RawValue, params: &RawValue) -> Result<(), Failure> {
         self.require_extension()?;
         let params: AttachParams<'_> = parse_borrowed(params)?;
-        let role = params
-            .role
-            .as_deref()
-            .map_or(Some(Role::default()), Role::parse);
-        let role =
-            role.ok_or_else(|| Failure::invalid_params("role: expected controller or observer"))?;
-        let policy = HistoryPolicy::parse(params.history_policy.as_deref()).ok_or_else(|| {
-            Failure::invalid_params(
-                "historyPolicy: expected full, pending_only, none or after_message",
-            )
+        let role = params.role.as_deref().unwrap_or("controller");
+        let role: Role = role
+            .parse()
+            .map_err(|_| Failure::invalid_params("role: expected controller or observer"))?;
+        let policy = params.history_policy.as_deref().unwrap_or("full");
+        let policy: HistoryPolicy = policy.parse().map_err(|_| {
+            let detail = "historyPolicy: expected full, pending_only, none or after_message";
+            Failure::invalid_params(detail)
         })?;
         self.require(Scope::Read)
             .map_err(|failure| failure.with_code(NOT_AUTHORISED))?;
@@ -133,16 +102,16 @@ impl Caller {
         // Requests up to the snapshot are sent from it, and later ones from the log. Therefore, no stream of the client may
         // pass the snapshot before the role is set.
         let stopped = view.stop_deliveries().await;
-        let former = view.is_attached().then(|| view.participant());
-        if former.is_some() {
+        let previous = view.is_attached().then(|| view.participant());
+        if previous.is_some() {
             snapshot = session.snapshot().await?;
         }
         let last = snapshot.last_event_id.seq;
-        let was_controller = former
+        let was_controller = previous
             .as_ref()
-            .is_some_and(|former| former.role == Role::Controller);
-        let controller_after = match &former {
-            Some(former) if was_controller || role == Role::Observer => former.controller_after,
+            .is_some_and(|previous| previous.role == Role::Controller);
+        let controller_after = match &previous {
+            Some(previous) if was_controller || role == Role::Observer => previous.controller_after,
             Some(_) => last,
             None => 0,
         };
@@ -187,8 +156,8 @@ impl Caller {
     ) -> Box<RawValue> {
         let mut result = restored(snapshot);
         result.insert("role", raw(&role));
-        result.insert("historyPolicy", raw(policy.name()));
-        result.insert("clientId", raw(&self.connection.client().name));
+        result.insert("historyPolicy", raw(policy.into_str()));
+        result.insert("clientId", raw(&self.connection.client.name));
         let clients =
             self.acp()
                 .clients_of(snapshot.session_id, &self.connection, MAX_LISTED_CLIENTS);
@@ -216,7 +185,7 @@ impl Caller {
     }
 
     fn require_extension(&self) -> Result<(), Failure> {
-        if self.connection.client().uses_attach {
+        if self.connection.client.uses_attach {
             return Ok(());
         }
         let detail = format!(
@@ -227,7 +196,7 @@ impl Caller {
 
     /// Rejects a method that changes a session, if this connection follows the session as an observer.
     pub(super) fn check_role(&self, method: &str, params: &RawValue) -> Result<(), Failure> {
-        if !self.connection.client().uses_attach || OBSERVER_METHODS.contains(&method) {
+        if !self.connection.client.uses_attach || OBSERVER_METHODS.contains(&method) {
             return Ok(());
         }
         session_of(params).map_or(Ok(()), |session| self.check_controller(&session))
@@ -298,7 +267,10 @@ mod tests {
             (Some("all"), None),
         ] {
             assert_eq!(
-                HistoryPolicy::parse(text).map(HistoryPolicy::name),
+                text.unwrap_or("full")
+                    .parse()
+                    .ok()
+                    .map(|policy: HistoryPolicy| policy.into_str()),
                 expected,
                 "{text:?}"
             );

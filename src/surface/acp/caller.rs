@@ -12,20 +12,17 @@ use tracing::Instrument;
 
 use super::client::required_scope;
 use super::connection::{Connection, SentPrompt};
-use super::failure::Failure;
-use super::message::{self, is_valid_id, raw};
-use super::outbox::Place;
+use super::message::{self, Failure, is_valid_id, raw};
 use super::projector::parse_request_id;
-use super::session_view::SessionView;
-use crate::acp::{self, RequestKind, TraceContext, error_code, method, to_one_line};
+use super::session_view::{Place, SessionView};
+use super::state::Gateway;
 use crate::auth::Admission;
-use crate::jsonrpc::{Message, RpcError};
-use crate::session::{Answer, IdempotencyKey, PromptRequest, SessionHandle};
-use crate::surface::Gateway;
-use crate::surface::turn::NewTurn;
-use crate::types::{AcpRequest, Author, CancelCause, Principal, RequestId, Scope, SessionId};
+use crate::surface::http::NewTurn;
+use base::types::{AcpRequest, Author, CancelCause, Principal, RequestId, Scope, SessionId};
+use sessions::session::{Answer, IdempotencyKey, PromptRequest, SessionHandle};
+use wire::acp::{self, RequestKind, TraceContext, error_code, method, to_one_line};
+use wire::jsonrpc::{Message, RpcError};
 
-/// A client that sends a message on a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
     pub(super) gateway: Gateway,
@@ -33,21 +30,20 @@ pub(super) struct Caller {
     pub(super) admission: Arc<Admission>,
 }
 
-/// The response to a request, and the session whose stream delivers it.
-pub(super) struct Reply {
-    pub(super) outcome: Result<Box<RawValue>, Failure>,
-    /// The session of the request.
-    pub(super) view: Option<Arc<SessionView>>,
-}
+/// The methods that no stream of a session answers.
+const CONNECTION_METHODS: [&str; 8] = [
+    method::INITIALIZE,
+    method::AUTHENTICATE,
+    method::SESSION_NEW,
+    method::SESSION_FORK,
+    method::SESSION_LIST,
+    method::SESSION_CLOSE,
+    method::SESSION_DELETE,
+    method::SESSION_DETACH,
+];
 
-impl<E: Into<Failure>> From<Result<Box<RawValue>, E>> for Reply {
-    fn from(outcome: Result<Box<RawValue>, E>) -> Self {
-        Self {
-            outcome: outcome.map_err(Into::into),
-            view: None,
-        }
-    }
-}
+/// The result of a request.
+pub(super) type Outcome = Result<Box<RawValue>, Failure>;
 
 impl Deref for Caller {
     type Target = Gateway;
@@ -75,10 +71,9 @@ impl Caller {
             return Ok(());
         }
         let detail = format!("this key does not have the scope {}", scope.name());
-        Err(crate::api::Problem::missing_scope(scope, detail).into())
+        Err(events::api::Problem::missing_scope(scope, detail).into())
     }
 
-    /// The session with this id. An id of another tenant is unknown.
     pub(super) async fn open(&self, id: &str) -> Result<SessionHandle, Failure> {
         let known = id
             .parse::<SessionId>()
@@ -87,17 +82,17 @@ impl Caller {
             .open(self.principal(), known)
             .await
             .map_err(|error| match error {
-                crate::session::SessionError::NoSuchSession => Failure::no_such_session(id),
+                sessions::session::SessionError::NoSuchSession => Failure::no_such_session(id),
                 error => error.into(),
             })
     }
 
-    /// Handles one message. Returns when the next message may be handled.
+    /// Returns when the next message may be handled.
     pub(super) async fn handle(&self, message: Message) {
         match message {
             Message::Request { id, .. } if !is_valid_id(&id) => {
                 let failure = Failure::invalid_request("the id must be a string, a number or null");
-                self.respond(RawValue::NULL, Reply::from(Err(failure)));
+                self.respond(RawValue::NULL, None, Err(failure));
             }
             Message::Request { id, method, params } => {
                 self.request(to_one_line(id), &method, to_one_line(params))
@@ -110,18 +105,16 @@ impl Caller {
         }
     }
 
-    fn respond(&self, id: &RawValue, reply: Reply) {
-        let Reply { outcome, view } = reply;
-        outcome
-            .as_ref()
-            .err()
-            .into_iter()
-            .for_each(|failure| self.audit(failure));
-        self.connection.respond(
-            view.as_deref(),
-            Place::default(),
-            message::response(id, outcome.as_deref()),
-        );
+    /// `view`: the session whose stream delivers the response.
+    fn respond(&self, id: &RawValue, view: Option<&SessionView>, outcome: Outcome) {
+        let response = match outcome {
+            Ok(result) => message::response(id, Ok(&result)),
+            Err(failure) => {
+                self.audit(&failure);
+                message::response(id, Err(&failure))
+            }
+        };
+        self.connection.respond(view, Place::default(), response);
     }
 
     /// Counts a message for the audit log if the key does not permit it.
@@ -132,40 +125,27 @@ impl Caller {
     }
 
     async fn request(&self, id: Box<RawValue>, method: &str, params: Box<RawValue>) {
+        let view = session_of(&params).and_then(|session| self.connection.view(&session));
         if let Err(failure) = self.check_role(method, &params) {
-            let view = session_of(&params).and_then(|session| self.connection.view(&session));
-            return self.respond(
-                &id,
-                Reply {
-                    view,
-                    ..Reply::from(Err(failure))
-                },
-            );
+            return self.respond(&id, view.as_deref(), Err(failure));
         }
         if method == method::SESSION_PROMPT {
             if let Err(failure) = self.prompt(&id, &params).await {
-                let view = session_of(&params).and_then(|session| self.connection.view(&session));
-                self.respond(
-                    &id,
-                    Reply {
-                        view,
-                        ..Reply::from(Err(failure))
-                    },
-                );
+                self.respond(&id, view.as_deref(), Err(failure));
             }
             return;
         }
-        let Ok(permit) = Arc::clone(self.connection.calls()).try_acquire_owned() else {
-            let failure = Failure::new(
-                error_code::INTERNAL,
-                "too many calls of this connection are in progress",
-            );
-            return self.respond(&id, Reply::from(Err(failure)));
+        let Ok(permit) = Arc::clone(&self.connection.calls).try_acquire_owned() else {
+            let detail = "too many calls of this connection are in progress";
+            return self.respond(&id, None, Err(Failure::new(error_code::INTERNAL, detail)));
         };
-        let (caller, method) = (self.clone(), method.to_owned());
+        // The responses to these requests are on the stream of the connection.
+        let view = view.filter(|_| !CONNECTION_METHODS.contains(&method));
+        let caller = self.clone();
+        let method = method.to_owned();
         let call = async move {
-            if let Some(reply) = caller.call(&id, &method, params).await {
-                caller.respond(&id, reply);
+            if let Some(outcome) = caller.call(&id, &method, params).await {
+                caller.respond(&id, view.as_deref(), outcome);
             }
             drop(permit);
         };
@@ -173,7 +153,6 @@ impl Caller {
         drop(self.shutdown.spawn_isolated(call.in_current_span()));
     }
 
-    /// Starts or queues a turn. The response follows from the log.
     async fn prompt(&self, id: &RawValue, params: &RawValue) -> Result<(), Failure> {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -205,7 +184,7 @@ impl Caller {
             key: self.idempotency_key(id, method::SESSION_PROMPT, params.prompt),
             trace: trace_of(params.meta),
             acp_request: Some(AcpRequest {
-                client: self.connection.client().name.clone(),
+                client: self.connection.client.name.clone(),
                 id: id.to_owned(),
             }),
             broadcast: None,
@@ -231,7 +210,7 @@ impl Caller {
         method: &str,
         body: &RawValue,
     ) -> Option<IdempotencyKey> {
-        let client = self.connection.client();
+        let client = &self.connection.client;
         client.keeps_name.then(|| IdempotencyKey {
             key: format!("{} {id}", client.name),
             route: format!("acp {method}"),
@@ -250,7 +229,7 @@ impl Caller {
         };
         if let Err(failure) = handled {
             self.audit(&failure);
-            let connection = self.connection.id();
+            let connection = &*self.connection.id;
             tracing::debug!(
                 connection,
                 method,
@@ -307,7 +286,7 @@ impl Caller {
         };
         if let Err(failure) = self.answer_request(session, request, outcome).await {
             self.audit(&failure);
-            let connection = self.connection.id();
+            let connection = &*self.connection.id;
             tracing::info!(%session, %request, connection, ?failure, "ignored an answer of an ACP client");
         }
     }
@@ -335,7 +314,7 @@ impl Caller {
         if let Some(view) = self.connection.view(&session.to_string()) {
             view.set_answered(request);
         }
-        let client = Some(&*self.connection.client().name);
+        let client = Some(&*self.connection.client.name);
         handle
             .answer(&self.author(), client, request, answer)
             .await?;
@@ -343,7 +322,6 @@ impl Caller {
     }
 }
 
-/// The `sessionId` of params.
 pub(super) fn session_of(params: &RawValue) -> Option<String> {
     acp::session_id_of(params)
         .ok()
@@ -351,7 +329,6 @@ pub(super) fn session_of(params: &RawValue) -> Option<String> {
         .map(std::borrow::Cow::into_owned)
 }
 
-/// The trace context in a client's `_meta`.
 pub(super) fn trace_of(meta: Option<&RawValue>) -> Option<TraceContext> {
     acp::split_meta(meta?).1
 }

@@ -1,18 +1,21 @@
-//! The client of a connection: its name, and the requests of an agent that the client can answer.
+//! The client of a connection: its name, its role, and the requests of an agent that the client can answer.
 
+use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::participant::ClientInfo;
-use crate::acp::{RawObject, RequestKind};
-use crate::session::ServedMethods;
-use crate::types::{Scope, Scopes};
+use base::types::text::one_line;
+use base::types::{Scope, Scopes};
+use sessions::session::ServedMethods;
+use wire::acp::{RawObject, RequestKind};
+
+/// The maximum size of a name or a version in bytes. A longer text is cut.
+const MAX_TEXT_BYTES: usize = 128;
 
 /// The longest name that a client can choose for itself.
 const MAX_NAME_BYTES: usize = 64;
 /// The member of `_meta` that belongs to the gateway.
 pub(super) const META: &str = "acp-gateway";
 
-/// The capabilities of a client that matter to the gateway (ACP, Initialization, `clientCapabilities`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Capabilities {
     pub(super) files: FileMethods,
@@ -21,7 +24,6 @@ pub(super) struct Capabilities {
     pub(super) subagents: bool,
 }
 
-/// The file methods that a client serves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct FileMethods {
     pub(super) read: bool,
@@ -94,7 +96,6 @@ impl Client {
     }
 }
 
-/// The scope that a key needs to answer a request.
 pub(super) const fn required_scope(kind: RequestKind) -> Scope {
     match kind {
         RequestKind::Permission | RequestKind::Elicitation | RequestKind::Extension => {
@@ -111,6 +112,63 @@ pub(super) fn chosen_name(meta: Option<&RawValue>) -> Option<Box<str>> {
     let name = own.text("client")?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     ((16..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(plain)).then(|| name.into())
+}
+
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, strum::EnumString, strum::VariantNames,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub(super) enum Role {
+    #[default]
+    Controller,
+    /// Receives messages. Its prompts, cancels, changes and answers are rejected.
+    Observer,
+}
+
+/// `clientInfo` (ACP, Initialization).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct ClientInfo {
+    name: Box<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<Box<str>>,
+}
+
+impl ClientInfo {
+    /// Parses a `clientInfo`. One without a name is none.
+    pub(super) fn parse(raw: Option<&RawValue>) -> Option<Self> {
+        let object = RawObject::parse(raw?)?;
+        let text = |name| {
+            object
+                .text(name)
+                .map(|text| one_line(&text[..text.floor_char_boundary(MAX_TEXT_BYTES)]).into())
+        };
+        Some(Self {
+            name: text("name")?,
+            version: text("version"),
+        })
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Participant {
+    pub(super) role: Role,
+    /// The description in `session/attach`, which replaces that in `initialize`.
+    pub(super) info: Option<ClientInfo>,
+    /// Of the events up to this one, a controller gets the messages of an observer. It was an observer then, and has the
+    /// requests that were open at this event.
+    pub(super) controller_after: u64,
+}
+
+impl Participant {
+    /// The role in which the client gets the messages of an event.
+    pub(super) fn role_at(&self, event: u64) -> Role {
+        if event > self.controller_after {
+            self.role
+        } else {
+            Role::Observer
+        }
+    }
 }
 
 #[cfg(test)]
@@ -189,5 +247,33 @@ mod tests {
             assert_eq!(name(wrong), None, "{wrong}");
         }
         assert_eq!(chosen_name(Some(raw("[]"))), None);
+    }
+
+    #[test]
+    fn descriptions_are_read_leniently_and_cut() {
+        let parse = |text: &str| {
+            let raw: &RawValue = serde_json::from_str(text).unwrap();
+            ClientInfo::parse(Some(raw)).map(|info| serde_json::to_string(&info).unwrap())
+        };
+        for (text, expected) in [
+            (
+                r#"{"name":"a","version":"1"}"#,
+                Some(r#"{"name":"a","version":"1"}"#),
+            ),
+            (
+                r#"{"name":"a","version":1,"title":"x"}"#,
+                Some(r#"{"name":"a"}"#),
+            ),
+            (
+                r#"{"name":"a\u202e\n","version":"\u200b1"}"#,
+                Some(r#"{"name":"a ","version":"1"}"#),
+            ),
+            (r#"{"version":"1"}"#, None),
+            ("[]", None),
+        ] {
+            assert_eq!(parse(text).as_deref(), expected, "{text}");
+        }
+        let long = parse(&format!(r#"{{"name":"{}"}}"#, "é".repeat(100))).unwrap();
+        assert_eq!(long, format!(r#"{{"name":"{}"}}"#, "é".repeat(64)));
     }
 }

@@ -1,52 +1,69 @@
-//! A connection of a client, and the sessions that it follows.
+//! A connection of a client and the sessions that it follows, the open connections, and whether a client can be reached.
 //!
 //! A connection belongs to one principal and one agent. Sessions and turns continue after the end of a connection.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::client::Client;
-use super::outbox::{Outbox, OutboxFull, Place};
-use super::participant::{ClientInfo, Participant, Role};
-use super::presence::PresentConnection;
-use super::session_view::SessionView;
-use super::too_many::{MAX_SESSIONS, MAX_UNCONFIRMED, TooManySessions};
+use super::client::{Client, ClientInfo, Participant, Role};
+use super::session_view::{Outbox, OutboxFull, Place, SessionView};
 use crate::auth::is_local_editor;
-use crate::session::{ServedMethods, ServingClient};
-use crate::shutdown::lock_or_abort;
-use crate::types::{AgentName, KeyedGuard, Principal, PrincipalKey, PromptId, Scope, SessionId};
+use base::shutdown::lock_or_abort;
+use base::types::{
+    AgentName, KeyedCounts, KeyedGuard, Principal, PrincipalKey, PromptId, Scope, SessionId, Tenant,
+};
+use sessions::session::{Presence, ServedMethods, ServingClient};
 
 /// The maximum number of prompts whose ids are remembered for `$/cancel_request` and `session/cancel`.
 const MAX_PROMPTS: usize = 256;
 /// The maximum number of calls that run at the same time.
 const MAX_CALLS: usize = 64;
+pub(super) const MAX_SESSIONS: usize = 1024;
+/// The maximum number of sessions whose stream is open before a request has named them.
+const MAX_UNCONFIRMED: usize = 16;
+
+/// The limit that prevents a connection from following another session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TooManySessions {
+    #[error("this connection follows too many sessions (limit {MAX_SESSIONS})")]
+    Followed,
+    #[error("too many streams of sessions that no request has named (limit {MAX_UNCONFIRMED})")]
+    Unconfirmed,
+}
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    id: Box<str>,
-    client: Client,
+    pub(super) id: Box<str>,
+    pub(super) client: Client,
     principal: PrincipalKey,
-    agent: AgentName,
+    pub(super) agent: AgentName,
     /// The responses that belong to no session.
-    responses: Outbox,
-    sessions: Sessions,
+    pub(super) responses: Outbox,
+    views: Mutex<HashMap<Box<str>, Arc<SessionView>>>,
+    /// Passes each new view to the WebSocket, which delivers all sessions. `None` for HTTP, where each session has its
+    /// own streams.
+    socket: Option<mpsc::Sender<Arc<SessionView>>>,
     /// The prompts that this connection has sent, oldest first, with their JSON-RPC ids.
     prompts: Mutex<VecDeque<SentPrompt>>,
-    calls: Arc<Semaphore>,
-    usage: Usage,
+    /// Calls run concurrently, and do not delay later messages.
+    pub(super) calls: Arc<Semaphore>,
+    streams: AtomicUsize,
+    last_used: Mutex<Instant>,
+    presence: PresentConnection,
+    /// Counts this connection for its principal.
+    _counted: KeyedGuard<PrincipalKey>,
     closed: CancellationToken,
 }
 
-/// A prompt of this connection.
 #[derive(Debug, Clone)]
 pub(super) struct SentPrompt {
     pub(super) id: Box<RawValue>,
@@ -55,30 +72,12 @@ pub(super) struct SentPrompt {
 }
 
 #[derive(Debug)]
-struct Sessions {
-    views: Mutex<HashMap<Box<str>, Arc<SessionView>>>,
-    /// Passes each new view to the WebSocket, which delivers all sessions. `None` for HTTP, where each session has its
-    /// own streams.
-    socket: Option<mpsc::Sender<Arc<SessionView>>>,
-}
-
-#[derive(Debug)]
-struct Usage {
-    streams: AtomicUsize,
-    last_used: Mutex<Instant>,
-    presence: PresentConnection,
-    /// Counts this connection for its principal.
-    _counted: KeyedGuard<PrincipalKey>,
-}
-
-/// An open stream of a connection.
-#[derive(Debug)]
 pub(super) struct OpenStream(Arc<Connection>);
 
 impl OpenStream {
     pub(super) fn new(connection: &Arc<Connection>) -> Self {
-        connection.usage.streams.fetch_add(1, Ordering::AcqRel);
-        connection.usage.presence.stream_opened();
+        connection.streams.fetch_add(1, Ordering::AcqRel);
+        connection.presence.stream_opened();
         Self(Arc::clone(connection))
     }
 }
@@ -86,8 +85,8 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.touch();
-        self.0.usage.streams.fetch_sub(1, Ordering::AcqRel);
-        self.0.usage.presence.stream_closed();
+        self.0.streams.fetch_sub(1, Ordering::AcqRel);
+        self.0.presence.stream_closed();
     }
 }
 
@@ -96,7 +95,8 @@ impl Connection {
     pub(super) fn new(
         id: Box<str>,
         client: Client,
-        (principal, counted): (PrincipalKey, KeyedGuard<PrincipalKey>),
+        principal: PrincipalKey,
+        counted: KeyedGuard<PrincipalKey>,
         presence: PresentConnection,
         agent: AgentName,
         socket: Option<mpsc::Sender<Arc<SessionView>>>,
@@ -107,67 +107,45 @@ impl Connection {
             principal,
             agent,
             responses: Outbox::default(),
-            sessions: Sessions {
-                views: Mutex::default(),
-                socket,
-            },
+            views: Mutex::default(),
+            socket,
             prompts: Mutex::default(),
             calls: Arc::new(Semaphore::new(MAX_CALLS)),
-            usage: Usage {
-                streams: AtomicUsize::new(0),
-                last_used: Mutex::new(Instant::now()),
-                presence,
-                _counted: counted,
-            },
+            streams: AtomicUsize::new(0),
+            last_used: Mutex::new(Instant::now()),
+            presence,
+            _counted: counted,
             closed: CancellationToken::new(),
         }
     }
 
-    pub(super) fn id(&self) -> &str {
-        &self.id
-    }
-
-    pub(super) fn client(&self) -> &Client {
-        &self.client
-    }
-
-    pub(super) fn agent(&self) -> &AgentName {
-        &self.agent
+    fn views(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<SessionView>>> {
+        lock_or_abort(self.views.lock())
     }
 
     pub(super) fn is_of(&self, principal: &PrincipalKey) -> bool {
         self.principal == *principal
     }
 
-    pub(super) fn responses(&self) -> &Outbox {
-        &self.responses
-    }
-
-    /// The permits for calls. Calls run concurrently, and do not delay later messages.
-    pub(super) fn calls(&self) -> &Arc<Semaphore> {
-        &self.calls
-    }
-
     pub(super) fn touch(&self) {
-        *lock_or_abort(self.usage.last_used.lock()) = Instant::now();
+        *lock_or_abort(self.last_used.lock()) = Instant::now();
     }
 
     /// How long no request or stream has used the connection. `None` while a stream is open.
     pub(super) fn idle_for(&self, now: Instant) -> Option<Duration> {
-        let is_open = self.usage.streams.load(Ordering::Acquire) > 0;
-        (!is_open)
-            .then(|| now.saturating_duration_since(*lock_or_abort(self.usage.last_used.lock())))
+        let is_open = self.streams.load(Ordering::Acquire) > 0;
+        (!is_open).then(|| now.saturating_duration_since(*lock_or_abort(self.last_used.lock())))
     }
 
     /// Ends all streams. A client that keeps its name may open another connection.
     pub(super) fn close(&self) {
-        self.usage.presence.leave(self.client.keeps_name);
+        self.presence.leave(self.client.keeps_name);
         self.closed.cancel();
     }
 
     /// The client ends the connection and does not return.
     pub(super) fn leave(&self) {
-        self.usage.presence.leave(false);
+        self.presence.leave(false);
     }
 
     /// The client for the turns that it starts. `None` if it serves no files and no terminals, or its key may not.
@@ -178,7 +156,7 @@ impl Connection {
             name: self.client.name.clone(),
             serves,
             only_session_folders: is_local_editor(by),
-            presence: self.usage.presence.state(),
+            presence: self.presence.state(),
         })
     }
 
@@ -190,11 +168,8 @@ impl Connection {
         self.closed.cancelled().await;
     }
 
-    /// The view of a session, if the connection has one.
     pub(super) fn view(&self, session: &str) -> Option<Arc<SessionView>> {
-        lock_or_abort(self.sessions.views.lock())
-            .get(session)
-            .cloned()
+        self.views().get(session).cloned()
     }
 
     /// The client as an object of `connectedClients`. `None` if it does not follow the session.
@@ -220,7 +195,6 @@ impl Connection {
         .ok()
     }
 
-    /// The view of a session that a request names.
     pub(super) fn view_for_request(
         &self,
         session: &str,
@@ -233,10 +207,8 @@ impl Connection {
         &self,
         session: &str,
     ) -> Result<Arc<SessionView>, TooManySessions> {
-        let unconfirmed = {
-            let views = lock_or_abort(self.sessions.views.lock());
-            views.values().filter(|view| !view.is_attached()).count()
-        };
+        let is_unconfirmed = |view: &&Arc<SessionView>| !view.is_attached();
+        let unconfirmed = self.views().values().filter(is_unconfirmed).count();
         let room = if unconfirmed < MAX_UNCONFIRMED {
             MAX_SESSIONS
         } else {
@@ -245,9 +217,8 @@ impl Connection {
         self.view_or_insert(session, room, TooManySessions::Unconfirmed)
     }
 
-    /// Whether the connection can follow another session.
     pub(super) fn check_room(&self) -> Result<(), TooManySessions> {
-        let followed = lock_or_abort(self.sessions.views.lock()).len();
+        let followed = self.views().len();
         if followed < MAX_SESSIONS {
             Ok(())
         } else {
@@ -255,14 +226,13 @@ impl Connection {
         }
     }
 
-    /// Forgets a session that was deleted.
     pub(super) fn remove_view(&self, session: &str) {
-        lock_or_abort(self.sessions.views.lock()).remove(session);
+        self.views().remove(session);
     }
 
     /// Forgets the session of a stream that has ended, if no request has attached it.
     pub(super) fn release_view(&self, session: &str) {
-        let mut views = lock_or_abort(self.sessions.views.lock());
+        let mut views = self.views();
         if views
             .get(session)
             .is_some_and(|view| !view.is_attached() && !view.has_stream())
@@ -277,19 +247,19 @@ impl Connection {
         room: usize,
         error: TooManySessions,
     ) -> Result<Arc<SessionView>, TooManySessions> {
-        let mut views = lock_or_abort(self.sessions.views.lock());
+        let mut views = self.views();
         if let Some(view) = views.get(session) {
             return Ok(Arc::clone(view));
         }
         if views.len() >= room {
             return Err(error);
         }
-        let view = Arc::new(SessionView::new(self.sessions.socket.is_some()));
+        let view = Arc::new(SessionView::new(self.socket.is_some()));
         views.insert(session.into(), Arc::clone(&view));
         drop(views);
-        if let Some(socket) = &self.sessions.socket {
+        if let Some(socket) = &self.socket {
             // There is room for all sessions. The socket may be closed already.
-            drop(socket.try_send(Arc::clone(&view)));
+            let _ = socket.try_send(Arc::clone(&view));
         }
         Ok(view)
     }
@@ -298,7 +268,7 @@ impl Connection {
     /// On the session's stream, the response is delivered after the place `follows`.
     pub(super) fn respond(&self, session: Option<&SessionView>, follows: Place, message: Bytes) {
         let pushed = match session.filter(|view| view.has_stream()) {
-            Some(view) => view.responses().push(follows, message),
+            Some(view) => view.responses.push(follows, message),
             None => self.responses.push(Place::default(), message),
         };
         if let Err(error @ OutboxFull) = pushed {
@@ -315,7 +285,6 @@ impl Connection {
         prompts.push_back(sent);
     }
 
-    /// The prompt with this JSON-RPC id that the connection sent last.
     pub(super) fn sent_prompt(&self, id: &RawValue) -> Option<SentPrompt> {
         let prompts = lock_or_abort(self.prompts.lock());
         prompts
@@ -325,7 +294,6 @@ impl Connection {
             .cloned()
     }
 
-    /// The prompts that the connection has sent to a session.
     pub(super) fn prompts_of(&self, session: SessionId) -> Vec<PromptId> {
         let prompts = lock_or_abort(self.prompts.lock());
         prompts
@@ -333,5 +301,257 @@ impl Connection {
             .filter(|sent| sent.session == session)
             .map(|sent| sent.prompt)
             .collect()
+    }
+}
+
+/// The maximum number of connections of a principal.
+pub(super) const MAX_CONNECTIONS: usize = 1024;
+/// The time without a request and without an open stream after which a connection is removed.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// The lock that a request holds while it starts an agent.
+type StartLock = Arc<tokio::sync::Mutex<()>>;
+
+/// The open connections by id. A connection is invisible to other principals.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    open: Mutex<HashMap<Box<str>, Arc<Connection>>>,
+    counts: KeyedCounts<PrincipalKey>,
+    /// The presence of clients that keep their names, by name.
+    named: Mutex<HashMap<Box<str>, Weak<ClientPresence>>>,
+    /// Only one request starts an agent to learn its capabilities. Others wait for the result.
+    starts: Mutex<HashMap<(Tenant, AgentName), StartLock>>,
+}
+
+impl Connections {
+    fn open(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Connection>>> {
+        lock_or_abort(self.open.lock())
+    }
+
+    /// Counts a new connection of a principal. Removes idle connections. `None` if the principal has too many.
+    pub(super) fn count(&self, principal: &PrincipalKey) -> Option<KeyedGuard<PrincipalKey>> {
+        let now = Instant::now();
+        self.open().retain(|_, connection| {
+            let is_idle = connection
+                .idle_for(now)
+                .is_some_and(|idle| idle >= IDLE_TIMEOUT)
+                || connection.is_closed();
+            if is_idle {
+                connection.close();
+            }
+            !is_idle
+        });
+        self.counts.acquire(principal.clone(), MAX_CONNECTIONS)
+    }
+
+    /// Counts a connection of a client, which may have others with the same name.
+    pub(super) fn present(&self, client: &Client) -> PresentConnection {
+        if !client.keeps_name {
+            return PresentConnection::new(ClientPresence::new());
+        }
+        let mut named = lock_or_abort(self.named.lock());
+        named.retain(|_, presence| presence.strong_count() > 0);
+        let known = named
+            .get(&client.name)
+            .and_then(Weak::upgrade)
+            .filter(|known| !known.has_ended());
+        let presence = known.unwrap_or_else(ClientPresence::new);
+        named.insert(client.name.clone(), Arc::downgrade(&presence));
+        PresentConnection::new(presence)
+    }
+
+    pub(super) fn insert(&self, connection: Arc<Connection>) {
+        self.open().insert(connection.id.clone(), connection);
+    }
+
+    pub(super) fn find(&self, id: &str, principal: &PrincipalKey) -> Option<Arc<Connection>> {
+        let found = self
+            .open()
+            .get(id)
+            .filter(|connection| connection.is_of(principal) && !connection.is_closed())
+            .cloned();
+        if let Some(connection) = &found {
+            connection.touch();
+        }
+        found
+    }
+
+    /// Removes a connection and ends its streams. Its turns continue.
+    pub(super) fn remove(&self, connection: &Connection) {
+        self.open().remove(&connection.id);
+        connection.close();
+    }
+
+    /// The other connections that follow a session, as objects of `connectedClients`. At most `max`.
+    pub(super) fn clients_of(
+        &self,
+        session: SessionId,
+        except: &Connection,
+        max: usize,
+    ) -> Vec<serde_json::Value> {
+        let session = session.to_string();
+        let open = self.open();
+        let others = open
+            .values()
+            .filter(|other| other.id != except.id && !other.is_closed());
+        others
+            .filter_map(|other| other.as_peer(&session))
+            .take(max)
+            .collect()
+    }
+
+    /// The lock for the first start of an agent.
+    pub(super) fn start_lock(&self, tenant: &Tenant, agent: &AgentName) -> StartLock {
+        let mut starts = lock_or_abort(self.starts.lock());
+        Arc::clone(starts.entry((tenant.clone(), agent.clone())).or_default())
+    }
+}
+
+/// How long a client without a stream counts as connected.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) struct ClientPresence {
+    counts: Mutex<Counts>,
+    state: watch::Sender<Presence>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    connections: usize,
+    streams: usize,
+    has_left: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct PresentConnection {
+    client: Arc<ClientPresence>,
+    has_left: AtomicBool,
+}
+
+impl ClientPresence {
+    pub(super) fn new() -> Arc<Self> {
+        let state = watch::Sender::new(Presence::Until(Instant::now() + RECONNECT_TIMEOUT));
+        Arc::new(Self {
+            counts: Mutex::default(),
+            state,
+        })
+    }
+
+    /// Whether the client no longer counts as connected. It does not return: its next connection has another presence.
+    pub(super) fn has_ended(&self) -> bool {
+        self.state.borrow().has_ended(Instant::now())
+    }
+}
+
+impl PresentConnection {
+    pub(super) fn new(client: Arc<ClientPresence>) -> Self {
+        lock_or_abort(client.counts.lock()).connections += 1;
+        Self {
+            client,
+            has_left: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn state(&self) -> watch::Receiver<Presence> {
+        self.client.state.subscribe()
+    }
+
+    pub(super) fn stream_opened(&self) {
+        let mut counts = lock_or_abort(self.client.counts.lock());
+        counts.streams += 1;
+        if !counts.has_left {
+            self.client.state.send_replace(Presence::Connected);
+        }
+    }
+
+    pub(super) fn stream_closed(&self) {
+        let mut counts = lock_or_abort(self.client.counts.lock());
+        counts.streams -= 1;
+        if counts.streams == 0 && !counts.has_left {
+            self.client
+                .state
+                .send_replace(Presence::Until(Instant::now() + RECONNECT_TIMEOUT));
+        }
+    }
+
+    /// The connection has ended. `may_return`: the client can open another connection with the same name.
+    pub(super) fn leave(&self, may_return: bool) {
+        if self.has_left.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut counts = lock_or_abort(self.client.counts.lock());
+        counts.connections -= 1;
+        if counts.connections == 0 && !may_return {
+            counts.has_left = true;
+            self.client
+                .state
+                .send_replace(Presence::Until(Instant::now()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection(client: &Arc<ClientPresence>) -> PresentConnection {
+        PresentConnection::new(Arc::clone(client))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_counts_as_connected_for_a_while_after_its_last_stream() {
+        let client = ClientPresence::new();
+        let only = connection(&client);
+        let ended_after = async |seconds: u64| {
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            client.has_ended()
+        };
+        assert!(
+            !ended_after(9).await,
+            "the client may still open its stream"
+        );
+        only.stream_opened();
+        only.stream_opened();
+        assert!(!ended_after(99).await);
+        only.stream_closed();
+        assert!(!ended_after(99).await, "the other stream is open");
+        only.stream_closed();
+        assert!(!ended_after(9).await);
+        only.stream_opened();
+        only.stream_closed();
+        assert!(!ended_after(9).await);
+        assert!(ended_after(1).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_leaves_with_its_last_connection() {
+        let client = ClientPresence::new();
+        let (first, second) = (connection(&client), connection(&client));
+        for connection in [&first, &second] {
+            connection.stream_opened();
+        }
+        first.leave(false);
+        first.leave(false);
+        first.stream_closed();
+        assert!(!client.has_ended());
+        second.leave(false);
+        assert!(client.has_ended());
+        second.stream_closed();
+        assert!(client.has_ended(), "the end of the stream changes nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_with_a_name_may_return() {
+        let client = ClientPresence::new();
+        let first = connection(&client);
+        first.stream_opened();
+        first.leave(true);
+        first.stream_closed();
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert!(!client.has_ended());
+        connection(&client).stream_opened();
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert!(!client.has_ended());
     }
 }

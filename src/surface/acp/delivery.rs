@@ -1,6 +1,8 @@
-//! The loops that deliver messages to a stream or a WebSocket.
+//! The loops that deliver messages to a stream or a WebSocket, and the position of a client in them. The SSE id of each
+//! message is such a position.
 
 use std::convert::Infallible;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,19 +12,15 @@ use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
 use super::connection::Connection;
-use super::outbox::Place;
-use super::position::Position;
 use super::projector::Projector;
-use super::session_view::{Attached, SessionView, Start};
-use crate::event::EventRef;
-use crate::eventlog::{Item, Reader, Start as ReaderStart};
-use crate::session::SessionHandle;
-use crate::telemetry::ErrorChain;
-use crate::types::{Epoch, EventId};
+use super::session_view::{Attached, Place, SessionView, Start};
+use base::telemetry::ErrorChain;
+use base::types::{Epoch, EventId};
+use events::event::EventRef;
+use log::eventlog::{Item, Reader, Start as ReaderStart};
+use sessions::session::SessionHandle;
 
-/// Writes messages to a client.
 pub(super) trait MessageSink: Send {
-    /// Adds a message with its id.
     fn push(&mut self, id: &str, message: Bytes);
 
     /// Waits until the connection has accepted all added messages.
@@ -45,13 +43,13 @@ pub(super) async fn deliver_responses(
     keep_alive: Duration,
     sink: &mut impl MessageSink,
 ) -> Infallible {
-    let responses = connection.responses();
+    let responses = &connection.responses;
     let mut changes = responses.subscribe();
     let mut timer = keep_alive_timer(keep_alive);
     let mut number = last.unwrap_or_else(|| responses.delivered());
     loop {
         while let Some((next, message)) = responses.next(number, Place::default()) {
-            sink.push(&format!("{}.{next}", connection.id()), message);
+            sink.push(&format!("{}.{next}", connection.id), message);
             number = next;
         }
         sink.flush().await;
@@ -63,7 +61,6 @@ pub(super) async fn deliver_responses(
     }
 }
 
-/// The delivery of one session of a connection to one stream.
 #[derive(Debug)]
 pub(super) struct SessionDelivery {
     pub(super) connection: Arc<Connection>,
@@ -80,10 +77,10 @@ impl SessionDelivery {
     /// Delivers messages. Drop the future to stop it.
     pub(super) async fn run(mut self, sink: &mut impl MessageSink) -> Infallible {
         let mut attachments = self.view.attachments();
-        let responses = self.view.responses();
+        let responses = &self.view.responses;
         let from = self.from.take();
         let number = match &from {
-            Some(from) if *from.connection == *self.connection.id() => from.response,
+            Some(from) if *from.connection == *self.connection.id => from.response,
             _ => responses.delivered(),
         };
         let mut from = from;
@@ -113,7 +110,6 @@ impl SessionDelivery {
         }
     }
 
-    /// Delivers responses until the session is attached.
     async fn deliver_unattached(
         &self,
         cursor: &mut Cursor,
@@ -123,7 +119,7 @@ impl SessionDelivery {
         loop {
             self.push_responses(cursor, sink);
             sink.flush().await;
-            self.view.responses().set_delivered(cursor.response);
+            self.view.responses.set_delivered(cursor.response);
             tokio::select! {
                 _ = attachments.changed() => return,
                 _ = cursor.responses.changed() => {}
@@ -132,7 +128,6 @@ impl SessionDelivery {
         }
     }
 
-    /// Delivers events and responses until the session is attached again.
     async fn deliver_attached(
         &self,
         attached: &Arc<Attached>,
@@ -143,7 +138,7 @@ impl SessionDelivery {
         let (session, start) = (&attached.session, cursor.at);
         let projector = Projector::new(
             session.id(),
-            self.connection.client(),
+            &self.connection.client,
             (attached.history, attached.responses_after),
         );
         cursor.attachment = attached.number;
@@ -151,7 +146,7 @@ impl SessionDelivery {
         loop {
             self.push_responses(cursor, sink);
             sink.flush().await;
-            self.view.responses().set_delivered(cursor.response);
+            self.view.responses.set_delivered(cursor.response);
             self.view.set_delivered(attached, cursor.at);
             tokio::select! {
                 biased;
@@ -217,7 +212,7 @@ impl SessionDelivery {
             return;
         }
         while let Some((number, message)) =
-            self.view.responses().next(cursor.response, cursor.place())
+            self.view.responses.next(cursor.response, cursor.place())
         {
             cursor.response = number;
             sink.push(&self.id(cursor), message);
@@ -240,7 +235,7 @@ impl SessionDelivery {
         let position = Position {
             event,
             part: skip,
-            connection: self.connection.id().into(),
+            connection: self.connection.id.clone(),
             response: cursor.response,
         };
         position.to_string()
@@ -249,12 +244,9 @@ impl SessionDelivery {
 
 type Attachments = watch::Receiver<Option<Arc<Attached>>>;
 
-/// The progress of a delivery.
 struct Cursor {
-    /// The place of the next message of the log.
     at: Start,
     attachment: u64,
-    /// The number of the last response.
     response: u64,
     responses: watch::Receiver<u64>,
     timer: Interval,
@@ -280,4 +272,91 @@ async fn next_item(reader: &mut Option<Reader>, session: &SessionHandle) -> Opti
         tracing::error!(%session, error = %ErrorChain(error), "could not read the log of a session for an ACP client");
     })
     .ok()
+}
+
+/// A position in the messages of a session: a place in the log, and a place among the responses that are not in
+/// the log. Text form: `<event id>.<part>/<connection>.<number>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Position {
+    /// The event of the last message. All messages of earlier events were delivered.
+    pub(super) event: EventId,
+    /// The number of messages of the event that were delivered. One event can become several messages.
+    pub(super) part: usize,
+    /// The id of the connection whose responses `response` counts. The log is the same for all connections.
+    pub(super) connection: Box<str>,
+    /// The number of the last delivered response.
+    pub(super) response: u64,
+}
+
+impl std::fmt::Display for Position {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            event,
+            part,
+            connection,
+            response,
+        } = self;
+        write!(f, "{event}.{part}/{connection}.{response}")
+    }
+}
+
+/// The text is no position of this surface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an id of this stream")]
+pub(super) struct PositionError;
+
+impl FromStr for Position {
+    type Err = PositionError;
+
+    fn from_str(text: &str) -> Result<Self, PositionError> {
+        let (log, own) = text.split_once('/').ok_or(PositionError)?;
+        let (event, part) = log.split_once('.').ok_or(PositionError)?;
+        let (connection, response) = own.split_once('.').ok_or(PositionError)?;
+        Ok(Self {
+            event: event.parse().map_err(|_| PositionError)?,
+            part: part.parse().map_err(|_| PositionError)?,
+            connection: connection.into(),
+            response: response.parse().map_err(|_| PositionError)?,
+        })
+    }
+}
+
+impl Position {
+    /// The seq after which a reader of a session with this epoch continues, and the number of messages of the next event that
+    /// it skips. `None` for a position of another epoch. The position before the first event has that of the store.
+    pub(super) fn resume(&self, epoch: &Epoch) -> Option<(u64, usize)> {
+        match self.event.seq.checked_sub(1) {
+            Some(before) => (self.event.epoch == *epoch).then_some((before, self.part)),
+            None => Some((0, 0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_round_trip_and_resume_in_the_middle_of_an_event() {
+        let position: Position = "k3-42.2/0193.7".parse().unwrap();
+        assert_eq!(position.to_string(), "k3-42.2/0193.7");
+        assert_eq!(
+            (position.part, position.response, &*position.connection),
+            (2, 7, "0193")
+        );
+        assert_eq!(position.resume(&"k3".parse().unwrap()), Some((41, 2)));
+        assert_eq!(position.resume(&"k4".parse().unwrap()), None);
+        let begin: Position = "k3-0.0/0193.0".parse().unwrap();
+        assert_eq!(begin.resume(&"k3".parse().unwrap()), Some((0, 0)));
+        for wrong in [
+            "",
+            "k3-42",
+            "k3-42/1.2",
+            "k3-42.x/1.2",
+            "k3-42.1/1",
+            "k3-42.1/1.x",
+        ] {
+            assert_eq!(wrong.parse::<Position>(), Err(PositionError), "{wrong}");
+        }
+    }
 }

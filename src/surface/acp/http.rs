@@ -16,23 +16,21 @@ use serde_json::value::RawValue;
 
 use super::caller::session_of;
 use super::connection::{Connection, OpenStream};
-use super::delivery::{MessageSink, SessionDelivery, deliver_responses};
+use super::delivery::{MessageSink, Position, SessionDelivery, deliver_responses};
 use super::initialize::open_connection;
 use super::message::{self, is_valid_id, to_ascii};
-use super::position::Position;
 use super::request::{Head, TransportError, json_response, parse};
 use super::session_view::{OpenSessionStream, SessionView};
 use super::socket;
-use crate::acp::method;
-use crate::event::write_block;
-use crate::jsonrpc::Message;
+use super::state::Gateway;
 use crate::server::event_response;
 use crate::stream::{ChunkSender, body_from};
-use crate::surface::Gateway;
-use crate::surface::body::{BodyLimit, has_media_type, read_body};
-use crate::types::acp_headers::{CONNECTION_ID, LAST_EVENT_ID, SESSION_ID};
+use crate::surface::http::{BodyLimit, has_media_type, read_body};
+use base::types::acp_headers::{CONNECTION_ID, LAST_EVENT_ID, SESSION_ID};
+use events::event::write_block;
+use wire::acp::method;
+use wire::jsonrpc::Message;
 
-/// Receives one message of the client.
 pub(super) async fn post(
     State(gateway): State<Gateway>,
     request: Request,
@@ -40,10 +38,9 @@ pub(super) async fn post(
     let (parts, body) = request.into_parts();
     let head = Head::of(&gateway, &parts)?;
     if !has_media_type(&parts.headers, &["application/json"]) {
-        return Err(TransportError::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "the body must be application/json",
-        ));
+        let detail = "the body must be application/json";
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        return Err(TransportError::new(status, detail));
     }
     let limits = &gateway.limits;
     let max = BodyLimit::of_key(limits.max_prompt_bytes, "server.max_prompt_bytes");
@@ -72,7 +69,7 @@ fn check_session(head: &Head, message: &Message) -> Result<(), TransportError> {
         return Ok(());
     }
     let detail = "the header Acp-Session-Id and the sessionId of the message differ";
-    Err(TransportError::new(StatusCode::BAD_REQUEST, detail))
+    Err(TransportError::bad_request(detail))
 }
 
 async fn initialize(
@@ -83,31 +80,30 @@ async fn initialize(
     if head.header(&CONNECTION_ID)?.is_some() {
         let detail =
             "this connection is initialized already: omit Acp-Connection-Id to open another one";
-        return Err(TransportError::new(StatusCode::BAD_REQUEST, detail));
+        return Err(TransportError::bad_request(detail));
     }
     if !is_valid_id(id) {
-        return Err(TransportError::new(
-            StatusCode::BAD_REQUEST,
-            "the id must be a string, a number or null",
-        ));
+        let detail = "the id must be a string, a number or null";
+        return Err(TransportError::bad_request(detail));
     }
     let principal = head
         .admission
         .principal()
         .ok_or_else(TransportError::unknown_connection)?;
     let id_of_connection = head.gateway.ids.uuid().to_string().into();
+    let agent = head.agent.as_deref();
     let opened = open_connection(
         &head.gateway,
         principal,
-        head.agent.as_deref(),
+        agent,
         params,
-        (id_of_connection, None),
-    )
-    .await;
-    Ok(match opened {
+        id_of_connection,
+        None,
+    );
+    Ok(match opened.await {
         Ok((connection, result)) => {
             let mut response = json_response(StatusCode::OK, message::response(id, Ok(&result)));
-            let value = HeaderValue::try_from(connection.id()).expect("a UUID is plain ASCII");
+            let value = HeaderValue::try_from(&*connection.id).expect("a UUID is plain ASCII");
             response.headers_mut().insert(CONNECTION_ID, value);
             response
         }
@@ -116,7 +112,6 @@ async fn initialize(
     })
 }
 
-/// Opens a WebSocket, the stream of a connection, or the stream of a session.
 pub(super) async fn get(
     State(gateway): State<Gateway>,
     request: Request,
@@ -132,10 +127,8 @@ pub(super) async fn get(
         return socket::open(head, &parts, upgrade);
     }
     if !accepts_events(&parts.headers) {
-        return Err(TransportError::new(
-            StatusCode::NOT_ACCEPTABLE,
-            "Accept must allow text/event-stream",
-        ));
+        let detail = "Accept must allow text/event-stream";
+        return Err(TransportError::new(StatusCode::NOT_ACCEPTABLE, detail));
     }
     let connection = head.connection()?;
     let session = head.header(&SESSION_ID)?.map(str::to_owned);
@@ -174,22 +167,22 @@ fn stream(
     let open = OpenStream::new(&connection);
     let admission = Arc::clone(&head.admission);
     let keep_alive = gateway.limits.keep_alive_interval;
-    let view = session
-        .map(|session| {
-            connection
-                .view_for_stream(&session)
-                .map(|view| (view, session))
-        })
-        .transpose()
-        .map_err(|error| TransportError::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()))?;
-    let ended = view.as_ref().map(|(view, _)| Arc::clone(view));
+    let too_many = |error: String| TransportError::new(StatusCode::TOO_MANY_REQUESTS, error);
+    let view = match &session {
+        Some(session) => {
+            let view = connection.view_for_stream(session);
+            Some(view.map_err(|error| too_many(error.to_string()))?)
+        }
+        None => None,
+    };
+    let ended = view.clone();
     let body = move |out: ChunkSender| async move {
         let mut sink = EventSink {
             out,
             buffer: BytesMut::new(),
         };
         let deliver = async {
-            if let Some((view, session)) = view {
+            if let (Some(view), Some(session)) = (view, session) {
                 let _released = ReleaseView {
                     connection: Arc::clone(&connection),
                     session,
@@ -212,7 +205,7 @@ fn stream(
                 // An id of an earlier connection is ignored: this stream has only responses of its own connection.
                 let last = last.and_then(|last| {
                     let (id, number) = last.rsplit_once('.')?;
-                    (id == connection.id()).then(|| number.parse().ok())?
+                    (*id == *connection.id).then(|| number.parse().ok())?
                 });
                 deliver_responses(&connection, last, keep_alive, &mut sink).await
             }
@@ -252,7 +245,6 @@ impl Drop for ReleaseView {
     }
 }
 
-/// Writes messages as Server-Sent Events.
 struct EventSink {
     out: ChunkSender,
     buffer: BytesMut,

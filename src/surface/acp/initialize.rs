@@ -4,23 +4,21 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use strum::VariantNames as _;
 use tokio::sync::mpsc;
 
 use super::attach::asks_for_attach;
-use super::client::{Capabilities, Client, META, chosen_name};
-use super::connection::Connection;
-use super::connections::MAX_CONNECTIONS;
-use super::failure::Failure;
-use super::message::raw;
-use super::participant::{ClientInfo, Role};
+use super::client::{Capabilities, Client, ClientInfo, META, Role, chosen_name};
+use super::connection::{Connection, MAX_CONNECTIONS};
+use super::message::{Failure, raw};
 use super::session_view::SessionView;
-use crate::acp::{self, AcpVersion, InitializeResult, RawObject, method};
-use crate::agent::AgentSpec;
-use crate::pool::Priority;
-use crate::surface::Gateway;
-use crate::types::{AgentName, Principal, Scope};
+use super::state::Gateway;
+use agents::agent::AgentSpec;
+use agents::pool::Priority;
+use wire::acp::{self, AcpVersion, InitializeResult, RawObject, method};
 
-/// The params of `initialize` that matter to the gateway (ACP, Initialization).
+use base::types::{AgentName, Principal, Scope};
+
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Params<'a> {
@@ -45,21 +43,19 @@ struct Answer<'a> {
     meta: serde_json::Value,
 }
 
-/// Opens a connection with this id. `agent`: the agent that the URL names. `socket` receives each new view of a WebSocket
-/// connection.
 pub(super) async fn open_connection(
     gateway: &Gateway,
     principal: &Principal,
     agent: Option<&str>,
     params: &RawValue,
-    (id, socket): (Box<str>, Option<mpsc::Sender<Arc<SessionView>>>),
+    id: Box<str>,
+    socket: Option<mpsc::Sender<Arc<SessionView>>>,
 ) -> Result<(Arc<Connection>, Box<RawValue>), Failure> {
     let params: Params<'_> = acp::parse(params)
         .map_err(|_| Failure::invalid_params("expected an integer protocolVersion"))?;
     if params.protocol_version == 0 {
-        return Err(Failure::invalid_params(
-            "the gateway does not speak version 0 of ACP",
-        ));
+        let detail = "the gateway does not speak version 0 of ACP";
+        return Err(Failure::invalid_params(detail));
     }
     let spec = find_agent(gateway, agent)?;
     let initialized = initialized(gateway, principal, &spec).await?;
@@ -93,12 +89,18 @@ pub(super) async fn open_connection(
         meta[META]["unstable"] =
             serde_json::json!([method::SESSION_ATTACH, method::SESSION_DETACH]);
     }
+    let roles: &[&str] = if client.uses_attach {
+        Role::VARIANTS
+    } else {
+        &[]
+    };
     let answer = Answer {
         protocol_version: AcpVersion::V1.number(),
-        agent_capabilities: served_capabilities(
-            &initialized,
+        agent_capabilities: acp::served_capabilities(
+            &initialized.raw_capabilities,
+            initialized.capabilities.session.fork && initialized.capabilities.can_restore(),
             principal.scopes.contains(Scope::Mcp),
-            client.uses_attach,
+            roles,
         ),
         agent_info: initialized.agent_info.as_deref(),
         auth_methods: if spec.settings.terminal_auth && runs_terminal_methods(params.meta) {
@@ -113,7 +115,8 @@ pub(super) async fn open_connection(
     let connection = Arc::new(Connection::new(
         id,
         client,
-        (key, counted),
+        key,
+        counted,
         presence,
         spec.name.clone(),
         socket,
@@ -133,39 +136,23 @@ fn runs_terminal_methods(meta: Option<&RawValue>) -> bool {
     })
 }
 
-/// The agent of a connection: the named one, or the only one.
 fn find_agent(gateway: &Gateway, name: Option<&str>) -> Result<Arc<AgentSpec>, Failure> {
     let catalogue = gateway.catalogue.load();
-    let names = || {
-        catalogue
-            .agents()
-            .map(|spec| spec.name.to_string())
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let names: Vec<&str> = catalogue.agents().map(|spec| spec.name.as_str()).collect();
+    let names = names.join(", ");
     if let Some(name) = name {
-        let found = name
-            .parse::<AgentName>()
-            .ok()
-            .and_then(|name| catalogue.agent(&name).cloned());
-        return found.ok_or_else(|| {
-            Failure::invalid_params(format!(
-                "there is no such agent; the agents are: {}",
-                names()
-            ))
-        });
+        let found = name.parse::<AgentName>().ok();
+        let found = found.and_then(|name| catalogue.agent(&name).cloned());
+        let detail = format!("there is no such agent; the agents are: {names}");
+        return found.ok_or_else(|| Failure::invalid_params(detail));
     }
     let mut agents = catalogue.agents();
-    match (agents.next(), agents.next()) {
-        (Some(only), None) => Ok(Arc::clone(only)),
-        (None, _) => Err(Failure::invalid_params(
-            "the gateway has no agent: add one to its configuration",
-        )),
-        _ => Err(Failure::invalid_params(format!(
-            "name an agent in the URL: /acp/{{agent}}; the agents are: {}",
-            names()
-        ))),
-    }
+    let detail = match (agents.next(), agents.next()) {
+        (Some(only), None) => return Ok(Arc::clone(only)),
+        (None, _) => "the gateway has no agent: add one to its configuration".to_owned(),
+        _ => format!("name an agent in the URL: /acp/{{agent}}; the agents are: {names}"),
+    };
+    Err(Failure::invalid_params(detail))
 }
 
 /// The last `initialize` result of the agent. An agent that has never started is started once for all clients.
@@ -206,11 +193,4 @@ fn known(
         .pool()
         .agent_stats(&spec.name, &principal.tenant)
         .and_then(|(_, initialized)| initialized)
-}
-
-/// The agent's capabilities, with those that the gateway has for every agent. `mcp`: the client may bring MCP servers.
-fn served_capabilities(initialized: &InitializeResult, mcp: bool, attach: bool) -> Box<RawValue> {
-    let fork = initialized.capabilities.session.fork && initialized.capabilities.can_restore();
-    let roles: &[&str] = if attach { &Role::ALL } else { &[] };
-    acp::served_capabilities(&initialized.raw_capabilities, fork, mcp, roles)
 }

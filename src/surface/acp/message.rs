@@ -1,19 +1,21 @@
-//! The JSON-RPC messages to a client, each one line of JSON.
+//! The JSON-RPC messages to a client, each one line of JSON, and the errors of the surface.
 
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::failure::Failure;
-use crate::jsonrpc::{self, without_line_end};
+use super::connection::TooManySessions;
+use events::api::{Problem, ProblemCode};
+use sessions::session::ToProblem;
+use wire::acp::error_code;
+use wire::jsonrpc::{self, without_line_end};
 
 /// The longest JSON-RPC id of a client, in bytes.
 const MAX_ID_BYTES: usize = 1024;
 
-/// The response to a request of the client.
 pub(super) fn response(id: &RawValue, outcome: Result<&RawValue, &Failure>) -> Bytes {
     without_line_end(&match outcome {
         Ok(result) => jsonrpc::result(id, result),
@@ -21,7 +23,6 @@ pub(super) fn response(id: &RawValue, outcome: Result<&RawValue, &Failure>) -> B
     })
 }
 
-/// A request to the client.
 pub(super) fn request(id: &str, method: &str, params: &RawValue) -> Bytes {
     without_line_end(&jsonrpc::request(Value::from(id), method, params))
 }
@@ -30,7 +31,6 @@ pub(super) fn notification(method: &str, params: &(impl Serialize + ?Sized)) -> 
     without_line_end(&jsonrpc::notification(method, &raw(params)))
 }
 
-/// Encodes one of the gateway's own values.
 pub(super) fn raw(value: &(impl Serialize + ?Sized)) -> Box<RawValue> {
     to_raw_value(value).expect("the gateway's own values have string keys and serialize")
 }
@@ -65,9 +65,164 @@ pub(super) fn to_ascii(message: Bytes) -> Bytes {
     escaped.into()
 }
 
+/// A JSON-RPC error. `data` contains the problem of REST, or the `data` of the agent's error.
+#[derive(Debug)]
+pub(super) struct Failure {
+    code: i64,
+    message: String,
+    data: Option<Box<RawValue>>,
+    /// The key of the client does not permit the message.
+    is_forbidden: bool,
+}
+
+impl Failure {
+    pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+            is_forbidden: false,
+        }
+    }
+
+    pub(super) fn is_forbidden(&self) -> bool {
+        self.is_forbidden
+    }
+
+    pub(super) fn with_code(self, code: i64) -> Self {
+        Self { code, ..self }
+    }
+
+    pub(super) fn with_data(self, data: Box<RawValue>) -> Self {
+        Self {
+            data: Some(data),
+            ..self
+        }
+    }
+
+    pub(super) fn code(&self) -> i64 {
+        self.code
+    }
+
+    pub(super) fn invalid_params(detail: impl Into<String>) -> Self {
+        Self::new(error_code::INVALID_PARAMS, detail)
+    }
+
+    pub(super) fn invalid_request(detail: impl Into<String>) -> Self {
+        Self::new(error_code::INVALID_REQUEST, detail)
+    }
+
+    pub(super) fn internal() -> Self {
+        Problem::internal().into()
+    }
+
+    pub(super) fn method_not_found(method: &str) -> Self {
+        let detail = format!(
+            "the gateway does not serve the method {}",
+            shortened(method)
+        );
+        Self::new(error_code::METHOD_NOT_FOUND, detail)
+    }
+
+    pub(super) fn no_such_session(id: &str) -> Self {
+        let detail = format!(
+            "session {} does not exist, or this key has no access to it",
+            shortened(id)
+        );
+        Self::new(error_code::RESOURCE_NOT_FOUND, detail)
+    }
+
+    pub(super) fn from_raw_problem(problem: Option<&RawValue>) -> Self {
+        let parsed =
+            problem.and_then(|problem| serde_json::from_str::<Problem>(problem.get()).ok());
+        parsed.map_or_else(
+            || Self::new(error_code::INTERNAL, "the turn failed"),
+            Self::from,
+        )
+    }
+}
+
+/// Returns the beginning of a text of the client, so that errors stay small.
+fn shortened(text: &str) -> &str {
+    const MAX_BYTES: usize = 128;
+    &text[..text.floor_char_boundary(MAX_BYTES)]
+}
+
+impl From<TooManySessions> for Failure {
+    fn from(error: TooManySessions) -> Self {
+        Self::invalid_request(error.to_string())
+    }
+}
+
+impl Failure {
+    /// An error of the agent keeps its code, message and data.
+    fn of_problem(problem: Problem) -> Self {
+        let is_forbidden = problem.code == ProblemCode::Forbidden;
+        match problem.acp {
+            Some(error) => Self {
+                code: error.code,
+                message: error.message,
+                data: error.data,
+                is_forbidden,
+            },
+            None => Self {
+                code: code_of(problem.code),
+                message: problem.detail.clone(),
+                data: to_raw_value(&problem).ok(),
+                is_forbidden,
+            },
+        }
+    }
+}
+
+impl<E: ToProblem> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let problem = error.problem();
+        if problem.code == ProblemCode::Internal {
+            // The span has the id of the request, or of the request that opened the socket.
+            tracing::error!(%error, "the response to a message of an ACP client is an internal error");
+        }
+        Self::of_problem(problem)
+    }
+}
+
+/// The code of JSON-RPC or ACP that is nearest to the problem.
+fn code_of(code: ProblemCode) -> i64 {
+    match code {
+        ProblemCode::AgentAuthRequired => error_code::AUTH_REQUIRED,
+        ProblemCode::NotFound => error_code::RESOURCE_NOT_FOUND,
+        ProblemCode::AgentUnsupported => error_code::METHOD_NOT_FOUND,
+        ProblemCode::Invalid
+        | ProblemCode::Malformed
+        | ProblemCode::ContentUnsupported
+        | ProblemCode::TooLarge
+        | ProblemCode::Forbidden => error_code::INVALID_PARAMS,
+        _ => error_code::INTERNAL,
+    }
+}
+
+impl Serialize for Failure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Object<'a> {
+            code: i64,
+            message: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            data: Option<&'a RawValue>,
+        }
+        Object {
+            code: self.code,
+            message: &self.message,
+            data: self.data.as_deref(),
+        }
+        .serialize(serializer)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use events::api::RpcError;
 
     #[test]
     fn messages_outside_of_ascii_are_escaped_to_the_same_value() {
@@ -98,5 +253,35 @@ mod tests {
         }
         let long = format!("\"{}\"", "x".repeat(2000));
         assert!(!is_valid_id(serde_json::from_str(&long).unwrap()));
+    }
+
+    #[test]
+    fn errors_of_agents_keep_their_members_and_problems_become_data() {
+        let acp = RpcError {
+            code: -32001,
+            message: "busy".to_owned(),
+            data: to_raw_value(&7).ok(),
+        };
+        let problem = Problem {
+            acp: Some(acp),
+            ..Problem::new(ProblemCode::AgentError, "the agent failed")
+        };
+        let failure = serde_json::to_value(Failure::from(problem)).unwrap();
+        assert_eq!(
+            failure,
+            serde_json::json!({"code": -32001, "message": "busy", "data": 7})
+        );
+
+        let failure =
+            serde_json::to_value(Failure::from(Problem::new(ProblemCode::PoolFull, "busy")))
+                .unwrap();
+        assert_eq!(
+            (&failure["code"], &failure["message"]),
+            (&(-32603).into(), &"busy".into())
+        );
+        assert_eq!(
+            (&failure["data"]["code"], &failure["data"]["retryable"]),
+            (&"pool_full".into(), &true.into())
+        );
     }
 }

@@ -12,35 +12,31 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::caller::{Caller, Reply, session_of, trace_of};
+use super::caller::{Caller, Outcome, session_of, trace_of};
 use super::client::META;
-use super::failure::Failure;
-use super::message::{self, raw};
-use super::outbox::Place;
+use super::message::{self, Failure, raw};
 use super::projector::Projector;
-use super::session_view::{Attached, SessionView, Start};
-use crate::acp::auth::AuthMethod;
-use crate::acp::client_input_policy::check_meta;
-use crate::acp::{self, method};
-use crate::api::{CreateSession, McpServer, RequestedContext, Session, SessionState};
-use crate::event::EventRef;
-use crate::pool::Priority;
-use crate::session::{ClientCall, InputError, ListQuery, SessionHandle};
-use crate::surface::json;
-use crate::surface::sign_in::call_sign_in;
-use crate::types::Scope;
+use super::session_view::{Attached, Place, SessionView, Start};
+use crate::surface::http::{call_sign_in, json};
+use agents::pool::Priority;
+use base::types::Scope;
+use events::api::{CreateSession, McpServer, RequestedContext, Session, SessionState};
+use events::event::EventRef;
+use sessions::session::{ClientCall, InputError, ListQuery, SessionHandle};
+use wire::acp::auth::AuthMethod;
+use wire::acp::client_input_policy::check_meta;
+use wire::acp::{self, method};
 
 /// The maximum number of sessions on a page of `session/list`.
 const PAGE_SESSIONS: usize = 100;
 
-/// The params that several methods have.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SessionParams<'a> {
     #[serde(borrow)]
     session_id: Cow<'a, str>,
     /// Of `session/load`, `session/resume` and `session/fork`.
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     mcp_servers: Option<&'a RawValue>,
     #[serde(borrow, rename = "_meta")]
     meta: Option<&'a RawValue>,
@@ -59,7 +55,6 @@ struct NewSession {
     meta: Option<Box<RawValue>>,
 }
 
-/// Where the messages of a session begin for a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begin {
     /// At the first event, as history (`session/load`).
@@ -68,11 +63,9 @@ pub(super) enum Begin {
     Tail,
 }
 
-/// A session that a client begins to follow.
 pub(super) struct Restoring {
     pub(super) session: SessionHandle,
     pub(super) view: Arc<SessionView>,
-    /// The last event of the log.
     pub(super) last: u64,
     pub(super) begin: Begin,
     pub(super) result: Box<RawValue>,
@@ -87,30 +80,34 @@ impl Caller {
         id: &RawValue,
         method: &str,
         params: Box<RawValue>,
-    ) -> Option<Reply> {
-        Some(match method {
-            method::SESSION_NEW => self.new_session(id, &params).await.into(),
-            method::SESSION_LOAD => return self.restore(id, &params, Begin::History).await,
-            method::SESSION_RESUME => return self.restore(id, &params, Begin::Tail).await,
-            method::SESSION_ATTACH => return self.attach(id, &params).await,
-            method::SESSION_DETACH => self.detach(&params).into(),
-            method::SESSION_FORK => self.fork(id, &params).await.into(),
-            method::SESSION_LIST => self.list(&params).await.into(),
-            method::SESSION_CLOSE => self.close(&params).await.into(),
-            method::SESSION_DELETE => self.delete(&params).await.into(),
-            method::AUTHENTICATE => self.authenticate(&params).await.into(),
-            method::INITIALIZE => Reply::from(Err(Failure::invalid_request(
-                "this connection is initialized already",
-            ))),
-            _ => self.call_agent(method, params).await,
-        })
+    ) -> Option<Outcome> {
+        let followed = match method {
+            method::SESSION_LOAD => self.restore(id, &params, Begin::History).await,
+            method::SESSION_RESUME => self.restore(id, &params, Begin::Tail).await,
+            method::SESSION_ATTACH => self.attach(id, &params).await,
+            _ => return Some(self.answered(id, method, params).await),
+        };
+        followed.err().map(Err)
     }
 
-    async fn new_session(
-        &self,
-        id: &RawValue,
-        params: &RawValue,
-    ) -> Result<Box<RawValue>, Failure> {
+    async fn answered(&self, id: &RawValue, method: &str, params: Box<RawValue>) -> Outcome {
+        match method {
+            method::SESSION_NEW => self.new_session(id, &params).await,
+            method::SESSION_DETACH => self.detach(&params),
+            method::SESSION_FORK => self.fork(id, &params).await,
+            method::SESSION_LIST => self.list(&params).await,
+            method::SESSION_CLOSE => self.close(&params).await,
+            method::SESSION_DELETE => self.delete(&params).await,
+            method::AUTHENTICATE => self.authenticate(&params).await,
+            method::INITIALIZE => {
+                let detail = "this connection is initialized already";
+                Err(Failure::invalid_request(detail))
+            }
+            _ => self.call_agent(method, params).await,
+        }
+    }
+
+    async fn new_session(&self, id: &RawValue, params: &RawValue) -> Outcome {
         self.require(Scope::Prompt)?;
         let key = self.idempotency_key(id, method::SESSION_NEW, params);
         let NewSession {
@@ -125,7 +122,7 @@ impl Caller {
             mcp_servers,
             additional_directories,
             meta,
-            ..CreateSession::of(self.connection.agent().clone())
+            ..CreateSession::of(self.connection.agent.clone())
         };
         self.require_room()?;
         let created = self
@@ -135,22 +132,17 @@ impl Caller {
         self.follow_new(created.response).await
     }
 
-    async fn fork(&self, id: &RawValue, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+    async fn fork(&self, id: &RawValue, params: &RawValue) -> Outcome {
         self.require(Scope::Prompt)?;
         let key = self.idempotency_key(id, method::SESSION_FORK, params);
         let params: SessionParams<'_> = parse_borrowed(params)?;
         let parent = self.open(&params.session_id).await?;
         self.require_room()?;
         let servers = self.brought_servers(params.mcp_servers)?;
+        let trace = trace_of(params.meta);
         let forked = self
             .sessions
-            .fork(
-                self.principal(),
-                &parent,
-                &servers,
-                key,
-                trace_of(params.meta),
-            )
+            .fork(self.principal(), &parent, &servers, key, trace)
             .await?;
         self.follow_new(forked.response).await
     }
@@ -158,9 +150,10 @@ impl Caller {
     /// The MCP servers that a client brings for an existing session. Without the scope `mcp`, the session keeps its servers.
     fn brought_servers(&self, servers: Option<&RawValue>) -> Result<Vec<McpServer>, Failure> {
         let may_bring = self.principal().scopes.contains(Scope::Mcp);
-        servers
-            .filter(|_| may_bring)
-            .map_or_else(|| Ok(Vec::new()), parse)
+        match servers {
+            Some(servers) if may_bring => parse(servers),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// The client follows a new session at once, so it must be able to read it.
@@ -170,7 +163,7 @@ impl Caller {
     }
 
     /// Follows a new session from its first event. Returns the agent's result with the gateway's session id.
-    async fn follow_new(&self, created: Session) -> Result<Box<RawValue>, Failure> {
+    async fn follow_new(&self, created: Session) -> Outcome {
         let id = created.session_id.to_string();
         let session = self.open(&id).await?;
         let result = attached_result(&session).await?;
@@ -187,21 +180,7 @@ impl Caller {
     }
 
     /// Loads or resumes a session of the gateway. Responds itself if it succeeds.
-    async fn restore(&self, id: &RawValue, params: &RawValue, begin: Begin) -> Option<Reply> {
-        let view = session_of(params).and_then(|session| self.connection.view(&session));
-        let failed = self.try_restore(id, params, begin).await.err()?;
-        Some(Reply {
-            view,
-            ..Reply::from(Err(failed))
-        })
-    }
-
-    async fn try_restore(
-        &self,
-        id: &RawValue,
-        params: &RawValue,
-        begin: Begin,
-    ) -> Result<(), Failure> {
+    async fn restore(&self, id: &RawValue, params: &RawValue, begin: Begin) -> Result<(), Failure> {
         self.require(Scope::Read)?;
         let params: SessionParams<'_> = parse_borrowed(params)?;
         let session = self.open(&params.session_id).await?;
@@ -242,7 +221,6 @@ impl Caller {
         Ok(())
     }
 
-    /// Begins to deliver a session, and responds to the request with this id.
     pub(super) fn follow(&self, id: &RawValue, restoring: Restoring) {
         let Restoring {
             session,
@@ -269,7 +247,7 @@ impl Caller {
             .respond(Some(&view), follows, message::response(id, Ok(&result)));
         for request in requests {
             // They belong to the session, whose stream may open later.
-            if view.responses().push(follows, request).is_err() {
+            if view.responses.push(follows, request).is_err() {
                 self.connection.close();
             }
         }
@@ -293,7 +271,7 @@ impl Caller {
     /// The open requests of the agent. The client does not receive their events, because the events are before the
     /// start of its messages, or in its history.
     pub(super) fn open_requests(&self, snapshot: &Session) -> Vec<Bytes> {
-        let client = self.connection.client();
+        let client = &self.connection.client;
         let projector = Projector::new(snapshot.session_id, client, (0, 0));
         let open = snapshot.requests.iter();
         open.filter_map(|open| {
@@ -303,7 +281,7 @@ impl Caller {
         .collect()
     }
 
-    async fn list(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+    async fn list(&self, params: &RawValue) -> Outcome {
         #[derive(Deserialize)]
         struct Params {
             cwd: Option<String>,
@@ -311,7 +289,7 @@ impl Caller {
         }
         self.require(Scope::Read)?;
         let Params { cwd, cursor } = parse(&acp::null_to_empty(params))?;
-        let agent = Some(self.connection.agent().clone());
+        let agent = Some(self.connection.agent.clone());
         let query = ListQuery {
             agent,
             cwd,
@@ -320,46 +298,37 @@ impl Caller {
             ..ListQuery::default()
         };
         let page = self.sessions.list(self.principal(), &query).await?;
-        let sessions: Vec<_> = page
-            .sessions
-            .into_iter()
-            .map(|session| {
-                json!({
-                    "sessionId": session.session_id,
-                    "cwd": session.cwd,
-                    "title": session.title,
-                    "updatedAt": session.updated_at,
-                    "_meta": { META: { "state": session.state } },
-                })
+        let sessions = page.sessions.into_iter().map(|session| {
+            json!({
+                "sessionId": session.session_id, "cwd": session.cwd, "title": session.title,
+                "updatedAt": session.updated_at, "_meta": { META: { "state": session.state } },
             })
-            .collect();
-        Ok(raw(
-            &json!({ "sessions": sessions, "nextCursor": page.next_cursor }),
-        ))
+        });
+        let sessions: Vec<_> = sessions.collect();
+        let page = json!({ "sessions": sessions, "nextCursor": page.next_cursor });
+        Ok(raw(&page))
     }
 
-    async fn close(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+    async fn close(&self, params: &RawValue) -> Outcome {
         self.require(Scope::Prompt)?;
         let params: SessionParams<'_> = parse_borrowed(params)?;
-        self.open(&params.session_id)
-            .await?
-            .close(self.principal(), trace_of(params.meta))
-            .await?;
+        let session = self.open(&params.session_id).await?;
+        let trace = trace_of(params.meta);
+        session.close(self.principal(), trace).await?;
         Ok(acp::empty_result())
     }
 
-    async fn delete(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+    async fn delete(&self, params: &RawValue) -> Outcome {
         self.require(Scope::Prompt)?;
         let params: SessionParams<'_> = parse_borrowed(params)?;
-        self.open(&params.session_id)
-            .await?
-            .delete(self.principal(), None, trace_of(params.meta))
-            .await?;
+        let session = self.open(&params.session_id).await?;
+        let trace = trace_of(params.meta);
+        session.delete(self.principal(), None, trace).await?;
         self.connection.remove_view(&params.session_id);
         Ok(acp::empty_result())
     }
 
-    async fn authenticate(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+    async fn authenticate(&self, params: &RawValue) -> Outcome {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Params {
@@ -369,7 +338,7 @@ impl Caller {
         }
         self.require(Scope::Admin)?;
         let Params { method_id, meta } = parse(params)?;
-        let spec = self.catalogue.agent(self.connection.agent());
+        let spec = self.catalogue.agent(&self.connection.agent);
         let spec =
             spec.ok_or_else(|| Failure::invalid_params("the agent is no longer configured"))?;
         let trace = trace_of(meta.as_deref());
@@ -398,24 +367,7 @@ impl Caller {
     }
 
     /// A call of the agent for a session: its mode, an option, or a method that the agent's entry lists.
-    async fn call_agent(&self, method: &str, params: Box<RawValue>) -> Reply {
-        let Some(id) = session_of(&params) else {
-            return Reply::from(Err(Failure::method_not_found(method)));
-        };
-        let view = self.connection.view(&id);
-        let outcome = self.try_call_agent(&id, method, params).await;
-        Reply {
-            view,
-            ..Reply::from(outcome)
-        }
-    }
-
-    async fn try_call_agent(
-        &self,
-        id: &str,
-        method: &str,
-        params: Box<RawValue>,
-    ) -> Result<Box<RawValue>, Failure> {
+    async fn call_agent(&self, method: &str, params: Box<RawValue>) -> Outcome {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Mode {
@@ -427,15 +379,15 @@ impl Caller {
             config_id: String,
             value: Box<RawValue>,
         }
+        let id = session_of(&params).ok_or_else(|| Failure::method_not_found(method))?;
         self.require(Scope::Approve)?;
         let trace = acp::RawObject::parse(&params).and_then(|object| trace_of(object.get("_meta")));
-        let session = self.open(id).await?;
+        let session = self.open(&id).await?;
         match method {
             method::SESSION_SET_MODE => {
                 let Mode { mode_id } = parse(&params)?;
-                session
-                    .call(self.principal(), ClientCall::Mode(mode_id), trace)
-                    .await?;
+                let call = ClientCall::Mode(mode_id);
+                session.call(self.principal(), call, trace).await?;
                 Ok(acp::empty_result())
             }
             method::SESSION_SET_CONFIG_OPTION => {
@@ -474,15 +426,12 @@ impl Caller {
             params: params.to_owned(),
             notify: true,
         };
-        self.open(&id)
-            .await?
-            .call(self.principal(), call, None)
-            .await?;
+        let session = self.open(&id).await?;
+        session.call(self.principal(), call, None).await?;
         Ok(())
     }
 }
 
-/// The result of `session/load` and `session/resume`.
 pub(super) fn restored(snapshot: &Session) -> BTreeMap<&'static str, Box<RawValue>> {
     // The Python SDK opens the stream of a session when a result names the session.
     let mut result = BTreeMap::from([("sessionId", raw(&snapshot.session_id))]);
@@ -493,10 +442,8 @@ pub(super) fn restored(snapshot: &Session) -> BTreeMap<&'static str, Box<RawValu
         result.extend(value.as_ref().map(|value| (name, value.to_owned())));
     }
     let last_event_id = snapshot.last_event_id.to_string();
-    result.insert(
-        "_meta",
-        raw(&json!({ META: { "lastEventId": last_event_id } })),
-    );
+    let meta = json!({ META: { "lastEventId": last_event_id } });
+    result.insert("_meta", raw(&meta));
     result
 }
 

@@ -5,34 +5,26 @@
 //! its end stops no turn. The module must not know the store or processes.
 //!
 //! Read in this order:
-//! 1. `client`, `participant`, `presence`, `session_view`, `connection`, `connections`: a client, and the sessions that it
-//!    follows.
+//! 1. `client`, `session_view`, `connection`: a client, and the sessions that it follows.
 //! 2. `request`, `http`, `socket`, `initialize`: requests, sockets, and the start of a connection.
 //! 3. `caller`, `methods`, `attach`: the messages of a client.
-//! 4. `projector`, `draft_update`, `outbox`, `position`, `delivery`: the messages to a client, and their order.
-//! 5. `message`, `failure`: JSON-RPC messages and errors.
+//! 4. `projector`, `delivery`: the messages to a client, and their order.
+//! 5. `message`: JSON-RPC messages and errors.
 
 mod attach;
 mod caller;
 mod client;
 mod connection;
-mod connections;
 mod delivery;
-mod draft_update;
-mod failure;
 mod http;
 mod initialize;
 mod message;
 mod methods;
-mod outbox;
-mod participant;
-mod position;
-mod presence;
 mod projector;
 mod request;
 mod session_view;
 mod socket;
-mod too_many;
+mod state;
 
 use ::http::StatusCode;
 use axum::Router;
@@ -43,18 +35,19 @@ use axum::routing::get;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use self::request::TransportError;
-use super::state::Gateway;
-
-pub(crate) use self::connections::Connections;
+use self::state::Gateway;
+use crate::surface::http as shared;
 
 /// The routes, with their own admission and error format.
-pub(super) fn router(gateway: &Gateway) -> Router<Gateway> {
+pub(super) fn router(shared: &shared::Gateway) -> Router<shared::Gateway> {
+    let gateway = Gateway::new(shared.clone());
     let route = get(http::get).post(http::post).delete(http::delete);
     Router::new()
         .route("/acp", route.clone().fallback(method_not_allowed))
         .route("/acp/{agent}", route.fallback(method_not_allowed))
         .layer(CatchPanicLayer::custom(panic_response))
         .layer(from_fn_with_state(gateway.clone(), admit))
+        .with_state(gateway)
 }
 
 async fn method_not_allowed() -> TransportError {

@@ -7,16 +7,12 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::client::{Client, META};
-use super::draft_update::DraftUpdate;
-use super::failure::Failure;
-use super::message::{self, raw};
-use super::participant::Role;
-use crate::acp::{RawObject, RequestKind, method};
-use crate::event::{EventRef, Payload};
-use crate::types::{CancelCause, PromptId, RequestId, SessionId};
+use super::client::{Client, META, Role};
+use super::message::{self, Failure, raw};
+use base::types::{CancelCause, PromptId, RequestId, SessionId};
+use events::event::{EventRef, Payload};
+use wire::acp::{RawObject, RequestKind, method, selected_option};
 
-/// Converts the events of one session for one client.
 #[derive(Debug)]
 pub(super) struct Projector<'a> {
     session: SessionId,
@@ -106,43 +102,32 @@ impl<'a> Projector<'a> {
         was_answered: impl Fn(RequestId) -> bool,
     ) -> Vec<Bytes> {
         let is_history = event.seq() <= self.history;
+        let payload = || event.payload();
+        let one = |message: Option<Bytes>| Vec::from_iter(message);
         match event.kind() {
-            "session.update" => event
-                .payload()
-                .filter(|payload| !payload.echo)
-                .and_then(|payload| self.update(&payload))
-                .into_iter()
-                .collect(),
-            "prompt.started" => event.payload().map_or_else(Vec::new, |payload| {
+            "session.update" => one(payload().and_then(|payload| self.update(&payload))),
+            "prompt.started" => payload().map_or_else(Vec::new, |payload| {
                 self.user_messages(&payload, queued, is_history)
             }),
-            "prompt.completed" | "prompt.failed" => event
-                .payload()
-                .and_then(|payload| self.turn_end(event.seq(), &payload))
-                .into_iter()
-                .collect(),
+            "prompt.completed" | "prompt.failed" => {
+                one(payload().and_then(|payload| self.turn_end(event.seq(), &payload)))
+            }
             _ if is_history => Vec::new(),
-            "request.created" => event
-                .payload()
-                .and_then(|payload| self.request(&payload))
-                .into_iter()
-                .collect(),
-            "request.resolved" => event
-                .payload()
-                .map_or_else(Vec::new, |payload| self.resolved(&payload, was_answered)),
+            "request.created" => one(payload().and_then(|payload| self.request(&payload))),
+            "request.resolved" => {
+                payload().map_or_else(Vec::new, |payload| self.resolved(&payload, was_answered))
+            }
             "session.changed" => self.changes(event),
-            "elicitation.completed" | "extension" => event
-                .payload()
-                .and_then(|payload| Self::notification(event.kind(), &payload))
-                .into_iter()
-                .collect(),
+            kind @ ("elicitation.completed" | "extension") => {
+                one(payload().and_then(|payload| Self::notification(kind, &payload)))
+            }
             _ => Vec::new(),
         }
     }
 
     /// An update of the agent. Updates of child sessions have the child's id.
     fn update(&self, payload: &Payload<'_>) -> Option<Bytes> {
-        let update = payload.update?;
+        let update = payload.update.filter(|_| !payload.echo)?;
         let session = match &payload.subagent {
             Some(_) if !self.client.capabilities.subagents => return None,
             Some(child) => child.to_string(),
@@ -153,22 +138,18 @@ impl<'a> Projector<'a> {
             update,
             meta: payload.meta,
         });
-        Some(match payload.more {
-            Some(more) => message::notification(method::SESSION_UPDATE, &join(&params, more)),
-            None => message::notification(method::SESSION_UPDATE, &params),
-        })
+        Some(with_more(method::SESSION_UPDATE, params, payload.more))
     }
 
-    fn own_update(&self, update: OwnUpdate<'_>, meta: Option<&RawValue>) -> Bytes {
+    /// An update of the gateway.
+    fn own_update(&self, update: impl Serialize, meta: Option<&RawValue>) -> Bytes {
         let session = self.session.to_string();
-        message::notification(
-            method::SESSION_UPDATE,
-            &UpdateParams {
-                session_id: &session,
-                update,
-                meta,
-            },
-        )
+        let params = UpdateParams {
+            session_id: &session,
+            update,
+            meta,
+        };
+        message::notification(method::SESSION_UPDATE, &params)
     }
 
     /// The content blocks of a prompt. A client does not get back the prompts that it has sent itself.
@@ -186,7 +167,8 @@ impl<'a> Projector<'a> {
             return Vec::new();
         };
         if self.client.uses_attach && !is_history {
-            return vec![self.draft_update(&DraftUpdate::prompt_received(payload, prompt), None)];
+            let update = DraftUpdate::prompt_received(payload, prompt);
+            return vec![self.own_update(&update, None)];
         }
         let blocks: Vec<&RawValue> = serde_json::from_str(prompt.get()).unwrap_or_default();
         let author = payload.by.as_deref().unwrap_or_default();
@@ -205,44 +187,23 @@ impl<'a> Projector<'a> {
             .is_some_and(|request| request.client == self.client.name)
     }
 
-    fn draft_update(&self, update: &DraftUpdate<'_>, meta: Option<&RawValue>) -> Bytes {
-        let session = self.session.to_string();
-        let params = UpdateParams {
-            session_id: &session,
-            update,
-            meta,
-        };
-        message::notification(method::SESSION_UPDATE, &params)
-    }
-
     /// The end of a turn: the response to the client's own prompt. For the turns of others, the draft has an update.
     fn turn_end(&self, seq: u64, payload: &Payload<'_>) -> Option<Bytes> {
         if self.is_own(payload) {
-            return (seq > self.responses_after).then(|| self.response(payload))?;
+            return Self::response(payload).filter(|_| seq > self.responses_after);
         }
-        let is_sent = self.client.uses_attach && seq > self.history;
+        let update = DraftUpdate::turn_complete(payload)
+            .filter(|_| self.client.uses_attach && seq > self.history)?;
         let meta = payload.cancel_cause.map(meta_of);
-        is_sent.then(|| {
-            DraftUpdate::turn_complete(payload)
-                .map(|update| self.draft_update(&update, meta.as_deref()))
-        })?
+        Some(self.own_update(&update, meta.as_deref()))
     }
 
-    /// The response to the client's own `session/prompt`.
-    fn response(&self, payload: &Payload<'_>) -> Option<Bytes> {
-        let request = payload
-            .acp_request
-            .as_ref()
-            .filter(|request| request.client == self.client.name)?;
-        Some(match payload.result {
-            Some(result) => match payload.cancel_cause {
-                Some(cause) => message::response(&request.id, Ok(&*with_cause(result, cause))),
-                None => message::response(&request.id, Ok(result)),
-            },
-            None => message::response(
-                &request.id,
-                Err(&Failure::from_raw_problem(payload.problem)),
-            ),
+    fn response(payload: &Payload<'_>) -> Option<Bytes> {
+        let id = &payload.acp_request.as_ref()?.id;
+        Some(match (payload.result, payload.cancel_cause) {
+            (Some(result), Some(cause)) => message::response(id, Ok(&*with_cause(result, cause))),
+            (Some(result), None) => message::response(id, Ok(result)),
+            (None, _) => message::response(id, Err(&Failure::from_raw_problem(payload.problem))),
         })
     }
 
@@ -273,7 +234,6 @@ impl<'a> Projector<'a> {
             && self.client.answers(RequestKind::from_method(method))
     }
 
-    /// The end of a request that the client has not answered.
     fn resolved(
         &self,
         payload: &Payload<'_>,
@@ -282,16 +242,10 @@ impl<'a> Projector<'a> {
         if payload.request_id.is_some_and(was_answered) {
             return Vec::new();
         }
-        let draft = self
-            .client
-            .uses_attach
-            .then(|| DraftUpdate::permission_resolved(payload))
-            .flatten();
-        let draft = draft.map(|update| self.draft_update(&update, None));
-        draft
-            .into_iter()
-            .chain(self.cancellation(payload))
-            .collect()
+        let draft = DraftUpdate::permission_resolved(payload).filter(|_| self.client.uses_attach);
+        let draft = draft.map(|update| self.own_update(&update, None));
+        let messages = draft.into_iter().chain(self.cancellation(payload));
+        messages.collect()
     }
 
     /// `$/cancel_request` for a request that has ended without the client's answer.
@@ -304,23 +258,23 @@ impl<'a> Projector<'a> {
             })
     }
 
-    /// The changes that any client made to the title, the mode and the options.
     fn changes(&self, event: &EventRef<'_>) -> Vec<Bytes> {
         let Some(changed) = event.changed_members() else {
             return Vec::new();
         };
-        let mode = changed
-            .current_mode_id
-            .map(|current_mode_id| OwnUpdate::CurrentModeUpdate { current_mode_id });
-        let options = changed
-            .config_options
-            .map(|config_options| OwnUpdate::ConfigOptionUpdate { config_options });
-        let title = changed
-            .title
-            .map(|title| OwnUpdate::SessionInfoUpdate { title });
-        mode.into_iter()
-            .chain(options)
-            .chain(title)
+        let updates = [
+            changed
+                .current_mode_id
+                .map(|current_mode_id| OwnUpdate::CurrentModeUpdate { current_mode_id }),
+            changed
+                .config_options
+                .map(|config_options| OwnUpdate::ConfigOptionUpdate { config_options }),
+            changed
+                .title
+                .map(|title| OwnUpdate::SessionInfoUpdate { title }),
+        ];
+        let updates = updates.into_iter().flatten();
+        updates
             .map(|update| self.own_update(update, None))
             .collect()
     }
@@ -332,10 +286,87 @@ impl<'a> Projector<'a> {
         }
         let params =
             raw(&serde_json::json!({ "elicitationId": payload.elicitation_id.as_deref()? }));
-        Some(match payload.more {
-            Some(more) => message::notification(method::ELICITATION_COMPLETE, &join(&params, more)),
-            None => message::notification(method::ELICITATION_COMPLETE, &params),
+        Some(with_more(
+            method::ELICITATION_COMPLETE,
+            params,
+            payload.more,
+        ))
+    }
+}
+
+/// An update of the draft "Multi-Client Session Attach" (agent-client-protocol, pull request 533, revision 2026-03-27),
+/// with the member `type` instead of `sessionUpdate`. Unstable: a later revision can change it.
+#[derive(Serialize)]
+#[serde(
+    tag = "type",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
+enum DraftUpdate<'a> {
+    PermissionResolved {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tool_call_id: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        chosen_option_id: Option<std::borrow::Cow<'a, str>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        resolved_by: Option<Peer<'a>>,
+    },
+    TurnComplete {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stop_reason: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<Failure>,
+    },
+    PromptReceived {
+        prompt: &'a RawValue,
+        sent_by: Peer<'a>,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Peer<'a> {
+    /// The name of an ACP client. Absent for clients of REST.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+}
+
+impl<'a> DraftUpdate<'a> {
+    /// `None` for a request that asks for no permission.
+    fn permission_resolved(payload: &'a Payload<'_>) -> Option<Self> {
+        if payload.method.as_deref() != Some(method::SESSION_REQUEST_PERMISSION) {
+            return None;
+        }
+        let by = payload.by.as_deref();
+        Some(Self::PermissionResolved {
+            tool_call_id: payload.tool_call_id.as_deref(),
+            chosen_option_id: payload.result.and_then(selected_option),
+            resolved_by: by.map(|name| Peer {
+                client_id: None,
+                name: Some(name),
+            }),
         })
+    }
+
+    /// `None` for an event without the end of a turn.
+    fn turn_complete(payload: &'a Payload<'_>) -> Option<Self> {
+        let stop_reason = payload.stop_reason.as_deref();
+        let failed = payload.problem.is_some();
+        let error = failed.then(|| Failure::from_raw_problem(payload.problem));
+        (failed || stop_reason.is_some()).then_some(Self::TurnComplete { stop_reason, error })
+    }
+
+    fn prompt_received(payload: &'a Payload<'_>, prompt: &'a RawValue) -> Self {
+        let client_id = payload.acp_request.as_ref().map(|request| &*request.client);
+        Self::PromptReceived {
+            prompt,
+            sent_by: Peer {
+                client_id,
+                name: payload.by.as_deref(),
+            },
+        }
     }
 }
 
@@ -359,9 +390,16 @@ fn with_cause(result: &RawValue, cause: CancelCause) -> Box<RawValue> {
     }
 }
 
-/// The gateway's own `_meta` of a turn that it cancelled.
 fn meta_of(cause: CancelCause) -> Box<RawValue> {
     raw(&serde_json::json!({ META: { "cancelCause": cause } }))
+}
+
+fn with_more(method: &str, params: Box<RawValue>, more: Option<&RawValue>) -> Bytes {
+    let params = match more {
+        Some(more) => join(&params, more),
+        None => params,
+    };
+    message::notification(method, &params)
 }
 
 /// The members of two objects that are not empty.

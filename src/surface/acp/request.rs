@@ -10,16 +10,15 @@ use serde_json::value::RawValue;
 
 use super::caller::Caller;
 use super::connection::Connection;
-use super::failure::Failure;
 use super::message;
-use crate::acp::error_code;
+use super::message::Failure;
+use super::state::Gateway;
 use crate::auth::{Admission, AdmissionError, INVALID_TOKEN};
-use crate::jsonrpc::{self, Message};
 use crate::server::{AdmitError, BodyMemoryFull};
-use crate::surface::Gateway;
-use crate::surface::authorized::{Authorized, HasKey};
-use crate::surface::body::BodyError;
-use crate::types::acp_headers::CONNECTION_ID;
+use crate::surface::http::{Authorized, BodyError, HasKey};
+use base::types::acp_headers::CONNECTION_ID;
+use wire::acp::error_code;
+use wire::jsonrpc::{self, Message};
 
 /// An error of the transport: a status, and a JSON-RPC error without an id as the body.
 #[derive(Debug)]
@@ -39,10 +38,14 @@ impl TransportError {
         }
     }
 
+    pub(super) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
     fn parse(detail: impl Into<String>) -> Self {
         Self {
             failure: Failure::new(error_code::PARSE, detail),
-            ..Self::new(StatusCode::BAD_REQUEST, "")
+            ..Self::bad_request("")
         }
     }
 
@@ -52,10 +55,7 @@ impl TransportError {
             "this connection does not exist any more: send initialize again",
         )
     }
-}
 
-impl TransportError {
-    /// The error as a JSON-RPC response without an id.
     pub(super) fn message(&self) -> Bytes {
         message::response(RawValue::NULL, Err(&self.failure))
     }
@@ -114,18 +114,10 @@ impl From<BodyError> for TransportError {
 }
 
 pub(super) fn json_response(status: StatusCode, body: Bytes) -> Response {
-    (
-        status,
-        [(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/json"),
-        )],
-        body,
-    )
-        .into_response()
+    let json = HeaderValue::from_static("application/json");
+    (status, [(header::CONTENT_TYPE, json)], body).into_response()
 }
 
-/// The head of a request: its principal, and the agent that the URL names.
 pub(super) struct Head {
     pub(super) gateway: Gateway,
     pub(super) admission: Arc<Admission>,
@@ -156,14 +148,10 @@ impl Head {
         })
     }
 
-    /// The connection that the headers name.
     pub(super) fn connection(&self) -> Result<Arc<Connection>, TransportError> {
         let id = self.header(&CONNECTION_ID)?;
         let id = id.ok_or_else(|| {
-            TransportError::new(
-                StatusCode::BAD_REQUEST,
-                "the header Acp-Connection-Id is missing",
-            )
+            TransportError::bad_request("the header Acp-Connection-Id is missing")
         })?;
         let principal = self
             .admission
@@ -180,13 +168,11 @@ impl Head {
         let value = values
             .next()
             .map(|value| value.to_str().unwrap_or_default());
-        match values.next() {
-            None => Ok(value),
-            Some(_) => Err(TransportError::new(
-                StatusCode::BAD_REQUEST,
-                format!("the header {name} is repeated"),
-            )),
+        if values.next().is_some() {
+            let detail = format!("the header {name} is repeated");
+            return Err(TransportError::bad_request(detail));
         }
+        Ok(value)
     }
 
     pub(super) fn caller(&self, connection: Arc<Connection>) -> Caller {
@@ -198,14 +184,11 @@ impl Head {
     }
 }
 
-/// Parses the body of a POST or a frame of a WebSocket.
 pub(super) fn parse(bytes: &[u8], max_depth: usize) -> Result<Message, TransportError> {
     let is_batch = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     if is_batch {
-        return Err(TransportError::new(
-            StatusCode::BAD_REQUEST,
-            "batches are not supported (ACP, Transports)",
-        ));
+        let detail = "batches are not supported (ACP, Transports)";
+        return Err(TransportError::bad_request(detail));
     }
     jsonrpc::parse(bytes, max_depth).map_err(|error| TransportError::parse(error.to_string()))
 }

@@ -12,24 +12,21 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::caller::Caller;
-use super::connection::{Connection, OpenStream};
+use super::connection::{Connection, MAX_SESSIONS, OpenStream};
 use super::delivery::{MessageSink, SessionDelivery, deliver_responses};
 use super::initialize::open_connection;
 use super::message::{self, is_valid_id};
 use super::request::{Head, TransportError, parse};
 use super::session_view::SessionView;
-use super::too_many::MAX_SESSIONS;
-use crate::acp::method;
-use crate::jsonrpc::Message;
 use crate::server::{BodyCharge, BodyMemoryFull, ConnectionPermit};
 use crate::stream::StreamGuard;
-use crate::types::acp_headers::CONNECTION_ID;
+use base::types::acp_headers::CONNECTION_ID;
+use wire::acp::method;
+use wire::jsonrpc::Message;
 
 /// The subprotocol of ACP, which a client can offer.
 const SUBPROTOCOL: &str = "acp.v1";
-/// The number of messages that wait for the socket.
 const QUEUED_MESSAGES: usize = 64;
-/// How long a client may wait before it sends `initialize`.
 const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The delay of a message above the rate of the principal.
 const OVER_RATE_DELAY: Duration = Duration::from_secs(1);
@@ -77,7 +74,6 @@ pub(super) fn open(
     Ok(response)
 }
 
-/// The state of one socket.
 struct AcpSocket {
     head: Head,
     id: String,
@@ -91,7 +87,7 @@ type End = Option<(u16, &'static str)>;
 
 /// The end of a socket whose messages exceed the memory for bodies.
 fn memory_full(exceeded: BodyMemoryFull) -> (u16, &'static str) {
-    (close_code::AGAIN, exceeded.text())
+    (close_code::AGAIN, exceeded.into())
 }
 
 /// The lines that the client has sent. A frame can contain several lines.
@@ -170,7 +166,7 @@ impl AcpSocket {
                 reason: reason.into(),
             })));
             // A client that does not accept the frame in time counts as disconnected.
-            drop(tokio::time::timeout(CLOSE_TIMEOUT, close).await);
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, close).await;
         }
     }
 
@@ -229,10 +225,8 @@ impl AcpSocket {
                 // Some clients send a ping at any time.
                 Ok(Message::Notification { method, .. }) if method.starts_with("$/") => continue,
                 _ => {
-                    return Err(Some((
-                        close_code::PROTOCOL,
-                        "the first message must be initialize",
-                    )));
+                    let reason = "the first message must be initialize";
+                    return Err(Some((close_code::PROTOCOL, reason)));
                 }
             };
             let principal = self.head.admission.principal().ok_or(None)?;
@@ -242,7 +236,8 @@ impl AcpSocket {
                 principal,
                 agent,
                 &params,
-                (self.id.as_str().into(), Some(new_views)),
+                self.id.as_str().into(),
+                Some(new_views),
             );
             return match opened.await {
                 Ok((connection, result)) => {
@@ -341,7 +336,6 @@ impl Drop for RemoveOnDrop<'_> {
     }
 }
 
-/// Passes messages to the loop that writes the socket.
 struct SocketSink {
     outgoing: mpsc::Sender<Bytes>,
     pending: Vec<Bytes>,
@@ -355,7 +349,7 @@ impl MessageSink for SocketSink {
     async fn flush(&mut self) {
         for message in self.pending.drain(..) {
             // The channel is closed only after the socket has ended, and then this task ends too.
-            drop(self.outgoing.send(message).await);
+            let _ = self.outgoing.send(message).await;
         }
     }
 

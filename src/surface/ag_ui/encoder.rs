@@ -3,24 +3,16 @@
 use std::collections::HashSet;
 
 use bytes::BytesMut;
-use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::frame::{
-    Frame, activity, custom, reasoning_end, reasoning_start, state_delta, usage_of,
-};
-use crate::acp::{RawObject, stop_reason, to_raw};
-use crate::conversation::Notice;
-use crate::event::write_json;
-use crate::projection::{
-    Asked, Block, CallStatus, End, Request, Role, Step, TerminalTails, ToolCall, TurnProjector,
-    failure_text, input_text, output_text,
-};
-use crate::surface::chat::{Interrupted, QuestionId, TurnWriter};
-use crate::types::{PromptId, RequestId, SessionId};
+use crate::surface::chat::{Interrupted, QuestionId, TurnWriter, frame, object};
+use base::types::{PromptId, RequestId, SessionId};
+use events::event::write_json;
+use sessions::conversation::Notice;
+use sessions::projection::{Block, End, Request, Role, Step, ToolCall, TurnProjector, Usage};
+use wire::acp::{RawObject, RequestKind, stop_reason, to_raw, update};
 
-/// The run, as the client names it, and the turn.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) thread: String,
@@ -33,7 +25,6 @@ pub(super) struct Run {
     pub(super) history: Vec<Value>,
 }
 
-/// The id of a message of the agent.
 pub(super) fn message_id(session: SessionId, prompt: PromptId, block: usize) -> String {
     format!("{session}_{prompt}-{block}")
 }
@@ -43,19 +34,15 @@ pub(super) fn call_id(prompt: PromptId, call: &ToolCall) -> String {
     format!("{prompt}:{}", call.id)
 }
 
-/// The id of the message with the result of a call.
 pub(super) fn result_id(call: &str) -> String {
     format!("{call}-r")
 }
 
-/// Writes the events of a run.
 #[derive(Debug)]
 pub(super) struct RunWriter {
     run: Run,
     /// The calls whose arguments have not ended.
     open_arguments: HashSet<String>,
-    terminals: TerminalTails,
-    /// The interrupts of the requests that wait.
     interrupts: Vec<(RequestId, Box<RawValue>)>,
     /// The id of the message of the open block.
     message: String,
@@ -69,14 +56,12 @@ impl TurnWriter for RunWriter {
             Step::Begun { .. } => self.start(out),
             Step::BlockBegun(block) if block.subagent.is_none() => self.begin_block(out, block),
             Step::Text(block, text) if block.subagent.is_none() => self.text(out, block, text),
-            Step::BlockEnded(block) if block.subagent.is_none() => self.end_block(out, block),
+            Step::BlockEnded(block) if block.subagent.is_none() => {
+                end_message(out, block.role, &self.message);
+            }
             Step::Content { content, .. } => {
-                activity(
-                    out,
-                    &format!("{}-content", self.run.prompt),
-                    "CONTENT",
-                    content,
-                );
+                let id = format!("{}-content", self.run.prompt);
+                activity(out, &id, "CONTENT", content);
             }
             Step::CallBegun(call) => self.begin_call(out, call),
             Step::CallDescribed(call) | Step::CallProgressed(call) => {
@@ -87,10 +72,9 @@ impl TurnWriter for RunWriter {
             Step::Plan(plan) => activity(out, "plan", "PLAN", plan),
             Step::State { kind, update } => state_delta(out, kind, update),
             Step::Subagent(subagent) => {
-                custom(out, "acp.subagent", subagent);
+                frame!(out, "CUSTOM", "name": "acp.subagent", "value": *subagent);
             }
-            Step::TerminalOutput { terminal, data } => {
-                let output = self.terminals.append(*terminal, data);
+            Step::TerminalOutput { terminal, output } => {
                 let content = to_raw(&json!({ "terminalId": terminal, "output": output }));
                 activity(out, &format!("terminal-{terminal}"), "TERMINAL", &content);
             }
@@ -124,13 +108,10 @@ impl TurnWriter for RunWriter {
 
 impl RunWriter {
     pub(super) fn new(run: Run) -> Self {
-        let (open_arguments, terminals, interrupts) =
-            (HashSet::new(), TerminalTails::default(), Vec::new());
         Self {
             run,
-            open_arguments,
-            terminals,
-            interrupts,
+            open_arguments: HashSet::new(),
+            interrupts: Vec::new(),
             message: String::new(),
             complete: false,
         }
@@ -158,54 +139,27 @@ impl RunWriter {
             history,
             ..
         } = &self.run;
-        write_json(
-            out,
-            &json!({ "type": "RUN_STARTED", "threadId": thread, "runId": id }),
-        );
+        let started = json!({ "type": "RUN_STARTED", "threadId": thread, "runId": id });
+        write_json(out, &started);
         let state = json!({ "sessionId": session, "promptId": prompt });
         write_json(out, &json!({ "type": "STATE_SNAPSHOT", "snapshot": state }));
         if !history.is_empty() {
-            write_json(
-                out,
-                &json!({ "type": "MESSAGES_SNAPSHOT", "messages": history }),
-            );
+            let messages = json!({ "type": "MESSAGES_SNAPSHOT", "messages": history });
+            write_json(out, &messages);
         }
         for notice in notices {
-            let value = json!({ "code": notice.as_str(), "text": notice.text() });
-            custom(out, "acp.notice", &to_raw(&value));
-            let message = format!("{prompt}-{}", notice.as_str());
-            let text = to_raw(&notice.text());
-            reasoning_start(out, &message);
-            write_json(
-                out,
-                &Frame {
-                    kind: "REASONING_MESSAGE_CONTENT",
-                    message_id: Some(&message),
-                    delta: Some(&text),
-                    ..Frame::default()
-                },
-            );
-            reasoning_end(out, &message);
+            let value = to_raw(&json!({ "code": notice.into_str(), "text": notice.text() }));
+            frame!(out, "CUSTOM", "name": "acp.notice", "value": &*value);
+            let message = format!("{prompt}-{}", notice.into_str());
+            start_message(out, Role::Thought, &message);
+            frame!(out, "REASONING_MESSAGE_CONTENT", "messageId": &*message, "delta": notice.text());
+            end_message(out, Role::Thought, &message);
         }
     }
 
     fn begin_block(&mut self, out: &mut BytesMut, block: &Block<'_>) {
         self.message = message_id(self.run.session, self.run.prompt, block.number);
-        match block.role {
-            Role::Message => {
-                let (kind, message_id) = ("TEXT_MESSAGE_START", Some(&*self.message));
-                write_json(
-                    out,
-                    &Frame {
-                        kind,
-                        message_id,
-                        role: Some("assistant"),
-                        ..Frame::default()
-                    },
-                );
-            }
-            Role::Thought => reasoning_start(out, &self.message),
-        }
+        start_message(out, block.role, &self.message);
     }
 
     fn text(&self, out: &mut BytesMut, block: &Block<'_>, text: &RawValue) {
@@ -213,47 +167,12 @@ impl RunWriter {
             Role::Message => "TEXT_MESSAGE_CONTENT",
             Role::Thought => "REASONING_MESSAGE_CONTENT",
         };
-        write_json(
-            out,
-            &Frame {
-                kind,
-                message_id: Some(&self.message),
-                delta: Some(text),
-                ..Frame::default()
-            },
-        );
-    }
-
-    fn end_block(&self, out: &mut BytesMut, block: &Block<'_>) {
-        match block.role {
-            Role::Message => {
-                let (kind, message_id) = ("TEXT_MESSAGE_END", Some(&*self.message));
-                write_json(
-                    out,
-                    &Frame {
-                        kind,
-                        message_id,
-                        ..Frame::default()
-                    },
-                );
-            }
-            Role::Thought => reasoning_end(out, &self.message),
-        }
+        frame!(out, kind, "messageId": &*self.message, "delta": text);
     }
 
     fn begin_call(&mut self, out: &mut BytesMut, call: &ToolCall) {
         let id = call_id(self.run.prompt, call);
-        let (kind, tool_call_id, tool_call_name) =
-            ("TOOL_CALL_START", Some(&*id), Some(&*call.kind));
-        write_json(
-            out,
-            &Frame {
-                kind,
-                tool_call_id,
-                tool_call_name,
-                ..Frame::default()
-            },
-        );
+        frame!(out, "TOOL_CALL_START", "toolCallId": &*id, "toolCallName": &*call.kind());
         self.open_arguments.insert(id);
         self.arguments(out, call);
         self.call_activity(out, call);
@@ -262,65 +181,27 @@ impl RunWriter {
     /// The arguments of a call, once. Clients join several of them.
     fn arguments(&mut self, out: &mut BytesMut, call: &ToolCall) {
         let id = call_id(self.run.prompt, call);
-        if call.input.is_some() && self.open_arguments.remove(&id) {
-            let delta = to_raw(&input_text(call));
-            write_json(
-                out,
-                &Frame {
-                    kind: "TOOL_CALL_ARGS",
-                    tool_call_id: Some(&id),
-                    delta: Some(&delta),
-                    ..Frame::default()
-                },
-            );
-            write_json(
-                out,
-                &Frame {
-                    kind: "TOOL_CALL_END",
-                    tool_call_id: Some(&id),
-                    ..Frame::default()
-                },
-            );
+        if call.input().is_some() && self.open_arguments.contains(&id) {
+            frame!(out, "TOOL_CALL_ARGS", "delta": &*call.input_text(), "toolCallId": &*id);
+            self.end_arguments(out, &id);
         }
     }
 
     fn end_arguments(&mut self, out: &mut BytesMut, id: &str) {
         if self.open_arguments.remove(id) {
-            write_json(
-                out,
-                &Frame {
-                    kind: "TOOL_CALL_END",
-                    tool_call_id: Some(id),
-                    ..Frame::default()
-                },
-            );
+            frame!(out, "TOOL_CALL_END", "toolCallId": id);
         }
     }
 
     fn call_activity(&self, out: &mut BytesMut, call: &ToolCall) {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Shown<'a> {
-            tool_call_id: &'a str,
-            kind: &'a str,
-            status: &'a str,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            title: Option<&'a RawValue>,
-            #[serde(skip_serializing_if = "<[_]>::is_empty")]
-            content: &'a [Box<RawValue>],
-            #[serde(skip_serializing_if = "Option::is_none")]
-            locations: Option<&'a RawValue>,
-        }
         let id = call_id(self.run.prompt, call);
-        let shown = Shown {
-            tool_call_id: &id,
-            kind: &call.kind,
-            status: call.status.as_str(),
-            title: call.title.as_deref(),
-            content: &call.content,
-            locations: call.locations.as_deref(),
-        };
-        activity(out, &format!("tool-{id}"), "TOOL", &to_raw(&shown));
+        let content = call.content();
+        let content = (!content.is_empty()).then(|| to_raw(&content));
+        let shown = object!(
+            "toolCallId": &*id, "kind": &*call.kind(), "status": call.status.into_str(), "title": call.title(),
+            "content": content.as_deref(), "locations": call.locations(),
+        );
+        activity(out, &format!("tool-{id}"), "TOOL", &shown);
     }
 
     fn end_call(&mut self, out: &mut BytesMut, call: &ToolCall) {
@@ -328,32 +209,13 @@ impl RunWriter {
         self.arguments(out, call);
         self.end_arguments(out, &id);
         self.call_activity(out, call);
-        for diff in call.content.iter().filter(|item| {
-            RawObject::parse(item).is_some_and(|item| item.text("type").as_deref() == Some("diff"))
-        }) {
-            let path =
-                RawObject::parse(diff).and_then(|diff| diff.text("path").map(Into::<String>::into));
-            activity(
-                out,
-                &format!("{id}:{}", path.unwrap_or_default()),
-                "DIFF",
-                diff,
-            );
+        for (diff, item) in call.diffs() {
+            activity(out, &format!("{id}:{}", diff.path()), "DIFF", item);
         }
-        let text = match call.status {
-            CallStatus::Completed => output_text(call),
-            _ => failure_text(call),
-        };
-        let (message, content) = (result_id(&id), to_raw(&text));
-        let frame = Frame {
-            kind: "TOOL_CALL_RESULT",
-            message_id: Some(&message),
-            tool_call_id: Some(&id),
-            role: Some("tool"),
-            content: Some(&content),
-            ..Frame::default()
-        };
-        write_json(out, &frame);
+        frame!(
+            out, "TOOL_CALL_RESULT", "messageId": &*result_id(&id), "role": "tool", "toolCallId": &*id,
+            "content": &*call.result_text(),
+        );
     }
 
     /// A request as an interrupt. `None` if a client cannot answer it.
@@ -366,12 +228,12 @@ impl RunWriter {
             request: request.id,
         };
         let id = id.to_string();
-        let mut interrupt = match (request.asked, request.call) {
-            (Asked::Permission, Some(call)) => {
+        let mut interrupt = match (request.kind, request.call) {
+            (RequestKind::Permission, Some(call)) => {
                 let options: Vec<Value> = member("options")
                     .and_then(|raw| serde_json::from_str(raw.get()).ok())
                     .unwrap_or_default();
-                let input: Value = serde_json::from_str(&input_text(call)).unwrap_or_default();
+                let input: Value = serde_json::from_str(&call.input_text()).unwrap_or_default();
                 let ids: Vec<&Value> = options.iter().map(|option| &option["optionId"]).collect();
                 json!({
                     "id": id,
@@ -390,7 +252,7 @@ impl RunWriter {
                     "metadata": { "options": options, "input": input },
                 })
             }
-            (Asked::Elicitation, _) => {
+            (RequestKind::Elicitation, _) => {
                 let value =
                     |key: &str| member(key).and_then(|raw| serde_json::from_str(raw.get()).ok());
                 let schema: Value = value("requestedSchema")?;
@@ -415,22 +277,10 @@ impl RunWriter {
     }
 
     fn interrupt(&mut self, out: &mut BytesMut) {
-        #[derive(Serialize)]
-        struct Outcome<'a> {
-            #[serde(rename = "type")]
-            kind: &'a str,
-            interrupts: Vec<&'a RawValue>,
-        }
         self.close_arguments(out);
-        let interrupts = self
-            .interrupts
-            .iter()
-            .map(|(_, interrupt)| &**interrupt)
-            .collect();
-        let outcome = to_raw(&Outcome {
-            kind: "interrupt",
-            interrupts,
-        });
+        let interrupts = self.interrupts.iter().map(|(_, interrupt)| interrupt);
+        let interrupts = to_raw(&interrupts.collect::<Vec<_>>());
+        let outcome = object!("type": "interrupt", "interrupts": &*interrupts);
         self.finish(out, Some(&outcome), None, None);
     }
 
@@ -441,31 +291,9 @@ impl RunWriter {
         result: Option<&RawValue>,
         usage: Option<&RawValue>,
     ) {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Finished<'a> {
-            #[serde(rename = "type")]
-            kind: &'a str,
-            thread_id: &'a str,
-            run_id: &'a str,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            outcome: Option<&'a RawValue>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            result: Option<&'a RawValue>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            usage: Option<&'a RawValue>,
-        }
-        let Run { thread, id, .. } = &self.run;
-        write_json(
-            out,
-            &Finished {
-                kind: "RUN_FINISHED",
-                thread_id: thread,
-                run_id: id,
-                outcome,
-                result,
-                usage,
-            },
+        frame!(
+            out, "RUN_FINISHED", "threadId": &*self.run.thread, "runId": &*self.run.id, "outcome": outcome,
+            "result": result, "usage": usage,
         );
         self.complete = true;
     }
@@ -482,30 +310,68 @@ impl RunWriter {
                 if let Some(cause) = cancel_cause {
                     result["cancelCause"] = json!(cause);
                 }
-                let result = to_raw(&result);
                 let cancelled = *stop_reason == stop_reason::CANCELLED;
                 let outcome = match (cancelled, self.run.knows_cancelled) {
-                    (false, _) => Some(json!({ "type": "success" })),
-                    (true, true) => Some(json!({ "type": "cancelled" })),
+                    (false, _) => Some(object!("type": "success")),
+                    (true, true) => Some(object!("type": "cancelled")),
                     (true, false) => None,
                 };
-                let usage = usage.and_then(usage_of);
-                self.finish(
-                    out,
-                    outcome.map(|outcome| to_raw(&outcome)).as_deref(),
-                    Some(&result),
-                    usage.as_deref(),
-                );
+                let usage = Usage::of(*usage).map(|usage| {
+                    let tokens =
+                        json!([{ "inputTokens": usage.input, "outputTokens": usage.output }]);
+                    to_raw(&tokens)
+                });
+                let result = to_raw(&result);
+                self.finish(out, outcome.as_deref(), Some(&result), usage.as_deref());
             }
             End::Failed { code, detail } => self.fail(out, code, detail),
         }
     }
 
     fn fail(&mut self, out: &mut BytesMut, code: &str, message: &str) {
-        write_json(
-            out,
-            &json!({ "type": "RUN_ERROR", "message": message, "code": code }),
-        );
+        let error = json!({ "type": "RUN_ERROR", "message": message, "code": code });
+        write_json(out, &error);
         self.complete = true;
+    }
+}
+
+fn start_message(out: &mut BytesMut, role: Role, id: &str) {
+    match role {
+        Role::Message => frame!(out, "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"),
+        Role::Thought => {
+            frame!(out, "REASONING_START", "messageId": id);
+            frame!(out, "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning");
+        }
+    }
+}
+
+fn end_message(out: &mut BytesMut, role: Role, id: &str) {
+    match role {
+        Role::Message => frame!(out, "TEXT_MESSAGE_END", "messageId": id),
+        Role::Thought => {
+            frame!(out, "REASONING_MESSAGE_END", "messageId": id);
+            frame!(out, "REASONING_END", "messageId": id);
+        }
+    }
+}
+
+/// An activity. One with the same id replaces it.
+fn activity(out: &mut BytesMut, id: &str, kind: &str, content: &RawValue) {
+    frame!(
+        out, "ACTIVITY_SNAPSHOT", "messageId": id, "activityType": kind, "content": content, "replace": true,
+    );
+}
+
+/// A change of the state: a JSON Patch.
+fn state_delta(out: &mut BytesMut, kind: &str, update: &RawValue) {
+    let (path, member) = match kind {
+        update::CURRENT_MODE => ("/mode", "currentModeId"),
+        update::CONFIG_OPTION => ("/options", "configOptions"),
+        update::SESSION_INFO => ("/title", "title"),
+        _ => ("/commands", "availableCommands"),
+    };
+    if let Some(value) = RawObject::parse(update).and_then(|update| update.get(member)) {
+        let change = object!("op": "add", "path": path, "value": value);
+        frame!(out, "STATE_DELTA", "delta": &*to_raw(&[change]));
     }
 }

@@ -4,16 +4,10 @@
 //! contains the answers.
 //!
 //! Read in this order:
-//! 1. `input`: the body of a run.
-//! 2. `frame`: the events of a run. `encoder`: steps of a turn to events of a run.
-//! 3. `history`: the earlier messages of a thread. `capabilities`: those of an agent.
-//! 4. `routes`: the handler of a run.
+//! 1. `routes`: a run and its body, the earlier messages of a thread, and the capabilities of an agent.
+//! 2. `encoder`: steps of a turn to events of a run.
 
-mod capabilities;
 mod encoder;
-mod frame;
-mod history;
-mod input;
 mod routes;
 
 pub(super) use routes::router;

@@ -1,31 +1,32 @@
-//! `/ag-ui/{agent}`: a run.
+//! `/ag-ui/{agent}`: a run, the earlier messages of a thread, and the capabilities of an agent.
 
-use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::routing::get;
-use serde_json::value::to_raw_value;
+use axum::{Json, Router};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::encoder::{Run, RunWriter};
-use super::input::{Resume, RunInput};
-use super::{capabilities, history};
-use crate::acp::method;
-use crate::session::{Answer, AnswerError, SessionHandle};
-use crate::surface::authorized::{AccessError, Authorized, CanPrompt};
+use super::encoder::{Run, RunWriter, call_id, message_id, result_id};
 use crate::surface::chat::{
-    Approval, ChatRequest, ChatTurn, Continued, ErrorFormat, LatestTurn, Message, QuestionId,
-    TurnEncoder, answer, read_json, respond, with_layers,
+    Approval, ChatRequest, ChatTurn, Continued, Converted, ErrorFormat, LatestTurn, Message,
+    PastTurn, QuestionId, TurnEncoder, answer, media_block, open_request, read_json,
+    require_approve, resource_link, respond, send_answer, steps_of, text_part, with_layers,
 };
-use crate::surface::rest::ApiError;
-use crate::surface::state::Gateway;
-use crate::types::{AgentName, RequestId, Scope};
+use crate::surface::http::ApiError;
+use crate::surface::http::Gateway;
+use crate::surface::http::{Authorized, CanPrompt, CanRead};
+use base::types::{AgentName, PromptId, RequestId, SessionId};
+use sessions::projection::{Role, Step, ToolCall};
+use sessions::session::{Answer, SessionHandle};
+use sessions::transcript::decode;
+use wire::acp::{method, to_raw};
 
 const PROTOCOL: &str = "ag-ui";
 
 pub(in crate::surface) fn router(gateway: &Gateway) -> Router<Gateway> {
     with_layers(
-        Router::new().route("/ag-ui/{agent}", get(capabilities::get).post(run)),
+        Router::new().route("/ag-ui/{agent}", get(capabilities).post(run)),
         gateway,
         ErrorFormat::Json,
     )
@@ -40,16 +41,13 @@ async fn run(
         .catalogue
         .agent(&agent)
         .ok_or_else(ApiError::not_found)?;
-    let (parts, body) = request.into_parts();
-    let by = Authorized::<CanPrompt>::from_parts(&parts)?;
-    let (headers, input) =
-        read_json::<RunInput>(&gateway, Request::from_parts(parts, body)).await?;
+    let (by, parts, input) = read_json::<CanPrompt, RunInput>(&gateway, request).await?;
     let messages = input.messages();
     let newest = messages.iter().rfind(|message| message.is_spoken());
     if let Some(resume) = input.resume.as_deref().filter(|resume| !resume.is_empty()) {
         if let Some(message) = newest.filter(|message| message.is_user())
             && let Some(turn) =
-                LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &input.thread_id)).await?
+                LatestTurn::find(&gateway, &by, &agent, PROTOCOL, &input.thread_id).await?
             && !turn.may_have(message)
         {
             let detail = "send `resume` and a new message in two runs; the run with `resume` continues the turn";
@@ -60,25 +58,16 @@ async fn run(
     // A run without a new message shows the newest turn of the thread.
     if !newest.is_some_and(Message::is_user)
         && let Some(turn) =
-            LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &input.thread_id)).await?
+            LatestTurn::find(&gateway, &by, &agent, PROTOCOL, &input.thread_id).await?
     {
         // The events would be added to the messages that the client has.
         let history = if messages.is_empty() {
-            history::messages(&turn.history(history::MAX_TURNS).await?).await?
+            earlier_messages(&turn.history(MAX_TURNS).await?).await?
         } else {
             Vec::new()
         };
         let turn = turn.attach(&gateway, &by).await?;
-        return Ok(respond_to(
-            &gateway,
-            &by,
-            turn,
-            &input,
-            Begin {
-                history,
-                ..Begin::default()
-            },
-        ));
+        return Ok(respond_to(&gateway, &by, turn, &input, history, None));
     }
     let chat = ChatRequest {
         conversation: Some(input.thread_id.clone()),
@@ -86,10 +75,10 @@ async fn run(
         // The same message in another run.
         asks_again: true,
         answers_first: true,
-        ..ChatRequest::new(agent, PROTOCOL, messages, &headers)?
+        ..ChatRequest::new(agent, PROTOCOL, messages, &parts.headers)?
     };
     let turn = chat.begin(&gateway, &by).await?;
-    Ok(respond_to(&gateway, &by, turn, &input, Begin::default()))
+    Ok(respond_to(&gateway, &by, turn, &input, Vec::new(), None))
 }
 
 /// Answers the requests that a turn waits for. The run has the events after the newest of them.
@@ -119,16 +108,8 @@ async fn continue_turn(
     for (question, resume) in questions.iter().zip(resume) {
         answer_interrupt(by, &turn.session, *question, resume).await?;
     }
-    Ok(respond_to(
-        gateway,
-        by,
-        turn,
-        input,
-        Begin {
-            received_until: Some(question),
-            ..Begin::default()
-        },
-    ))
+    let none = Vec::new();
+    Ok(respond_to(gateway, by, turn, input, none, Some(question)))
 }
 
 async fn answer_interrupt(
@@ -138,75 +119,45 @@ async fn answer_interrupt(
     resume: &Resume,
 ) -> Result<(), ApiError> {
     let request = question.request;
-    let pending = match session.pending(request).await {
-        Ok(pending) => pending,
-        Err(AnswerError::NotFound(_) | AnswerError::Resolved(_)) => return Ok(()),
-        Err(error) => return Err(error.into()),
+    let Some(pending) = open_request(session, request).await? else {
+        return Ok(());
     };
     let payload = resume.payload.clone().unwrap_or(Value::Null);
     let cancelled = resume.status == "cancelled";
     if pending.method == method::SESSION_REQUEST_PERMISSION && !cancelled {
         let option = payload["optionId"].as_str();
-        let Some(approved) = payload["approved"]
-            .as_bool()
-            .or_else(|| option.map(|_| true))
-        else {
-            return Err(ApiError::invalid(
-                "/resume",
-                "expected a payload with approved or optionId",
-            ));
+        let approved = payload["approved"].as_bool().or(option.map(|_| true));
+        let Some(approved) = approved else {
+            let detail = "expected a payload with approved or optionId";
+            return Err(ApiError::invalid("/resume", detail));
         };
-        let reason = option
-            .or_else(|| payload["reason"].as_str())
-            .map(ToOwned::to_owned);
-        return answer(
-            by,
-            session,
-            &Approval {
-                question,
-                approved,
-                reason,
-            },
-        )
-        .await;
+        let reason = option.or(payload["reason"].as_str());
+        let approval = Approval {
+            question,
+            approved,
+            reason: reason.map(ToOwned::to_owned),
+        };
+        return answer(by, session, &approval).await;
     }
-    if !by.scopes.contains(Scope::Approve) {
-        return Err(AccessError::MissingScope(Scope::Approve).into());
-    }
-    let answer = match (pending.method.as_str(), cancelled) {
-        (method::SESSION_REQUEST_PERMISSION, _) => Answer::Cancelled,
-        (_, true) => Answer::Elicitation(
-            to_raw_value(&json!({ "action": "cancel" })).map_err(ApiError::internal)?,
-        ),
-        (_, false) => {
-            let result = json!({ "action": "accept", "content": payload });
-            Answer::Elicitation(to_raw_value(&result).map_err(ApiError::internal)?)
-        }
+    require_approve(by)?;
+    let answer = if pending.method == method::SESSION_REQUEST_PERMISSION {
+        Answer::Cancelled
+    } else if cancelled {
+        Answer::Elicitation(to_raw(&json!({ "action": "cancel" })))
+    } else {
+        Answer::Elicitation(to_raw(&json!({ "action": "accept", "content": payload })))
     };
-    match session.answer(&by.author(), None, request, answer).await {
-        Ok(()) | Err(AnswerError::Resolved(_) | AnswerError::NotFound(_)) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    send_answer(by, session, request, answer).await
 }
 
-/// The state of the client at the start of its run.
-#[derive(Default)]
-struct Begin {
-    /// The messages that it lacks.
-    history: Vec<Value>,
-    /// It has the events up to this request of the agent.
-    received_until: Option<RequestId>,
-}
-
+/// `history`: the messages that the client lacks. `received_until`: it has the events up to this request of the agent.
 fn respond_to(
     gateway: &Gateway,
     by: &Authorized<CanPrompt>,
     turn: ChatTurn,
     input: &RunInput,
-    Begin {
-        history,
-        received_until,
-    }: Begin,
+    history: Vec<Value>,
+    received_until: Option<RequestId>,
 ) -> Response {
     let run = Run {
         thread: input.thread_id.clone(),
@@ -218,9 +169,206 @@ fn respond_to(
         history,
     };
     let connected = turn.cancel_on_disconnect(gateway);
-    let encoder = TurnEncoder::new(RunWriter::new(run));
-    let encoder = encoder
+    let encoder = TurnEncoder::new(RunWriter::new(run))
         .after(received_until)
         .cancels_on_disconnect(Some(connected));
     respond(gateway, by, turn, encoder, true)
+}
+
+/// `RunAgentInput`. Tools, context and state of the client do not reach an agent.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RunInput {
+    pub(super) thread_id: String,
+    pub(super) run_id: String,
+    /// Clients before version 1.0 send none.
+    pub(super) protocol_version: Option<String>,
+    #[serde(default)]
+    messages: Vec<InputMessage>,
+    pub(super) resume: Option<Vec<Resume>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct InputMessage {
+    id: Option<String>,
+    role: String,
+    content: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Resume {
+    pub(super) interrupt_id: String,
+    #[serde(default)]
+    pub(super) status: String,
+    pub(super) payload: Option<Value>,
+}
+
+impl RunInput {
+    pub(super) fn messages(&self) -> Vec<Message> {
+        let messages = self.messages.iter().enumerate();
+        messages.map(|(at, message)| message.message(at)).collect()
+    }
+
+    pub(super) fn knows_cancelled(&self) -> bool {
+        self.protocol_version.is_some()
+    }
+}
+
+impl InputMessage {
+    /// `at`: the index of the message.
+    fn message(&self, at: usize) -> Message {
+        let pointer = format!("/messages/{at}/content");
+        let mut message = Message::parsed(&self.role, self.content.as_ref(), pointer, block);
+        message.id.clone_from(&self.id);
+        message
+    }
+}
+
+fn block(part: &Value) -> Converted {
+    match part["type"].as_str().unwrap_or_default() {
+        "text" => text_part(part),
+        "image" | "audio" | "video" | "document" => {
+            let source = &part["source"];
+            let value = source["value"].as_str().ok_or("expected `source.value`")?;
+            match source["type"].as_str() {
+                Some("data") => media_block(
+                    value,
+                    source["mimeType"].as_str(),
+                    part["filename"].as_str(),
+                ),
+                Some("url") => Ok(Some(resource_link(value, None))),
+                _ => Err("the type of a source must be `data` or `url`"),
+            }
+        }
+        "binary" => match (part["data"].as_str(), part["url"].as_str()) {
+            (Some(data), _) => {
+                media_block(data, part["mimeType"].as_str(), part["filename"].as_str())
+            }
+            (None, Some(url)) => Ok(Some(resource_link(url, part["filename"].as_str()))),
+            (None, None) => Err("the gateway stores no files; send `data` or `url`"),
+        },
+        _ => Err("this type of part is not known"),
+    }
+}
+
+async fn capabilities(
+    State(gateway): State<Gateway>,
+    Path(agent): Path<AgentName>,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    let by = Authorized::<CanRead>::from_parts(&request.into_parts().0)?;
+    gateway
+        .catalogue
+        .agent(&agent)
+        .ok_or_else(ApiError::not_found)?;
+    // An agent reports its capabilities at its first start.
+    let initialized = gateway
+        .pool()
+        .agent_stats(&agent, &by.tenant)
+        .and_then(|(_, initialized)| initialized);
+    let prompt = initialized
+        .as_ref()
+        .map(|initialized| &initialized.capabilities.prompt);
+    Ok(Json(json!({
+        "identity": { "name": agent, "type": "acp" },
+        "transport": { "streaming": true, "websocket": false, "httpBinary": false, "resumable": true },
+        "tools": { "supported": true, "clientProvided": false },
+        "state": { "snapshots": true, "deltas": true, "persistentState": true },
+        "reasoning": { "supported": true, "streaming": true, "encrypted": false },
+        "multimodal": { "input": {
+            "image": prompt.is_some_and(|prompt| prompt.image),
+            "audio": prompt.is_some_and(|prompt| prompt.audio),
+            "file": true,
+        } },
+        "humanInTheLoop": {
+            "supported": true, "approvals": true, "interventions": false, "feedback": false, "interrupts": true,
+            "approveWithEdits": false,
+        },
+    })))
+}
+
+/// The turns that a snapshot has. Older messages are left out, and the gateway accepts a history without them.
+const MAX_TURNS: usize = 100;
+/// The bytes of the messages of a snapshot.
+const MAX_BYTES: usize = 4 << 20;
+
+/// The messages of these turns, and of the user in the last one. Its other messages are the events of the run.
+async fn earlier_messages(turns: &[PastTurn<'_>]) -> Result<Vec<Value>, ApiError> {
+    let (mut newest_first, mut bytes) = (Vec::new(), 0);
+    for (at, turn) in turns.iter().enumerate().rev() {
+        let mut messages =
+            vec![json!({ "id": turn.message_id(), "role": "user", "content": turn.text })];
+        if at + 1 < turns.len() {
+            messages.extend(answers(turn).await?);
+        }
+        bytes += messages
+            .iter()
+            .map(|message| message.to_string().len())
+            .sum::<usize>();
+        if bytes > MAX_BYTES {
+            break;
+        }
+        newest_first.push(messages);
+    }
+    Ok(newest_first.into_iter().rev().flatten().collect())
+}
+
+/// The messages of the agent in a turn, with the ids that its events had.
+async fn answers(turn: &PastTurn<'_>) -> Result<Vec<Value>, ApiError> {
+    let (session, prompt) = (turn.session.id(), turn.prompt);
+    let mut messages = Messages {
+        session,
+        prompt,
+        all: Vec::new(),
+        text: String::new(),
+    };
+    steps_of(turn.session, (prompt, turn.range), |step| {
+        messages.step(&step);
+    })
+    .await?;
+    Ok(messages.all)
+}
+
+struct Messages {
+    session: SessionId,
+    prompt: PromptId,
+    all: Vec<Value>,
+    /// The inner part of the open text, a string in JSON.
+    text: String,
+}
+
+impl Messages {
+    fn step(&mut self, step: &Step<'_>) {
+        match step {
+            Step::Text(block, text) if block.subagent.is_none() => {
+                self.text.push_str(&text.get()[1..text.get().len() - 1]);
+            }
+            Step::BlockEnded(block) if block.subagent.is_none() => {
+                let text = decode(&format!("\"{}\"", self.text)).unwrap_or_default();
+                self.text.clear();
+                let role = match block.role {
+                    Role::Message => "assistant",
+                    Role::Thought => "reasoning",
+                };
+                let id = message_id(self.session, self.prompt, block.number);
+                self.all
+                    .push(json!({ "id": id, "role": role, "content": text }));
+            }
+            Step::CallEnded(call) => self.call(call),
+            _ => {}
+        }
+    }
+
+    fn call(&mut self, call: &ToolCall) {
+        let id = call_id(self.prompt, call);
+        let function = json!({ "name": call.kind(), "arguments": call.input_text() });
+        let calls = json!([{ "id": id, "type": "function", "function": function }]);
+        self.all
+            .push(json!({ "id": id, "role": "assistant", "toolCalls": calls }));
+        let text = call.result_text();
+        self.all.push(
+            json!({ "id": result_id(&id), "role": "tool", "toolCallId": id, "content": text }),
+        );
+    }
 }

@@ -1,22 +1,15 @@
 //! The steps of a turn as the chunks of one message.
 
-use std::collections::HashMap;
-
 use bytes::BytesMut;
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::chunk::{Chunk, Descriptor, Output};
-use crate::acp::{RawObject, stop_reason, to_raw, update};
-use crate::conversation::Notice;
-use crate::event::write_json;
-use crate::projection::{
-    Asked, Block, CallStatus, End, Request, Role, Step, TerminalTails, ToolCall, TurnProjector,
-    failure_text, input_text,
-};
-use crate::surface::chat::{Interrupted, QuestionId, TurnWriter, done};
-use crate::types::{CancelCause, PromptId, SessionId};
+use crate::surface::chat::{Interrupted, QuestionId, TurnWriter, done, frame, object};
+use base::types::{CancelCause, PromptId, SessionId};
+use sessions::conversation::Notice;
+use sessions::projection::{Block, CallStatus, End, Request, Role, Step, ToolCall, TurnProjector};
+use wire::acp::{RawObject, RequestKind, stop_reason, to_raw, update};
 
 /// How a client learns about permission requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,7 +21,6 @@ pub(super) enum Approvals {
     Data,
 }
 
-/// The place of the message.
 #[derive(Debug, Clone)]
 pub(super) struct Message {
     pub(super) session: SessionId,
@@ -36,7 +28,6 @@ pub(super) struct Message {
     pub(super) notices: Vec<Notice>,
 }
 
-/// Writes the message of a turn.
 #[derive(Debug)]
 pub(super) struct UiMessageWriter {
     message: Message,
@@ -44,7 +35,6 @@ pub(super) struct UiMessageWriter {
     in_step: bool,
     /// The step has an approval. What follows the answer is in a new step.
     step_has_approval: bool,
-    terminals: TerminalTails,
     complete: bool,
 }
 
@@ -54,36 +44,19 @@ impl TurnWriter for UiMessageWriter {
             Step::Begun { .. } => self.start(out),
             Step::BlockBegun(block) => {
                 self.enter_step(out);
-                block_frame(
-                    out,
-                    block,
-                    by_role(block, "text-start", "reasoning-start"),
-                    None,
-                );
+                block_frame(out, block, "text-start", "reasoning-start", None);
             }
             Step::Text(block, text) => {
-                block_frame(
-                    out,
-                    block,
-                    by_role(block, "text-delta", "reasoning-delta"),
-                    Some(text),
-                );
+                block_frame(out, block, "text-delta", "reasoning-delta", Some(text));
             }
-            Step::BlockEnded(block) => {
-                block_frame(
-                    out,
-                    block,
-                    by_role(block, "text-end", "reasoning-end"),
-                    None,
-                );
-            }
+            Step::BlockEnded(block) => block_frame(out, block, "text-end", "reasoning-end", None),
             Step::Content { content, .. } => self.content(out, content),
             Step::CallBegun(call) => {
                 self.enter_step(out);
-                tool(out, "tool-input-start", call, |chunk| Chunk {
-                    title: call.title.as_deref(),
-                    ..chunk
-                });
+                frame!(
+                    out, "tool-input-start", "toolCallId": &*call.id, "toolName": &*call.kind(),
+                    "dynamic": true, "providerExecuted": true, "title": call.title(),
+                );
                 input(out, call);
             }
             // In a later step, this would be another part.
@@ -92,10 +65,10 @@ impl TurnWriter for UiMessageWriter {
                     input(out, call);
                 }
             }
-            Step::CallProgressed(call) => output(out, call, call.status.as_str(), Some(true)),
-            Step::CallEnded(call) => Self::end_call(out, call),
-            Step::Plan(plan) => part(out, "data-plan", "plan", plan, None),
-            Step::Usage(usage) => metadata(out, &json_object("contextUsage", usage)),
+            Step::CallProgressed(call) => output(out, call, Some(true)),
+            Step::CallEnded(call) => end_call(out, call),
+            Step::Plan(plan) => part(out, "data-plan", "plan", plan),
+            Step::Usage(usage) => metadata(out, &object!("contextUsage": *usage)),
             Step::State { kind, update } => {
                 let name = match *kind {
                     update::CURRENT_MODE => "data-mode",
@@ -103,33 +76,27 @@ impl TurnWriter for UiMessageWriter {
                     update::SESSION_INFO => "data-title",
                     _ => "data-commands",
                 };
-                part(out, name, name, update, Some(true));
+                frame!(out, name, "id": name, "data": *update, "transient": true);
             }
             Step::Subagent(subagent) => {
                 let id = RawObject::parse(subagent).and_then(|update| update.text("sessionId"));
-                part(
-                    out,
-                    "data-subagent",
-                    id.as_deref().unwrap_or("subagent"),
-                    subagent,
-                    None,
-                );
+                let id = id.as_deref().unwrap_or("subagent");
+                part(out, "data-subagent", id, subagent);
             }
-            Step::TerminalOutput { terminal, data } => {
-                let output = self.terminals.append(*terminal, data);
+            Step::TerminalOutput { terminal, output } => {
                 let value = json!({ "terminalId": terminal, "output": output });
                 own_part(out, "data-terminal", &terminal.to_string(), &value);
             }
             Step::Requested(request) => self.requested(out, request),
             Step::Resolved {
                 id,
-                asked,
+                kind,
                 resolution,
                 allowed,
-                ..
             } => {
-                if *asked == Asked::Elicitation || self.approvals == Approvals::Data {
-                    let name = if *asked == Asked::Elicitation {
+                let is_elicitation = *kind == RequestKind::Elicitation;
+                if is_elicitation || self.approvals == Approvals::Data {
+                    let name = if is_elicitation {
                         "data-elicitation"
                     } else {
                         "data-permission"
@@ -151,7 +118,7 @@ impl TurnWriter for UiMessageWriter {
         if self.approvals == Approvals::Parts && projector.waits_for_permission() {
             // Clients send no answer while another call of the step has no final output.
             for call in projector.running_calls() {
-                output(out, call, CallStatus::Running.as_str(), None);
+                output(out, call, None);
             }
             self.finish(out, "tool-calls");
         }
@@ -168,14 +135,12 @@ impl TurnWriter for UiMessageWriter {
 
 impl UiMessageWriter {
     pub(super) fn new(message: Message, approvals: Approvals) -> Self {
-        let (in_step, step_has_approval, complete) = (false, false, false);
         Self {
             message,
             approvals,
-            in_step,
-            step_has_approval,
-            terminals: TerminalTails::default(),
-            complete,
+            in_step: false,
+            step_has_approval: false,
+            complete: false,
         }
     }
 
@@ -188,67 +153,35 @@ impl UiMessageWriter {
         } = &self.message;
         let id = super::request::message_id(*session, *prompt);
         let meta = to_raw(&json!({ "sessionId": session, "promptId": prompt }));
-        write_json(
-            out,
-            &Chunk {
-                kind: "start",
-                message_id: Some(&id),
-                message_metadata: Some(&meta),
-                ..Chunk::default()
-            },
-        );
+        frame!(out, "start", "messageId": &*id, "messageMetadata": &*meta);
         for notice in notices {
-            own_part(
-                out,
-                "data-notice",
-                notice.as_str(),
-                &json!({ "code": notice.as_str(), "text": notice.text() }),
-            );
+            let code = notice.into_str();
+            let value = json!({ "code": code, "text": notice.text() });
+            own_part(out, "data-notice", code, &value);
         }
         (self.in_step, self.step_has_approval) = (false, false);
     }
 
     fn enter_step(&mut self, out: &mut BytesMut) {
         if self.in_step && self.step_has_approval {
-            write_json(
-                out,
-                &Chunk {
-                    kind: "finish-step",
-                    ..Chunk::default()
-                },
-            );
+            frame!(out, "finish-step");
             self.in_step = false;
         }
         if !self.in_step {
-            write_json(
-                out,
-                &Chunk {
-                    kind: "start-step",
-                    ..Chunk::default()
-                },
-            );
+            frame!(out, "start-step");
             (self.in_step, self.step_has_approval) = (true, false);
         }
     }
 
     fn finish(&mut self, out: &mut BytesMut, reason: &str) {
         if self.in_step {
-            write_json(
-                out,
-                &Chunk {
-                    kind: "finish-step",
-                    ..Chunk::default()
-                },
-            );
+            frame!(out, "finish-step");
         }
-        write_json(
-            out,
-            &Chunk {
-                kind: "finish",
-                finish_reason: Some(reason),
-                ..Chunk::default()
-            },
-        );
+        frame!(out, "finish", "finishReason": reason);
+        self.done(out);
+    }
+
+    fn done(&mut self, out: &mut BytesMut) {
         done(out);
         self.complete = true;
     }
@@ -258,128 +191,63 @@ impl UiMessageWriter {
         let Some(block) = RawObject::parse(content) else {
             return;
         };
-        let (kind, text) = (block.text("type"), |key| block.text(key));
-        match kind.as_deref() {
+        match block.text("type").as_deref() {
             Some("image" | "audio") => {
-                let (Some(media_type), Some(base64)) = (text("mimeType"), text("data")) else {
+                let (Some(media_type), Some(base64)) = (block.text("mimeType"), block.text("data"))
+                else {
                     return;
                 };
                 self.enter_step(out);
                 let url = format!("data:{media_type};base64,{base64}");
-                write_json(
-                    out,
-                    &Chunk {
-                        kind: "file",
-                        url: Some(&url),
-                        media_type: Some(&media_type),
-                        ..Chunk::default()
-                    },
-                );
+                frame!(out, "file", "url": &*url, "mediaType": &*media_type);
             }
             Some("resource_link") => {
-                let Some(uri) = text("uri") else { return };
+                let Some(uri) = block.text("uri") else { return };
                 self.enter_step(out);
                 let title = block
                     .get("title")
                     .or_else(|| block.get("name"))
                     .filter(|raw| raw.get() != "null");
-                let chunk = Chunk {
-                    kind: "source-url",
-                    source_id: Some(&uri),
-                    url: Some(&uri),
-                    title,
-                    ..Chunk::default()
-                };
-                write_json(out, &chunk);
+                frame!(out, "source-url", "title": title, "url": &*uri, "sourceId": &*uri);
             }
             _ => {}
         }
     }
 
-    fn end_call(out: &mut BytesMut, call: &ToolCall) {
-        if call.status == CallStatus::Completed {
-            output(out, call, call.status.as_str(), None);
-            for diff in call
-                .content
-                .iter()
-                .filter_map(|item| RawObject::parse(item))
-            {
-                if diff.text("type").as_deref() == Some("diff")
-                    && let Some(path) = diff.text("path")
-                {
-                    part(
-                        out,
-                        "data-diff",
-                        &format!("{}:{path}", call.id),
-                        &to_raw(&DiffPart(&diff)),
-                        None,
-                    );
-                }
+    fn requested(&mut self, out: &mut BytesMut, request: &Request<'_>) {
+        let name = match (request.kind, request.call) {
+            (RequestKind::Permission, Some(call)) if self.approvals == Approvals::Parts => {
+                return self.approval(out, request, call);
             }
-            return;
-        }
-        let text = failure_text(call);
-        tool(out, "tool-output-error", call, |chunk| Chunk {
-            error_text: Some(&text),
-            ..chunk
-        });
+            (RequestKind::Permission, _) => "data-permission",
+            (RequestKind::Elicitation, _) => "data-elicitation",
+            _ => return,
+        };
+        let id = request.id.to_string();
+        let value = object!("requestId": &*id, "params": request.params);
+        part(out, name, &id, &value);
     }
 
-    fn requested(&mut self, out: &mut BytesMut, request: &Request<'_>) {
-        let id = request.id.to_string();
-        match (request.asked, request.call) {
-            (Asked::Permission, Some(call)) if self.approvals == Approvals::Parts => {
-                let options =
-                    RawObject::parse(request.params).and_then(|params| params.get("options"));
-                let deadline = request.deadline.map(|at| at.to_string());
-                if !self.in_step {
-                    self.enter_step(out);
-                }
-                let question = QuestionId {
-                    session: self.message.session,
-                    prompt: self.message.prompt,
-                    request: request.id,
-                };
-                let id = question.to_string();
-                // The person approves this input, also if the call was described otherwise before. In a later step, the part
-                // is another one.
-                input(out, call);
-                let chunk = Chunk {
-                    kind: "tool-approval-request",
-                    approval_id: Some(&id),
-                    tool_call_id: Some(&call.id),
-                    approval_descriptor: Some(Descriptor { options, deadline }),
-                    ..Chunk::default()
-                };
-                write_json(out, &chunk);
-                self.step_has_approval = true;
-            }
-            (Asked::Permission, _) => {
-                part(
-                    out,
-                    "data-permission",
-                    &id,
-                    &to_raw(&RequestPart {
-                        request_id: &id,
-                        params: request.params,
-                    }),
-                    None,
-                );
-            }
-            (Asked::Elicitation, _) => {
-                part(
-                    out,
-                    "data-elicitation",
-                    &id,
-                    &to_raw(&RequestPart {
-                        request_id: &id,
-                        params: request.params,
-                    }),
-                    None,
-                );
-            }
-            (Asked::Other, _) => {}
+    fn approval(&mut self, out: &mut BytesMut, request: &Request<'_>, call: &ToolCall) {
+        let options = RawObject::parse(request.params).and_then(|params| params.get("options"));
+        let deadline = request.deadline.map(|at| at.to_string());
+        if !self.in_step {
+            self.enter_step(out);
         }
+        let question = QuestionId {
+            session: self.message.session,
+            prompt: self.message.prompt,
+            request: request.id,
+        };
+        // The person approves this input, also if the call was described otherwise before. In a later step, the part
+        // is another one.
+        input(out, call);
+        let descriptor = object!("options": options, "deadline": deadline.as_deref());
+        frame!(
+            out, "tool-approval-request", "approvalId": &*question.to_string(),
+            "toolCallId": &*call.id, "approvalDescriptor": &*descriptor,
+        );
+        self.step_has_approval = true;
     }
 
     fn end(&mut self, out: &mut BytesMut, end: &End<'_>) {
@@ -390,20 +258,13 @@ impl UiMessageWriter {
                 usage,
             } => {
                 if let Some(usage) = usage {
-                    metadata(out, &json_object("usage", usage));
+                    metadata(out, &object!("usage": *usage));
                 }
                 match *stop_reason {
                     stop_reason::CANCELLED => {
-                        write_json(
-                            out,
-                            &Chunk {
-                                kind: "abort",
-                                reason: Some(cancel_cause.map_or("cancelled", CancelCause::words)),
-                                ..Chunk::default()
-                            },
-                        );
-                        done(out);
-                        self.complete = true;
+                        let cause = cancel_cause.map_or("cancelled", CancelCause::words);
+                        frame!(out, "abort", "reason": cause);
+                        self.done(out);
                     }
                     "max_tokens" | "max_turn_requests" => self.finish(out, "length"),
                     "refusal" => self.finish(out, "content-filter"),
@@ -415,148 +276,80 @@ impl UiMessageWriter {
     }
 
     fn fail(&mut self, out: &mut BytesMut, text: &str) {
-        write_json(
-            out,
-            &Chunk {
-                kind: "error",
-                error_text: Some(text),
-                ..Chunk::default()
-            },
-        );
-        done(out);
-        self.complete = true;
+        frame!(out, "error", "errorText": text);
+        self.done(out);
     }
 }
 
-fn by_role<'a>(block: &Block<'_>, message: &'a str, thought: &'a str) -> &'a str {
-    match block.role {
+fn block_frame(
+    out: &mut BytesMut,
+    block: &Block<'_>,
+    message: &str,
+    thought: &str,
+    delta: Option<&RawValue>,
+) {
+    let kind = match block.role {
         Role::Message => message,
         Role::Thought => thought,
-    }
-}
-
-/// A frame of a text or of reasoning.
-fn block_frame(out: &mut BytesMut, block: &Block<'_>, kind: &str, delta: Option<&RawValue>) {
+    };
     let id = match block.subagent {
         Some(child) => format!("{child}:{}", block.number),
         None => block.number.to_string(),
     };
-    write_json(
-        out,
-        &Chunk {
-            kind,
-            id: Some(&id),
-            delta,
-            ..Chunk::default()
-        },
+    frame!(out, kind, "id": &*id, "delta": delta);
+}
+
+fn end_call(out: &mut BytesMut, call: &ToolCall) {
+    if call.status == CallStatus::Completed {
+        output(out, call, None);
+        for (diff, item) in call.diffs() {
+            part(
+                out,
+                "data-diff",
+                &format!("{}:{}", call.id, diff.path()),
+                item,
+            );
+        }
+        return;
+    }
+    frame!(
+        out, "tool-output-error", "toolCallId": &*call.id, "errorText": &*call.result_text(),
+        "dynamic": true, "providerExecuted": true,
     );
 }
 
-fn tool<'a>(
-    out: &mut BytesMut,
-    kind: &'a str,
-    call: &'a ToolCall,
-    with: impl FnOnce(Chunk<'a>) -> Chunk<'a>,
-) {
-    let (dynamic, provider_executed) = (Some(true), Some(true));
-    let chunk = Chunk {
-        kind,
-        tool_call_id: Some(&call.id),
-        dynamic,
-        provider_executed,
-        ..Chunk::default()
-    };
-    let named = kind.starts_with("tool-input");
-    let chunk = if named {
-        Chunk {
-            tool_name: Some(&call.kind),
-            ..chunk
-        }
-    } else {
-        chunk
-    };
-    write_json(out, &with(chunk));
-}
-
-/// The output of a call so far, or its result.
-fn output(out: &mut BytesMut, call: &ToolCall, status: &str, preliminary: Option<bool>) {
-    let (raw, locations) = (call.output.as_deref(), call.locations.as_deref());
-    let output = Output {
-        status,
-        content: &call.content,
-        raw,
-        locations,
-    };
-    tool(out, "tool-output-available", call, |chunk| Chunk {
-        output: Some(output),
-        preliminary,
-        ..chunk
-    });
+/// The output of a call so far, or its result: the content of ACP and its status.
+fn output(out: &mut BytesMut, call: &ToolCall, preliminary: Option<bool>) {
+    let content = call.content();
+    let content = (!content.is_empty()).then(|| to_raw(&content));
+    let output = object!(
+        "status": call.status.into_str(), "content": content.as_deref(), "rawOutput": call.output(),
+        "locations": call.locations(),
+    );
+    frame!(
+        out, "tool-output-available", "toolCallId": &*call.id, "output": &*output,
+        "dynamic": true, "providerExecuted": true, "preliminary": preliminary,
+    );
 }
 
 fn input(out: &mut BytesMut, call: &ToolCall) {
-    let described = input_text(call);
+    let described = call.input_text();
     let input: &RawValue = serde_json::from_str(&described).expect("an input is JSON");
-    let title = call.title.as_deref();
-    let chunk = Chunk {
-        kind: "tool-input-available",
-        tool_call_id: Some(&call.id),
-        tool_name: Some(&call.kind),
-        input: Some(input),
-        dynamic: Some(true),
-        provider_executed: Some(true),
-        title,
-        ..Chunk::default()
-    };
-    write_json(out, &chunk);
+    frame!(
+        out, "tool-input-available", "toolCallId": &*call.id, "toolName": &*call.kind(),
+        "input": input, "dynamic": true, "providerExecuted": true, "title": call.title(),
+    );
 }
 
 /// A data part. A part with the same id replaces it.
-fn part(out: &mut BytesMut, kind: &str, id: &str, value: &RawValue, transient: Option<bool>) {
-    write_json(
-        out,
-        &Chunk {
-            kind,
-            id: Some(id),
-            data: Some(value),
-            transient,
-            ..Chunk::default()
-        },
-    );
+fn part(out: &mut BytesMut, kind: &str, id: &str, value: &RawValue) {
+    frame!(out, kind, "id": id, "data": value);
 }
 
 fn own_part(out: &mut BytesMut, kind: &str, id: &str, value: &impl Serialize) {
-    part(out, kind, id, &to_raw(value), None);
+    part(out, kind, id, &to_raw(value));
 }
 
 fn metadata(out: &mut BytesMut, value: &RawValue) {
-    write_json(
-        out,
-        &Chunk {
-            kind: "message-metadata",
-            message_metadata: Some(value),
-            ..Chunk::default()
-        },
-    );
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RequestPart<'a> {
-    request_id: &'a str,
-    params: &'a RawValue,
-}
-
-/// The members of a diff.
-struct DiffPart<'a>(&'a RawObject<'a>);
-
-impl Serialize for DiffPart<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter())
-    }
-}
-
-/// An object with one member.
-fn json_object(key: &str, value: &RawValue) -> Box<RawValue> {
-    to_raw(&HashMap::from([(key, value)]))
+    frame!(out, "message-metadata", "messageMetadata": value);
 }

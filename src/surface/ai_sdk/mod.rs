@@ -5,10 +5,9 @@
 //!
 //! Read in this order:
 //! 1. `request`: the messages of the client, and its answers.
-//! 2. `chunk`: the frames. `encoder`: steps of a turn to frames.
+//! 2. `encoder`: steps of a turn to frames. Version 5, 6 and 7 of the AI SDK accept all of them, except approvals.
 //! 3. `routes`: the handlers.
 
-mod chunk;
 mod encoder;
 mod request;
 mod routes;

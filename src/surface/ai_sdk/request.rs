@@ -4,10 +4,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::surface::chat::{Approval, Converted, Message, QuestionId, file_block, text_part};
-use crate::surface::rest::ApiError;
-use crate::types::{PromptId, SessionId};
+use crate::surface::http::ApiError;
+use base::types::{PromptId, SessionId};
 
-/// The body of a `POST`. Unknown members are those of the application.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ChatBody {
@@ -22,7 +21,6 @@ pub(super) struct UiMessage {
     pub(super) role: String,
     #[serde(default)]
     parts: Value,
-    #[serde(default)]
     content: Option<Value>,
 }
 
@@ -67,7 +65,6 @@ impl ChatBody {
         messages.map(|(at, message)| message.message(at)).collect()
     }
 
-    /// The answers in the last message, if it is that of the assistant.
     pub(super) fn answers(&self) -> Result<Vec<Approval>, ApiError> {
         let last = self.messages.last();
         let Some(last) = last.filter(|message| message.role == "assistant") else {
@@ -101,7 +98,7 @@ impl ChatBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::RequestId;
+    use base::types::RequestId;
 
     #[test]
     fn answers_are_in_the_last_message() {

@@ -9,14 +9,14 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::encoder::{Approvals, Message, UiMessageWriter};
 use super::request::ChatBody;
-use crate::surface::authorized::{Authorized, CanPrompt, CanRead, RequiredScope};
 use crate::surface::chat::{
     ChatRequest, ChatTurn, Continued, ErrorFormat, LatestTurn, TurnEncoder, read_json, respond,
     with_layers,
 };
-use crate::surface::rest::ApiError;
-use crate::surface::state::Gateway;
-use crate::types::{AgentName, CancelCause, RequestId};
+use crate::surface::http::ApiError;
+use crate::surface::http::Gateway;
+use crate::surface::http::{Authorized, CanPrompt, CanRead};
+use base::types::{AgentName, CancelCause, RequestId};
 
 const PROTOCOL: &str = "ai-sdk";
 /// Some clients select their parser by this header.
@@ -32,10 +32,6 @@ pub(in crate::surface) fn router(gateway: &Gateway) -> Router<Gateway> {
     with_layers(routes, gateway, ErrorFormat::Text)
 }
 
-fn authorized<S: RequiredScope>(parts: &Parts) -> Result<Authorized<S>, ApiError> {
-    Ok(Authorized::from_parts(parts)?)
-}
-
 /// Whether permission requests are data parts: `?approvals=data`, for version 5 of the AI SDK.
 fn approvals(parts: &Parts) -> Result<Approvals, ApiError> {
     let query = parts.uri.query().unwrap_or_default();
@@ -49,24 +45,16 @@ fn approvals(parts: &Parts) -> Result<Approvals, ApiError> {
     }
 }
 
-fn known_agent(gateway: &Gateway, agent: &AgentName) -> Result<(), ApiError> {
-    gateway
-        .catalogue
-        .agent(agent)
-        .map(drop)
-        .ok_or_else(ApiError::not_found)
-}
-
 /// Sends a message or the answers to permission requests. The response is the message of the turn.
 async fn send(
     State(gateway): State<Gateway>,
     Path(agent): Path<AgentName>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    known_agent(&gateway, &agent)?;
-    let (parts, body) = request.into_parts();
-    let (by, approvals) = (authorized::<CanPrompt>(&parts)?, approvals(&parts)?);
-    let (headers, body) = read_json::<ChatBody>(&gateway, Request::from_parts(parts, body)).await?;
+    let known = gateway.catalogue.agent(&agent);
+    known.ok_or_else(ApiError::not_found)?;
+    let (by, parts, body) = read_json::<CanPrompt, ChatBody>(&gateway, request).await?;
+    let approvals = approvals(&parts)?;
     let answers = body.answers()?;
     if !answers.is_empty() {
         // The response continues the message after the newest answer.
@@ -76,7 +64,7 @@ async fn send(
     let chat = ChatRequest {
         conversation: body.id.clone(),
         asks_again: body.trigger.as_deref() == Some("regenerate-message"),
-        ..ChatRequest::new(agent, PROTOCOL, body.messages(), &headers)?
+        ..ChatRequest::new(agent, PROTOCOL, body.messages(), &parts.headers)?
     };
     let turn = chat.begin(&gateway, &by).await?;
     Ok(respond_with(&gateway, &by, turn, approvals, None))
@@ -89,8 +77,9 @@ async fn resume(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, _) = request.into_parts();
-    let (by, approvals) = (authorized::<CanRead>(&parts)?, approvals(&parts)?);
-    let Some(turn) = LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &chat)).await? else {
+    let by = Authorized::<CanRead>::from_parts(&parts)?;
+    let approvals = approvals(&parts)?;
+    let Some(turn) = LatestTurn::find(&gateway, &by, &agent, PROTOCOL, &chat).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let ended = turn
@@ -106,15 +95,14 @@ async fn resume(
     Ok(respond_with(&gateway, &by, turn, approvals, None))
 }
 
-/// Cancels the newest turn.
 async fn stop(
     State(gateway): State<Gateway>,
     Path((agent, chat)): Path<(AgentName, String)>,
     request: Request,
 ) -> Result<StatusCode, ApiError> {
     let (parts, _) = request.into_parts();
-    let by = authorized::<CanPrompt>(&parts)?;
-    if let Some(turn) = LatestTurn::find(&gateway, &by, (&agent, PROTOCOL, &chat)).await? {
+    let by = Authorized::<CanPrompt>::from_parts(&parts)?;
+    if let Some(turn) = LatestTurn::find(&gateway, &by, &agent, PROTOCOL, &chat).await? {
         turn.session
             .cancel(Some(turn.prompt), CancelCause::Person, None)
             .await?;

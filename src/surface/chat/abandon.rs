@@ -3,14 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::session::SessionHandle;
-use crate::shutdown::Shutdown;
-use crate::types::{CancelCause, KeyedCounts, KeyedGuard, PromptId, SessionId};
+use base::shutdown::Shutdown;
+use base::types::{CancelCause, KeyedCounts, KeyedGuard, PromptId, SessionId};
+use sessions::session::SessionHandle;
 
-/// How long a client may take to connect again.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The clients that wait for each turn.
 pub(crate) type Watchers = KeyedCounts<(SessionId, PromptId)>;
 
 /// Cancels a turn some seconds after its last client has disconnected. A turn that waits for an answer goes on.
@@ -27,12 +25,13 @@ pub(crate) struct CancelOnDisconnect {
 impl CancelOnDisconnect {
     /// `is_own`: whether the client began the turn. Otherwise, its disconnect cancels nothing.
     pub(super) fn new(
-        (session, prompt): (SessionHandle, PromptId),
+        shutdown: Shutdown,
+        watchers: Watchers,
+        session: SessionHandle,
+        prompt: PromptId,
         is_own: bool,
-        (shutdown, watchers): (&Shutdown, &Watchers),
     ) -> Self {
         let watched = watchers.acquire((session.id(), prompt), usize::MAX);
-        let (shutdown, watchers) = (shutdown.clone(), watchers.clone());
         Self {
             session,
             prompt,
@@ -43,7 +42,6 @@ impl CancelOnDisconnect {
         }
     }
 
-    /// The client has received the end of the turn.
     pub(super) fn completed(&self) {
         self.complete.store(true, Ordering::Relaxed);
     }
@@ -51,12 +49,13 @@ impl CancelOnDisconnect {
 
 impl Drop for CancelOnDisconnect {
     fn drop(&mut self) {
-        drop(self.watched.take());
+        let _ = self.watched.take();
         if self.complete.load(Ordering::Relaxed) || self.shutdown.is_draining() {
             return;
         }
-        let (session, prompt, watchers) =
-            (self.session.clone(), self.prompt, self.watchers.clone());
+        let session = self.session.clone();
+        let prompt = self.prompt;
+        let watchers = self.watchers.clone();
         let drained = self.shutdown.clone();
         self.shutdown.spawn(async move {
             tokio::select! {

@@ -5,16 +5,18 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use super::chat_turn::ChatTurn;
-use super::past_turn::steps_of;
-use crate::projection::{Asked, Step};
-use crate::session::{Answer, AnswerError, SessionHandle};
-use crate::surface::authorized::{AccessError, Authorized, CanPrompt};
-use crate::surface::rest::ApiError;
-use crate::surface::state::Gateway;
-use crate::types::ids::IdError;
-use crate::types::{PromptId, RequestId, Scope, SessionId};
+use super::chat_turn::{ChatTurn, steps_of};
+use crate::surface::http::ApiError;
+use crate::surface::http::Gateway;
+use crate::surface::http::{AccessError, Authorized, CanPrompt};
+use base::types::ids::IdError;
+use base::types::{PromptId, RequestId, Scope, SessionId};
+use events::api::PendingRequest;
+use sessions::projection::Step;
+use sessions::session::{Answer, AnswerError, SessionHandle};
+use wire::acp::RequestKind;
 
 /// The id of a question: `<session>_<turn>_<request>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +46,6 @@ impl FromStr for QuestionId {
     }
 }
 
-/// The turn that goes on after answers.
 #[derive(Debug)]
 pub(crate) struct Continued {
     pub(crate) turn: ChatTurn,
@@ -55,7 +56,6 @@ pub(crate) struct Continued {
 }
 
 impl Continued {
-    /// Passes the answers of a client to the agent.
     pub(crate) async fn with(
         gateway: &Gateway,
         by: &Authorized<CanPrompt>,
@@ -93,7 +93,7 @@ impl Continued {
             if let Step::Requested(request) = step
                 && !asked.contains(&newest.request)
             {
-                permissions += u32::from(request.asked == Asked::Permission);
+                permissions += u32::from(request.kind == RequestKind::Permission);
                 asked.push(request.id);
             }
         })
@@ -112,7 +112,6 @@ impl Continued {
     }
 }
 
-/// The answer of a person.
 #[derive(Debug)]
 pub(crate) struct Approval {
     pub(crate) question: QuestionId,
@@ -130,16 +129,12 @@ pub(crate) async fn answer(
     session: &SessionHandle,
     approval: &Approval,
 ) -> Result<(), ApiError> {
-    if !by.scopes.contains(Scope::Approve) {
-        return Err(AccessError::MissingScope(Scope::Approve).into());
-    }
+    require_approve(by)?;
     let request = approval.question.request;
-    let pending = match session.pending(request).await {
-        Ok(pending) => pending,
-        Err(AnswerError::NotFound(_) | AnswerError::Resolved(_)) => return Ok(()),
-        Err(error) => return Err(error.into()),
+    let Some(pending) = open_request(session, request).await? else {
+        return Ok(());
     };
-    let view = crate::acp::parse_permission(&pending.params)
+    let view = wire::acp::parse_permission(&pending.params)
         .map_err(|_| ApiError::invalid("", "the request is not a permission request"))?;
     let named = approval
         .reason
@@ -147,29 +142,54 @@ pub(crate) async fn answer(
         .and_then(|reason| view.option(reason));
     let named = named.filter(|option| approval.approved || !option.kind.starts_with("allow"));
     let of_kind = |kind: &str| view.options.iter().find(|option| option.kind == kind);
-    let option = match (named, approval.approved) {
-        (Some(option), _) => Some(option.option_id.to_string()),
-        (None, true) => of_kind("allow_once").map(|option| option.option_id.to_string()),
-        (None, false) => of_kind("reject_once")
-            .or_else(|| of_kind("reject_always"))
-            .map(|option| option.option_id.to_string()),
-    };
-    let answer = match (option, approval.approved) {
-        (Some(option), _) => Answer::Option(option),
-        (None, false) => Answer::Cancelled,
-        (None, true) => {
-            let ids: Vec<&str> = view
-                .options
-                .iter()
-                .map(|option| &*option.option_id)
-                .collect();
-            let detail = format!(
-                "the agent offers no single approval; name one of these options: {}",
-                ids.join(", ")
-            );
+    let option = named.or_else(|| {
+        if approval.approved {
+            of_kind("allow_once")
+        } else {
+            of_kind("reject_once").or_else(|| of_kind("reject_always"))
+        }
+    });
+    let answer = match option {
+        Some(option) => Answer::Option(option.option_id.to_string()),
+        None if !approval.approved => Answer::Cancelled,
+        None => {
+            let ids = view.options.iter().map(|option| &*option.option_id);
+            let ids = ids.collect::<Vec<_>>().join(", ");
+            let detail =
+                format!("the agent offers no single approval; name one of these options: {ids}");
             return Err(ApiError::invalid("", detail));
         }
     };
+    send_answer(by, session, request, answer).await
+}
+
+pub(crate) fn require_approve(by: &Authorized<CanPrompt>) -> Result<(), ApiError> {
+    if by.scopes.contains(Scope::Approve) {
+        Ok(())
+    } else {
+        Err(AccessError::MissingScope(Scope::Approve).into())
+    }
+}
+
+/// `None` if the request was resolved.
+pub(crate) async fn open_request(
+    session: &SessionHandle,
+    request: RequestId,
+) -> Result<Option<Arc<PendingRequest>>, ApiError> {
+    match session.pending(request).await {
+        Ok(pending) => Ok(Some(pending)),
+        Err(AnswerError::NotFound(_) | AnswerError::Resolved(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// An answer to a request that was resolved meanwhile has no effect.
+pub(crate) async fn send_answer(
+    by: &Authorized<CanPrompt>,
+    session: &SessionHandle,
+    request: RequestId,
+    answer: Answer,
+) -> Result<(), ApiError> {
     match session.answer(&by.author(), None, request, answer).await {
         Ok(()) | Err(AnswerError::Resolved(_) | AnswerError::NotFound(_)) => Ok(()),
         Err(error) => Err(error.into()),

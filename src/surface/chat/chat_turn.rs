@@ -1,4 +1,4 @@
-//! A turn of a conversation, and the newest one.
+//! A turn of a conversation, the newest one, and earlier ones.
 
 use std::time::Duration;
 
@@ -8,17 +8,15 @@ use serde_json::{Map, Value};
 
 use super::abandon::CancelOnDisconnect;
 use super::message::Message;
-use super::past_turn::{PastTurn, turns_of};
-use crate::acp::TraceContext;
-use crate::api::{CreateSession, Problem, ProblemCode};
-use crate::conversation::{Conversation, ConversationKey, Notice, Turn, UserMessage};
-use crate::eventlog::{Item, Start};
-use crate::session::{PromptRange, SessionError, SessionHandle};
 use crate::stream::{Feed, Source, StreamGuard, TurnFilter};
-use crate::surface::authorized::{Authorized, CanPrompt};
-use crate::surface::rest::ApiError;
-use crate::surface::state::Gateway;
-use crate::types::{AgentName, Principal, PromptId, SessionId};
+use crate::surface::http::{ApiError, Authorized, CanPrompt, Gateway};
+use base::types::{AgentName, Principal, PromptId, SessionId};
+use events::api::{CreateSession, Problem, ProblemCode};
+use log::eventlog::{Item, Start};
+use sessions::conversation::{Conversation, ConversationKey, Notice, Turn, UserMessage};
+use sessions::projection::{Step, TurnProjector};
+use sessions::session::{PromptRange, SessionError, SessionHandle};
+use wire::acp::TraceContext;
 
 /// The session of a request or a response.
 pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("x-acp-session-id");
@@ -26,7 +24,6 @@ pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("x-acp-session
 /// without a byte after half a minute or more.
 const STATUS_WAIT: Duration = Duration::from_secs(20);
 
-/// A turn of a conversation.
 #[derive(Debug)]
 pub(crate) struct ChatTurn {
     pub(crate) session: SessionHandle,
@@ -36,12 +33,10 @@ pub(crate) struct ChatTurn {
     pub(crate) notices: Vec<Notice>,
     /// Whether the client of this conversation began the turn, so that its disconnect may cancel the turn.
     pub(super) is_own: bool,
-    /// Counts the response as a stream.
     pub(super) guard: StreamGuard,
 }
 
 impl ChatTurn {
-    /// The events of the turn, from its first one.
     pub(super) fn feed(&self, gateway: &Gateway) -> Feed {
         let reader = self.session.log().reader(Start::After(self.first_seq - 1));
         let turn = TurnFilter {
@@ -56,8 +51,10 @@ impl ChatTurn {
 
     /// Cancels the turn if its client disconnects.
     pub(crate) fn cancel_on_disconnect(&self, gateway: &Gateway) -> CancelOnDisconnect {
-        let watched = (&gateway.shutdown, gateway.chat_watchers());
-        CancelOnDisconnect::new((self.session.clone(), self.prompt), self.is_own, watched)
+        let shutdown = gateway.shutdown.clone();
+        let watchers = gateway.chat_watchers().clone();
+        let session = self.session.clone();
+        CancelOnDisconnect::new(shutdown, watchers, session, self.prompt, self.is_own)
     }
 
     /// Waits for the end of a turn whose response is not streamed, and returns the response of a turn that fails meanwhile. After
@@ -104,7 +101,6 @@ impl ChatTurn {
         }
     }
 
-    /// A turn that exists already.
     pub(crate) async fn existing(
         gateway: &Gateway,
         by: &Principal,
@@ -112,18 +108,14 @@ impl ChatTurn {
         prompt: PromptId,
         notices: Vec<Notice>,
     ) -> Result<Self, ApiError> {
-        let range = session
-            .query()
-            .prompt_range(prompt)
-            .await?
-            .ok_or_else(ApiError::not_found)?;
+        let range = session.query().prompt_range(prompt).await?;
+        let range = range.ok_or_else(ApiError::not_found)?;
         let guard = gateway.streams().acquire(by)?;
-        let (first_seq, last_seq) = (range.first_seq, range.last_seq);
         Ok(Self {
             session,
             prompt,
-            first_seq,
-            last_seq,
+            first_seq: range.first_seq,
+            last_seq: range.last_seq,
             notices,
             is_own: true,
             guard,
@@ -166,7 +158,6 @@ pub(super) fn given_id(id: &str) -> Option<&str> {
     (!id.is_empty() && id != "new" && !id.contains("{{")).then_some(id)
 }
 
-/// The key of a conversation that the client gave an id.
 pub(super) fn conversation_key(
     by: &Principal,
     agent: &AgentName,
@@ -185,14 +176,10 @@ pub(super) async fn named_session(
     let Ok(session) = id.parse::<SessionId>() else {
         return Ok(None);
     };
-    Ok(gateway
-        .sessions
-        .has_session(by, session)
-        .await?
-        .then_some(session))
+    let exists = gateway.sessions.has_session(by, session).await?;
+    Ok(exists.then_some(session))
 }
 
-/// The newest turn of a conversation.
 #[derive(Debug)]
 pub(crate) struct LatestTurn {
     pub(crate) session: SessionHandle,
@@ -208,17 +195,14 @@ impl LatestTurn {
     pub(crate) async fn find(
         gateway: &Gateway,
         by: &Principal,
-        (agent, protocol, id): (&AgentName, &str, &str),
+        agent: &AgentName,
+        protocol: &str,
+        id: &str,
     ) -> Result<Option<Self>, ApiError> {
         if let Some(session) = named_session(gateway, by, id).await? {
             let session = gateway.sessions.open(by, session).await?;
-            let newest = session
-                .query()
-                .prompts(None, 1)
-                .await?
-                .prompts
-                .first()
-                .map(|turn| turn.prompt_id);
+            let newest = session.query().prompts(None, 1).await?;
+            let newest = newest.prompts.first().map(|turn| turn.prompt_id);
             return Ok(newest.map(|prompt| Self {
                 session,
                 prompt,
@@ -231,11 +215,8 @@ impl LatestTurn {
             return Ok(None);
         };
         let key = conversation_key(by, agent, protocol, id);
-        let conversation = gateway
-            .conversations()
-            .get(&key)
-            .await
-            .map_err(ApiError::internal)?;
+        let conversation = gateway.conversations().get(&key).await;
+        let conversation = conversation.map_err(ApiError::internal)?;
         let Some(Conversation { session, turns, .. }) = conversation.into_iter().next_back() else {
             return Ok(None);
         };
@@ -267,11 +248,8 @@ impl LatestTurn {
 
     /// The newest turns of the conversation, at most `max`, for a client that has no messages.
     pub(crate) async fn history(&self, max: usize) -> Result<Vec<PastTurn<'_>>, ApiError> {
-        turns_of(
-            &self.session,
-            &self.turns[self.turns.len().saturating_sub(max)..],
-        )
-        .await
+        let first = self.turns.len().saturating_sub(max);
+        turns_of(&self.session, &self.turns[first..]).await
     }
 
     pub(crate) async fn attach(
@@ -287,11 +265,11 @@ impl LatestTurn {
     }
 }
 
-/// Creates a session in a new folder.
 pub(crate) async fn create_session(
     gateway: &Gateway,
     by: &Authorized<CanPrompt>,
-    (agent, metadata): (AgentName, Option<Map<String, Value>>),
+    agent: AgentName,
+    metadata: Option<Map<String, Value>>,
     trace: Option<TraceContext>,
 ) -> Result<SessionHandle, ApiError> {
     let request = CreateSession {
@@ -299,8 +277,94 @@ pub(crate) async fn create_session(
         ..CreateSession::of(agent)
     };
     let created = gateway.sessions.create(by, request, None, trace).await?;
-    Ok(gateway
-        .sessions
-        .open(by, created.response.session_id)
-        .await?)
+    let session = created.response.session_id;
+    Ok(gateway.sessions.open(by, session).await?)
+}
+
+/// The blocks of a prompt before the message: the instructions, and the history of the client as text.
+const MAX_LEADING: usize = 2;
+
+/// Calls `each` for the steps of a turn: to its end, or to the last event that exists.
+pub(crate) async fn steps_of(
+    session: &SessionHandle,
+    (prompt, range): (PromptId, PromptRange),
+    mut each: impl FnMut(Step<'_>),
+) -> Result<(), ApiError> {
+    let mut projector = TurnProjector::default();
+    let mut reader = session.log().reader(Start::After(range.first_seq - 1));
+    let last = range.last_seq.unwrap_or(u64::MAX);
+    loop {
+        match reader.next().await? {
+            Item::Run(run) => {
+                let events = run
+                    .events()
+                    .filter(|event| event.seq() <= last && event.is_of(prompt));
+                events.for_each(|event| projector.event(&event, &mut each));
+                if run.last_seq >= last {
+                    return Ok(());
+                }
+            }
+            Item::Ready { .. } => return Ok(()),
+            Item::Reset { .. } | Item::End => return Err(ApiError::not_found()),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct PastTurn<'a> {
+    pub(crate) session: &'a SessionHandle,
+    pub(crate) prompt: PromptId,
+    pub(crate) range: PromptRange,
+    pub(crate) text: String,
+}
+
+impl PastTurn<'_> {
+    pub(crate) fn message_id(&self) -> String {
+        message_id(self.session.id(), self.prompt)
+    }
+}
+
+/// The id of the message of the user in a turn, for a client that asks for the history.
+pub(super) fn message_id(session: SessionId, prompt: PromptId) -> String {
+    format!("{session}_{prompt}-0")
+}
+
+/// The newest turns of a conversation: those after the last one whose message a client could not send again as it was, because it
+/// has files, or was joined with another one.
+pub(super) async fn turns_of<'a>(
+    session: &'a SessionHandle,
+    turns: &[Turn],
+) -> Result<Vec<PastTurn<'a>>, ApiError> {
+    let mut past = Vec::new();
+    for turn in turns {
+        let prompt = turn.prompt_id();
+        // The client sends its own text again, also if another client edited it in the queue.
+        let (Some(range), Some(blocks)) = (
+            session.query().prompt_range(prompt).await?,
+            session.query().first_blocks(prompt).await?,
+        ) else {
+            past.clear();
+            continue;
+        };
+        let blocks: Vec<Value> = serde_json::from_str(blocks.get()).unwrap_or_default();
+        let messages = (0..=MAX_LEADING.min(blocks.len()))
+            .map(|leading| Message::new("user", blocks[leading..].to_vec()));
+        let same = |message: &Message| message.digest().content == turn.message;
+        let message = messages.into_iter().find(same);
+        let message = message.filter(|message| {
+            let mut blocks = message.blocks.iter();
+            blocks.len() > 0 && blocks.all(|block| block["type"] == "text")
+        });
+        let Some(message) = message else {
+            past.clear();
+            continue;
+        };
+        past.push(PastTurn {
+            session,
+            prompt,
+            range,
+            text: message.text,
+        });
+    }
+    Ok(past)
 }

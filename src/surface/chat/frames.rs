@@ -1,11 +1,63 @@
-//! The last frame of several protocols, and the end of a stream without the end of its turn.
+//! The frames of chat protocols, and the end of a stream without the end of its turn.
 
 use bytes::BytesMut;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 
-use crate::api::{Problem, ProblemCode};
-use crate::event::{self, ControlFrame, EndReason};
+use events::api::{Problem, ProblemCode};
+use events::event::{self, ControlFrame, EndReason};
 
-/// Appends the last frame of several protocols.
+#[derive(Debug, Clone, Copy, Serialize, derive_more::From)]
+#[serde(untagged)]
+pub(crate) enum Member<'a> {
+    Text(&'a str),
+    Flag(bool),
+    Raw(&'a RawValue),
+    #[from(skip)]
+    Absent,
+}
+
+impl<'a, T: Into<Member<'a>>> From<Option<T>> for Member<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Absent, Into::into)
+    }
+}
+
+/// The members of a frame in their order. Absent ones are left out, because clients reject null.
+#[derive(Debug)]
+pub(crate) struct Members<'a>(pub(crate) &'a [(&'a str, Member<'a>)]);
+
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let members = self.0.iter().copied();
+        serializer.collect_map(members.filter(|(_, value)| !matches!(value, Member::Absent)))
+    }
+}
+
+/// Writes a frame: its output, its type and its members.
+macro_rules! frame {
+    ($out:expr, $kind:expr $(, $name:literal: $value:expr)* $(,)?) => {
+        events::event::write_json(
+            $out,
+            &$crate::surface::chat::Members(&[
+                ("type", $crate::surface::chat::Member::from($kind)),
+                $(($name, $crate::surface::chat::Member::from($value))),*
+            ]),
+        )
+    };
+}
+
+/// An object in JSON with these members.
+macro_rules! object {
+    ($($name:literal: $value:expr),* $(,)?) => {
+        wire::acp::to_raw(&$crate::surface::chat::Members(&[
+            $(($name, $crate::surface::chat::Member::from($value))),*
+        ]))
+    };
+}
+
+pub(crate) use {frame, object};
+
 pub(crate) fn done(out: &mut BytesMut) {
     event::write_block(out, None, None, b"[DONE]");
 }
@@ -17,7 +69,6 @@ pub(crate) struct Interrupted {
     pub(crate) message: String,
 }
 
-/// The end of a stream before the end of its turn.
 #[derive(Debug)]
 pub(super) enum Interruption {
     /// The client does not follow, and has all events up to now.

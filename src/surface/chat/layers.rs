@@ -1,18 +1,23 @@
-//! Admission of requests and the format of errors, for each chat protocol.
+//! Admission and bodies of requests, and the format of errors, for each chat protocol.
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
+use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::api::Problem;
-use crate::surface::rest::{FailedResponse, admit, method_not_allowed, panic_response};
-use crate::surface::state::Gateway;
-use crate::types::PublicPath;
+use crate::surface::http::Gateway;
+use crate::surface::http::json;
+use crate::surface::http::{ApiError, FailedResponse, admit, method_not_allowed, panic_response};
+use crate::surface::http::{Authorized, RequiredScope};
+use crate::surface::http::{BodyLimit, has_media_type, read_body};
+use base::types::PublicPath;
+use events::api::{Problem, ProblemCode};
 
 /// Tells the SDKs of `OpenAI` not to repeat a request.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -26,7 +31,6 @@ pub(crate) enum ErrorFormat {
     Text,
 }
 
-/// Adds admission and errors to the routes of a protocol.
 pub(crate) fn with_layers(
     router: Router<Gateway>,
     gateway: &Gateway,
@@ -38,7 +42,6 @@ pub(crate) fn with_layers(
         .layer(from_fn_with_state((gateway.clone(), format), respond))
 }
 
-/// Admits a request and responds to it. Writes the error in the format of the protocol if it failed.
 async fn respond(
     State((gateway, format)): State<(Gateway, ErrorFormat)>,
     request: Request,
@@ -79,7 +82,6 @@ fn error_text(problem: &Problem) -> String {
     }
 }
 
-/// A problem document with the member `error`.
 fn error_body(problem: &Problem) -> serde_json::Value {
     let mut body = serde_json::to_value(problem).unwrap_or_default();
     let kind = match problem.status {
@@ -93,4 +95,23 @@ fn error_body(problem: &Problem) -> serde_json::Value {
     let param = pointers.find(|pointer| !pointer.is_empty());
     body["error"] = json!({ "message": problem.detail, "type": kind, "code": problem.code.as_str(), "param": param });
     body
+}
+
+/// The largest body. It contains the whole history with all files. The limit of a prompt applies to the new message.
+const MAX_BODY: BodyLimit = BodyLimit::fixed(32 << 20);
+
+/// The key, the head and the body of a request.
+pub(crate) async fn read_json<S: RequiredScope, T: DeserializeOwned>(
+    gateway: &Gateway,
+    request: Request,
+) -> Result<(Authorized<S>, Parts, T), ApiError> {
+    let (parts, body) = request.into_parts();
+    let by = Authorized::from_parts(&parts)?;
+    if !has_media_type(&parts.headers, &["application/json"]) {
+        let detail = "the body must be application/json";
+        return Err(ApiError::new(ProblemCode::UnsupportedMediaType, detail));
+    }
+    let bytes = read_body(&parts, body, MAX_BODY, gateway.limits.body_timeout).await?;
+    let value = json::parse(&bytes, gateway.limits.max_json_depth)?;
+    Ok((by, parts, value))
 }

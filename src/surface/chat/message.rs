@@ -5,22 +5,19 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use crate::acp::PromptCapabilities;
-use crate::api::ProblemCode;
-use crate::conversation::{Digest, Notice, UserMessage};
-use crate::surface::rest::ApiError;
+use crate::surface::http::ApiError;
+use events::api::ProblemCode;
+use sessions::conversation::{Digest, Notice, UserMessage};
+use wire::acp::PromptCapabilities;
 
 /// The transcript that a new session receives. A longer one has no beginning.
 const MAX_TRANSCRIPT_BYTES: usize = 256 << 10;
 
-/// A message of the history of a client.
 #[derive(Debug, Clone)]
 pub(crate) struct Message {
     pub(crate) role: String,
-    /// The client's id of the message.
     pub(crate) id: Option<String>,
     pub(crate) text: String,
-    /// The content blocks, with the text.
     pub(crate) blocks: Vec<Value>,
     /// The place of the content in the body of the request, as a JSON pointer.
     pub(super) pointer: String,
@@ -28,7 +25,6 @@ pub(crate) struct Message {
     pub(super) unreadable: Option<(usize, &'static str)>,
 }
 
-/// The content block of a part of a message, or the reason why it has none. `None`: the part is not for the agent.
 pub(crate) type Converted = Result<Option<Value>, &'static str>;
 
 impl Message {
@@ -105,7 +101,6 @@ pub(crate) fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-/// The block of a text part. An empty text has none.
 pub(crate) fn text_part(part: &Value) -> Converted {
     let text = part["text"].as_str().ok_or("expected `text`")?;
     Ok((!text.is_empty()).then(|| text_block(text)))
@@ -186,7 +181,6 @@ fn carried(blocks: &[Value], takes: PromptCapabilities) -> (Vec<Value>, bool) {
     (carried.collect(), is_whole)
 }
 
-/// A content block that is not text, as text.
 fn named(block: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     match block["type"].as_str() {
@@ -197,12 +191,10 @@ fn named(block: &Value) -> String {
     }
 }
 
-/// The prompt that messages of a client become.
 pub(super) struct PromptContent<'a> {
     pub(super) system: Option<&'a str>,
     /// The messages that the agent does not know. It receives them as text.
     pub(super) earlier: &'a [Message],
-    /// New messages before the last one.
     pub(super) joined: &'a [&'a Message],
     pub(super) last: &'a Message,
 }
@@ -257,7 +249,6 @@ impl PromptContent<'_> {
     }
 }
 
-/// The messages that a transcript has.
 pub(super) fn transcribed(messages: &[Message]) -> impl Iterator<Item = &Message> {
     messages
         .iter()

@@ -4,12 +4,11 @@
 //! turn with the new message only. The events of the turn become frames of the protocol in the encoder of each surface.
 //!
 //! Read in this order:
-//! 1. `layers`: admission and errors.
-//! 2. `body`: the body of a request. `message`: messages of clients as content blocks of ACP.
-//! 3. `chat_turn`: a turn of a conversation. `request`: what a client sends. `search`: its conversation. `turn`: the start of a
-//!    turn. `model_option`: the model of an agent. `approval`: answers to permission requests. `abandon`: clients that disconnect.
-//! 4. `frames`: the end of a stream without the end of its turn. `turn_encoder`: a turn in the protocol of a client.
-//!    `respond`: the response with the turn. `past_turn`: earlier turns.
+//! 1. `layers`: admission, bodies and errors. `message`: messages of clients as content blocks of ACP.
+//! 2. `chat_turn`: a turn of a conversation, also an earlier one. `abandon`: clients that disconnect. `request`: what a client sends.
+//!    `search`: its conversation. `turn`: the start of a turn. `approval`: answers to permission requests.
+//! 3. `frames`: frames, and the end of a stream without the end of its turn. `turn_encoder`: a turn in the protocol of
+//!    a client, and the response with it.
 //!
 //! Rules of the design:
 //!
@@ -26,28 +25,22 @@
 
 mod abandon;
 mod approval;
-mod body;
 mod chat_turn;
 mod frames;
 mod layers;
 mod message;
-mod model_option;
-mod past_turn;
 mod request;
-mod respond;
 mod search;
 mod turn;
 mod turn_encoder;
 
-pub(super) use abandon::{CancelOnDisconnect, Watchers};
-pub(super) use approval::{Approval, Continued, QuestionId, answer};
-pub(super) use body::read_json;
-pub(super) use chat_turn::{ChatTurn, LatestTurn, SESSION_ID, create_session};
-pub(super) use frames::{Interrupted, done};
-pub(super) use layers::{ErrorFormat, with_layers};
+pub(super) use abandon::CancelOnDisconnect;
+pub(super) use approval::{
+    Approval, Continued, QuestionId, answer, open_request, require_approve, send_answer,
+};
+pub(super) use chat_turn::{ChatTurn, LatestTurn, PastTurn, SESSION_ID, create_session, steps_of};
+pub(super) use frames::{Interrupted, Member, Members, done, frame, object};
+pub(super) use layers::{ErrorFormat, read_json, with_layers};
 pub(super) use message::{Converted, Message, file_block, media_block, resource_link, text_part};
-pub(super) use model_option::ModelOption;
-pub(super) use past_turn::{PastTurn, steps_of};
-pub(super) use request::ChatRequest;
-pub(super) use respond::respond;
-pub(super) use turn_encoder::{TurnEncoder, TurnWriter};
+pub(super) use request::{ChatRequest, ModelOption};
+pub(super) use turn_encoder::{TurnEncoder, TurnWriter, respond};

@@ -7,18 +7,15 @@ use sha2::{Digest as _, Sha256};
 use super::chat_turn::{conversation_key, given_id, may_be_seen};
 use super::message::Message;
 use super::request::ChatRequest;
-use crate::conversation::{
+use crate::surface::http::{ApiError, Authorized, CanPrompt, Gateway};
+use base::types::{CancelCause, PromptId};
+use sessions::conversation::{
     Conversation, ConversationKey, Evidence, MAX_OF_HISTORY, Notice, Turn, TurnState,
 };
-use crate::session::{SessionError, SessionHandle};
-use crate::surface::authorized::{Authorized, CanPrompt};
-use crate::surface::rest::ApiError;
-use crate::surface::state::Gateway;
-use crate::types::{CancelCause, PromptId};
+use sessions::session::{SessionError, SessionHandle};
 
 /// The messages without an answer after which a history names no conversation.
 const MAX_UNANSWERED: usize = 8;
-/// How a client names its conversation.
 pub(super) enum Reference {
     /// With an id of the client, or of a session.
     ById(ConversationKey),
@@ -55,11 +52,9 @@ impl Reference {
     }
 }
 
-/// A conversation whose session exists.
 pub(super) struct Match {
     pub(super) conversation: Conversation,
     pub(super) session: SessionHandle,
-    /// The newest turn that the client knows.
     pub(super) newest: Option<PromptId>,
 }
 
@@ -73,7 +68,6 @@ enum Likeness {
     Same,
 }
 
-/// A request whose conversation is searched.
 pub(super) struct Search<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) by: &'a Authorized<CanPrompt>,

@@ -6,27 +6,21 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::value::to_raw_value;
 
-use super::chat_turn::{ChatTurn, create_session, named_session};
+use super::chat_turn::{ChatTurn, create_session, message_id, named_session};
 use super::message::{Message, PromptContent, transcribed};
-use super::model_option::ModelOption;
-use super::past_turn::message_id;
-use super::request::{ChatRequest, HistoryPolicy};
+use super::request::{ChatRequest, HistoryPolicy, ModelOption};
 use super::search::{Later, Match, Reference, Search, later_turns};
-use crate::acp::PromptCapabilities;
-use crate::api::{Problem, ProblemCode};
-use crate::conversation::{
+use crate::surface::http::{ApiError, Authorized, CanPrompt, Gateway, NewTurn};
+use base::types::{CancelCause, PromptId, SessionId};
+use events::api::{Problem, ProblemCode};
+use sessions::conversation::{
     Conversation, ConversationKey, Decision, Digest, Evidence, Locked, Meaning, Notice, Turn,
     UserMessage, decide,
 };
-use crate::session::{ClientCall, IdempotencyKey, PromptRequest, SessionHandle};
-use crate::surface::authorized::{Authorized, CanPrompt};
-use crate::surface::rest::ApiError;
-use crate::surface::state::Gateway;
-use crate::surface::turn::NewTurn;
-use crate::types::{CancelCause, PromptId, SessionId};
+use sessions::session::{ClientCall, IdempotencyKey, PromptRequest, SessionHandle};
+use wire::acp::PromptCapabilities;
 
 impl ChatRequest {
-    /// Begins the turn of the last message, or finds it if the request is repeated.
     pub(crate) async fn begin(
         mut self,
         gateway: &Gateway,
@@ -79,22 +73,16 @@ impl ChatRequest {
             before: &self.messages[..last],
             evidence,
         };
-        let start = TurnStart {
-            users: &users,
-            search,
-        };
-        start.run().await
+        let users = &users;
+        TurnStart { users, search }.run().await
     }
 }
 
-/// The start of a turn.
 struct TurnStart<'a> {
-    /// The messages of the user.
     users: &'a [&'a Message],
     search: Search<'a>,
 }
 
-/// The prompt that a request becomes.
 struct NewPrompt<'a> {
     known: Option<Match>,
     /// The earlier messages that the session does not know.
@@ -166,14 +154,8 @@ impl<'a> TurnStart<'a> {
                 let turn = &known.conversation.turns[turn];
                 notices.extend(&turn.notices);
                 let prompt = turn.prompt_id();
-                return ChatTurn::existing(
-                    self.search.gateway,
-                    self.search.by,
-                    known.session,
-                    prompt,
-                    notices,
-                )
-                .await;
+                let Search { gateway, by, .. } = self.search;
+                return ChatTurn::existing(gateway, by, known.session, prompt, notices).await;
             }
             Decision::Next { first_new, certain } => {
                 if first_new < self.users.len() - 1 {
@@ -230,7 +212,6 @@ impl<'a> TurnStart<'a> {
         }
     }
 
-    /// The first prompt of a conversation.
     fn first(&self) -> NewPrompt<'a> {
         // Some programs show a greeting as the first message of the assistant.
         let is_seeded = transcribed(self.search.before).next().is_some();
@@ -275,7 +256,6 @@ impl<'a> TurnStart<'a> {
         }
     }
 
-    /// Sends the prompt and stores the turn.
     async fn prompt(
         &self,
         locked: &Locked,
@@ -294,25 +274,15 @@ impl<'a> TurnStart<'a> {
             .is_some_and(|known| !known.conversation.turns.is_empty());
         let is_first = match &known {
             Some(known) if !has_turns => {
-                replaces == Some(1)
-                    || known
-                        .session
-                        .query()
-                        .prompts(None, 1)
-                        .await?
-                        .prompts
-                        .is_empty()
+                let newest = known.session.query().prompts(None, 1).await?;
+                replaces == Some(1) || newest.prompts.is_empty()
             }
             known => known.is_none(),
         };
         let limit = self.search.gateway.limits.max_prompt_bytes;
         let last = self.users.len() - 1;
         let mut content = PromptContent {
-            system: if is_first {
-                self.search.request.system.as_deref()
-            } else {
-                None
-            },
+            system: self.search.request.system.as_deref().filter(|_| is_first),
             earlier,
             joined: &[],
             last: self.users[last],
@@ -326,16 +296,11 @@ impl<'a> TurnStart<'a> {
             (known.session, known.conversation)
         } else {
             let ChatRequest { agent, trace, .. } = self.search.request;
-            let session = create_session(
-                self.search.gateway,
-                self.search.by,
-                (agent.clone(), None),
-                trace.clone(),
-            )
-            .await?;
+            let Search { gateway, by, .. } = self.search;
+            let session = create_session(gateway, by, agent.clone(), None, trace.clone()).await?;
             if let Err(error) = self.select_model(&session).await {
                 // Nothing of a rejected request remains.
-                drop(session.delete(self.search.by, None, None).await);
+                let _ = session.delete(self.search.by, None, None).await;
                 return Err(error);
             }
             (session.clone(), Conversation::new(session.id()))
@@ -361,14 +326,16 @@ impl<'a> TurnStart<'a> {
         conversation.sends_newest_only = has_turns && self.users.len() == 1;
         let before = conversation.turns.last().map_or(0, |turn| turn.prompt);
         let before = replaces.unwrap_or(before);
-        let is_appended = notices.contains(&Notice::Appended);
+        let key = if notices.contains(&Notice::Appended) {
+            None
+        } else {
+            self.key(reference.stored(), session.id(), before)
+        };
         let prompt = PromptRequest {
             blocks,
             attachments: Vec::new(),
             queue: true,
-            key: (!is_appended)
-                .then(|| self.key(reference.stored(), session.id(), before))
-                .flatten(),
+            key,
             trace: self.search.request.trace.clone(),
             acp_request: None,
             broadcast: None,
@@ -381,16 +348,17 @@ impl<'a> TurnStart<'a> {
             Ok(turn) => turn,
             Err(error) => {
                 if is_new {
-                    drop(session.delete(self.search.by, None, None).await);
+                    let _ = session.delete(self.search.by, None, None).await;
                 }
                 return Err(error);
             }
         };
-        let (admitted, guard) = (turn.admitted, turn.guard.expect("a held turn has a guard"));
+        let admitted = turn.admitted;
+        let guard = turn.guard.expect("a held turn has a guard");
         let prompt = admitted.prompt.prompt_id;
         for notice in &notices {
             tracing::info!(
-                session = %session.id(), prompt = %prompt, history = notice.as_str(),
+                session = %session.id(), prompt = %prompt, history = notice.into_str(),
                 "the messages of a chat client are not simply the next turn"
             );
         }
@@ -408,20 +376,14 @@ impl<'a> TurnStart<'a> {
             turn
         }));
         // The client can find the turn again, also if it receives a single byte and the gateway is killed.
-        locked
-            .put(
-                reference.stored(),
-                conversation,
-                reference.max_conversations(),
-            )
-            .await
-            .map_err(|_| ApiError::draining())?;
-        let (first_seq, last_seq) = (admitted.first_seq, admitted.last_seq);
+        let max = reference.max_conversations();
+        let stored = locked.put(reference.stored(), conversation, max).await;
+        stored.map_err(|_| ApiError::draining())?;
         Ok(ChatTurn {
             session,
             prompt,
-            first_seq,
-            last_seq,
+            first_seq: admitted.first_seq,
+            last_seq: admitted.last_seq,
             notices,
             is_own: true,
             guard,
@@ -440,8 +402,7 @@ impl<'a> TurnStart<'a> {
         if self.search.evidence.in_session.is_some() {
             return None;
         }
-        let message =
-            self.search.evidence.messages[self.search.evidence.messages.len() - 1].content;
+        let message = self.search.evidence.messages.last()?.content;
         let mut body_hash = [0; 32];
         body_hash[..16].copy_from_slice(message.bytes());
         let text = URL_SAFE_NO_PAD.encode(message.bytes());
@@ -489,31 +450,22 @@ impl<'a> TurnStart<'a> {
         };
         let options = session.snapshot().await?.config_options;
         let Some(option) = ModelOption::of(options.as_deref()) else {
-            return Err(ApiError::new(
-                ProblemCode::NotFound,
-                "this agent has no option for its model",
-            ));
+            let detail = "this agent has no option for its model";
+            return Err(ApiError::new(ProblemCode::NotFound, detail));
         };
         if option.current.as_ref() == Some(model) {
             return Ok(());
         }
         if !option.values.contains(model) {
-            return Err(ApiError::new(
-                ProblemCode::NotFound,
-                "the agent does not offer this model",
-            ));
+            let detail = "the agent does not offer this model";
+            return Err(ApiError::new(ProblemCode::NotFound, detail));
         }
         let value = to_raw_value(model).map_err(ApiError::internal)?;
-        session
-            .call(
-                self.search.by,
-                ClientCall::Config {
-                    option: option.id,
-                    value,
-                },
-                None,
-            )
-            .await?;
+        let call = ClientCall::Config {
+            option: option.id,
+            value,
+        };
+        session.call(self.search.by, call, None).await?;
         Ok(())
     }
 }

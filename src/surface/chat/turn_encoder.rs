@@ -1,28 +1,27 @@
-//! A turn in the protocol of a chat client, and the end of its response.
+//! A turn in the protocol of a chat client, the end of its response, and the response itself.
 
 use std::fmt;
 
+use axum::response::Response;
 use bytes::BytesMut;
+use http::{HeaderName, HeaderValue};
 
 use super::abandon::CancelOnDisconnect;
+use super::chat_turn::{ChatTurn, SESSION_ID, session_header};
 use super::frames::{Interrupted, Interruption};
-use crate::event::{ControlFrame, EventRef};
-use crate::projection::{Step, TurnProjector, replace_halves};
 use crate::stream::Encoder;
-use crate::types::RequestId;
+use crate::surface::http::Authorized;
+use crate::surface::http::Gateway;
+use base::types::RequestId;
+use events::event::{ControlFrame, EventRef};
+use sessions::projection::{Step, TurnProjector, replace_halves};
 
-/// Writes the frames of one protocol.
 pub(crate) trait TurnWriter: fmt::Debug + Send + Sync {
-    fn media_type(&self) -> &'static str {
-        "text/event-stream"
+    /// Whether the response has frames. Otherwise it is one JSON value.
+    fn is_streamed(&self) -> bool {
+        true
     }
 
-    /// Bytes between frames that keep an idle connection open.
-    fn keep_alive(&self) -> &'static [u8] {
-        b":\n"
-    }
-
-    /// Appends the frames of a step.
     fn step(&mut self, out: &mut BytesMut, step: &Step<'_>);
 
     /// Follows a step that the client has from a former response of the turn.
@@ -40,11 +39,9 @@ pub(crate) trait TurnWriter: fmt::Debug + Send + Sync {
     /// Ends the response before the turn, as an error.
     fn interrupted(&mut self, out: &mut BytesMut, interrupted: &Interrupted);
 
-    /// Whether the last frame is written.
     fn is_complete(&self) -> bool;
 }
 
-/// The encoder of one turn.
 #[derive(Debug)]
 pub(crate) struct TurnEncoder<W> {
     projector: TurnProjector,
@@ -58,13 +55,12 @@ pub(crate) struct TurnEncoder<W> {
 
 impl<W: TurnWriter> TurnEncoder<W> {
     pub(crate) fn new(writer: W) -> Self {
-        let (projector, received_until, connected) = (TurnProjector::default(), None, None);
         Self {
-            projector,
+            projector: TurnProjector::default(),
             writer,
             replays: true,
-            received_until,
-            connected,
+            received_until: None,
+            connected: None,
         }
     }
 
@@ -90,10 +86,8 @@ impl<W: TurnWriter> TurnEncoder<W> {
     }
 
     fn acknowledge(&self) {
-        if let Some(connected) = self
-            .connected
-            .as_ref()
-            .filter(|_| self.writer.is_complete())
+        if let Some(connected) = &self.connected
+            && self.writer.is_complete()
         {
             connected.completed();
         }
@@ -102,7 +96,11 @@ impl<W: TurnWriter> TurnEncoder<W> {
 
 impl<W: TurnWriter> Encoder for TurnEncoder<W> {
     fn media_type(&self) -> &'static str {
-        self.writer.media_type()
+        if self.writer.is_streamed() {
+            "text/event-stream"
+        } else {
+            "application/json"
+        }
     }
 
     fn uses_stored_frames(&self) -> bool {
@@ -157,10 +155,43 @@ impl<W: TurnWriter> Encoder for TurnEncoder<W> {
     fn retry(&mut self, _: &mut BytesMut, _: u64) {}
 
     fn keep_alive(&self) -> &'static [u8] {
-        self.writer.keep_alive()
+        // A comment, or white space before the JSON. It keeps clients from a time-out, after which they repeat the request.
+        if self.writer.is_streamed() {
+            b":\n"
+        } else {
+            b" "
+        }
     }
 
     fn is_complete(&self) -> bool {
         self.writer.is_complete()
     }
+}
+
+/// In a request: the policy for a changed history. In a response: what the gateway did.
+pub(crate) const HISTORY: HeaderName = HeaderName::from_static("x-acp-history");
+
+/// Streams the turn. `follow`: until its end, and not only its events up to now.
+pub(crate) fn respond<S, W: TurnWriter + 'static>(
+    gateway: &Gateway,
+    by: &Authorized<S>,
+    turn: ChatTurn,
+    encoder: TurnEncoder<W>,
+    follow: bool,
+) -> Response {
+    let feed = turn.feed(gateway);
+    let ChatTurn {
+        session,
+        notices,
+        guard,
+        ..
+    } = turn;
+    let mut response =
+        gateway.stream_response(by.admission(), guard, feed, Box::new(encoder), follow);
+    let headers = response.headers_mut();
+    headers.insert(SESSION_ID, session_header(session.id()));
+    for notice in notices {
+        headers.append(HISTORY, HeaderValue::from_static(notice.into_str()));
+    }
+    response
 }

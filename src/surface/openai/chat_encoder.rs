@@ -1,23 +1,23 @@
 //! The steps of a turn as a chat completion, streamed or whole.
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
+use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::completion::{
-    Field, Head, Usage, body, delta, error, own_delta, text_delta, usage_frame,
-};
-use crate::acp::{RawObject, stop_reason};
-use crate::conversation::Notice;
-use crate::projection::{Asked, End, Request, Role, Step, ToolCall, input_text};
-use crate::surface::chat::{Interrupted, TurnWriter, done};
-use crate::transcript::decode;
-use crate::types::CancelCause;
+use crate::surface::chat::{Interrupted, Member, Members, TurnWriter, done};
+use base::types::CancelCause;
+use events::event::write_json;
+use sessions::conversation::Notice;
+use sessions::projection::{self, End, Request, Role, Step};
+use sessions::transcript::decode;
+use wire::acp::{RawObject, RequestKind, stop_reason};
 
 /// The text that a completion which is not streamed may have. The rest is cut.
 const MAX_WHOLE_BYTES: usize = 16 << 20;
+/// The longest text of one frame. The reader of a common frontend fails at lines of 128 KiB.
+const MAX_TEXT_BYTES: usize = 32 << 10;
 
-/// The parts of a completion that are not in the events of the turn.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) id: String,
@@ -29,62 +29,84 @@ pub(super) struct Options {
     pub(super) notices: Vec<Notice>,
 }
 
-/// Writes a completion.
 #[derive(Debug)]
 pub(super) struct CompletionWriter {
-    head: Head,
     options: Options,
-    /// The texts of a completion that is not streamed.
-    content: String,
-    reasoning: String,
-    /// The last role, and whether the message has a text.
-    has_content: bool,
-    has_reasoning: bool,
+    /// In seconds since 1970.
+    created: i64,
+    content: Part,
+    reasoning: Part,
     complete: bool,
 }
 
-impl TurnWriter for CompletionWriter {
-    fn media_type(&self) -> &'static str {
-        if self.options.streamed {
-            "text/event-stream"
-        } else {
-            "application/json"
+/// The content or the reasoning of the message.
+#[derive(Debug, Default)]
+struct Part {
+    has_begun: bool,
+    /// The text of a completion that is not streamed.
+    text: String,
+}
+
+/// The tokens of a turn: 0 unless the agent reports them.
+#[expect(clippy::struct_field_names, reason = "the protocol names the members")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+struct Usage {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    total_tokens: u64,
+}
+
+impl From<projection::Usage> for Usage {
+    fn from(usage: projection::Usage) -> Self {
+        Self {
+            prompt_tokens: usage.input,
+            completion_tokens: usage.output,
+            total_tokens: usage.total(),
         }
     }
+}
 
-    /// A comment, or white space before the JSON. It keeps clients from a time-out, after which they repeat the request.
-    fn keep_alive(&self) -> &'static [u8] {
-        if self.options.streamed { b":\n" } else { b" " }
+#[derive(Serialize)]
+struct Frame<'a, C> {
+    id: &'a str,
+    object: &'a str,
+    created: i64,
+    model: &'a str,
+    choices: C,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+}
+
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: u8,
+    delta: Members<'a>,
+    finish_reason: Option<&'static str>,
+}
+
+impl TurnWriter for CompletionWriter {
+    fn is_streamed(&self) -> bool {
+        self.options.streamed
     }
 
     fn step(&mut self, out: &mut BytesMut, step: &Step<'_>) {
         match step {
             Step::Begun { at } => {
-                self.head.created = at.as_millis() / 1000;
+                self.created = at.as_millis() / 1000;
                 if self.options.streamed {
-                    delta(
-                        out,
-                        &self.head,
-                        &json!({ "role": "assistant", "content": "" }),
-                        None,
-                    );
+                    let begun = [("role", "assistant".into()), ("content", "".into())];
+                    self.delta(out, &begun, None);
                 }
                 for notice in std::mem::take(&mut self.options.notices) {
-                    self.line(out, notice.text());
+                    self.paragraph(out, Role::Thought, notice.text());
                 }
             }
+            // Texts of several blocks would run together.
             Step::BlockBegun(block) if block.subagent.is_none() => {
-                let begun = match block.role {
-                    Role::Message => &mut self.has_content,
-                    Role::Thought => &mut self.has_reasoning,
-                };
-                // Texts of several blocks would run together.
-                if std::mem::replace(begun, true) {
-                    self.own(out, field(block.role), "\n\n");
-                }
+                self.paragraph(out, block.role, "");
             }
             Step::Text(block, text) if block.subagent.is_none() => {
-                self.text(out, field(block.role), text);
+                self.text(out, block.role, text);
             }
             Step::Content {
                 role: Role::Message,
@@ -107,60 +129,80 @@ impl TurnWriter for CompletionWriter {
 
 impl CompletionWriter {
     pub(super) fn new(options: Options) -> Self {
-        let (id, model) = (options.id.clone(), options.model.clone());
-        let head = Head {
-            id,
-            object: "chat.completion.chunk",
-            created: 0,
-            model,
-        };
-        let (content, reasoning) = (String::new(), String::new());
-        let (has_content, has_reasoning, complete) = (false, false, false);
         Self {
-            head,
             options,
-            content,
-            reasoning,
-            has_content,
-            has_reasoning,
-            complete,
+            created: 0,
+            content: Part::default(),
+            reasoning: Part::default(),
+            complete: false,
         }
     }
 
-    fn text(&mut self, out: &mut BytesMut, field: Field, text: &RawValue) {
-        if self.options.streamed {
-            text_delta(out, &self.head, field, text);
-        } else if let Some(text) = decode(text.get()) {
-            self.push(field, &text);
+    fn part(&mut self, role: Role) -> &mut Part {
+        match role {
+            Role::Message => &mut self.content,
+            Role::Thought => &mut self.reasoning,
         }
     }
 
-    /// A text of the gateway.
-    fn own(&mut self, out: &mut BytesMut, field: Field, text: &str) {
-        if self.options.streamed {
-            own_delta(out, &self.head, field, text);
-        } else {
-            self.push(field, text);
-        }
-    }
-
-    fn push(&mut self, field: Field, text: &str) {
-        let whole = match field {
-            Field::Content => &mut self.content,
-            Field::Reasoning => &mut self.reasoning,
+    fn frame(&self, out: &mut BytesMut, choices: impl Serialize, usage: Option<Usage>) {
+        let frame = Frame {
+            id: &self.options.id,
+            object: "chat.completion.chunk",
+            created: self.created,
+            model: &self.options.model,
+            choices,
+            usage,
         };
+        write_json(out, &frame);
+    }
+
+    fn delta(
+        &self,
+        out: &mut BytesMut,
+        members: &[(&str, Member<'_>)],
+        finish_reason: Option<&'static str>,
+    ) {
+        let choice = Choice {
+            index: 0,
+            delta: Members(members),
+            finish_reason,
+        };
+        self.frame(out, [choice], None);
+    }
+
+    /// A text of the agent: a string in JSON, copied as it is unless it is too long for one frame.
+    fn text(&mut self, out: &mut BytesMut, role: Role, text: &RawValue) {
+        if self.options.streamed && text.get().len() <= MAX_TEXT_BYTES {
+            return self.delta(out, &[(member(role), text.into())], None);
+        }
+        let text = decode(text.get()).unwrap_or_default();
+        let mut rest = &*text;
+        while !rest.is_empty() {
+            let end = rest.ceil_char_boundary(MAX_TEXT_BYTES.min(rest.len()));
+            let (part, after) = rest.split_at(end);
+            self.own(out, role, part);
+            rest = after;
+        }
+    }
+
+    fn own(&mut self, out: &mut BytesMut, role: Role, text: &str) {
+        if self.options.streamed {
+            return self.delta(out, &[(member(role), text.into())], None);
+        }
+        let whole = &mut self.part(role).text;
         let room = MAX_WHOLE_BYTES.saturating_sub(whole.len()).min(text.len());
         whole.push_str(&text[..text.floor_char_boundary(room)]);
     }
 
-    /// A line of reasoning that the gateway adds.
-    fn line(&mut self, out: &mut BytesMut, text: &str) {
-        let before = if std::mem::replace(&mut self.has_reasoning, true) {
-            "\n\n"
-        } else {
-            ""
-        };
-        self.own(out, Field::Reasoning, &format!("{before}{text}"));
+    /// A paragraph that the gateway adds.
+    fn paragraph(&mut self, out: &mut BytesMut, role: Role, text: &str) {
+        let has_begun = std::mem::replace(&mut self.part(role).has_begun, true);
+        let before = if has_begun { "\n\n" } else { "" };
+        let text = format!("{before}{text}");
+        if !text.is_empty() {
+            self.own(out, role, &text);
+        }
     }
 
     /// Content that is not text: a link.
@@ -179,34 +221,24 @@ impl CompletionWriter {
             Some(kind @ ("image" | "audio")) => format!("[{kind}]({})", self.options.link),
             _ => return,
         };
-        self.notice(out, &text);
-    }
-
-    /// A paragraph of the answer that the gateway adds.
-    fn notice(&mut self, out: &mut BytesMut, text: &str) {
-        let before = if std::mem::replace(&mut self.has_content, true) {
-            "\n\n"
-        } else {
-            ""
-        };
-        self.own(out, Field::Content, &format!("{before}{text}"));
+        self.paragraph(out, Role::Message, &text);
     }
 
     fn requested(&mut self, out: &mut BytesMut, request: &Request<'_>) {
         let link = &self.options.link;
-        let text = match request.asked {
-            Asked::Permission => {
-                let title = request.call.and_then(ToolCall::title_text);
-                let title = title.or_else(|| request.call.map(input_text));
-                format!(
-                    "The agent asks for permission: {}. Answer at {link}",
-                    title.as_deref().unwrap_or("a tool call")
-                )
+        let text = match request.kind {
+            RequestKind::Permission => {
+                let title = request.call.map(|call| {
+                    let title = call.title_text();
+                    title.unwrap_or_else(|| call.input_text().into_owned())
+                });
+                let title = title.as_deref().unwrap_or("a tool call");
+                format!("The agent asks for permission: {title}. Answer at {link}")
             }
-            Asked::Elicitation => format!("The agent asks a question. Answer at {link}"),
-            Asked::Other => return,
+            RequestKind::Elicitation => format!("The agent asks a question. Answer at {link}"),
+            _ => return,
         };
-        self.line(out, &text);
+        self.paragraph(out, Role::Thought, &text);
     }
 
     fn end(&mut self, out: &mut BytesMut, end: &End<'_>) {
@@ -219,7 +251,7 @@ impl CompletionWriter {
                 // The protocol has no stop reason for it, and many clients do not show reasoning.
                 if *stop_reason == stop_reason::CANCELLED {
                     let cause = cancel_cause.map_or("by the agent", CancelCause::words);
-                    self.notice(out, &format!("[Cancelled: {cause}]"));
+                    self.paragraph(out, Role::Message, &format!("[Cancelled: {cause}]"));
                 }
                 let reason = match *stop_reason {
                     "max_tokens" | "max_turn_requests" => "length",
@@ -227,15 +259,14 @@ impl CompletionWriter {
                     _ => "stop",
                 };
                 // Some clients fail without the member.
-                let usage = usage.and_then(Usage::of).unwrap_or_default();
+                let usage = projection::Usage::of(*usage).unwrap_or_default().into();
                 self.complete = true;
                 if !self.options.streamed {
-                    let texts = (&*self.content, &*self.reasoning);
-                    return body(out, &self.head, texts, reason, usage);
+                    return self.body(out, reason, usage);
                 }
-                delta(out, &self.head, &json!({}), Some(reason));
+                self.delta(out, &[], Some(reason));
                 if self.options.includes_usage {
-                    usage_frame(out, &self.head, usage);
+                    self.frame(out, [(); 0], Some(usage));
                 }
                 done(out);
             }
@@ -246,20 +277,38 @@ impl CompletionWriter {
     fn fail(&mut self, out: &mut BytesMut, code: &str, message: &str) {
         self.complete = true;
         if self.options.streamed {
-            error(out, code, message);
+            let error =
+                json!({ "message": message, "type": "server_error", "code": code, "param": null });
+            write_json(out, &json!({ "error": error }));
             return done(out);
         }
         // The status 200 is sent. All clients show the text. Some of them replace it with an empty error if there is a member
         // `error`.
-        self.notice(out, &format!("[Error: {message}]"));
-        let texts = (&*self.content, &*self.reasoning);
-        body(out, &self.head, texts, "length", Usage::default());
+        self.paragraph(out, Role::Message, &format!("[Error: {message}]"));
+        self.body(out, "length", Usage::default());
+    }
+
+    /// The body of a completion that is not streamed.
+    fn body(&self, out: &mut BytesMut, finish_reason: &str, usage: Usage) {
+        let content = &self.content.text;
+        let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
+        if !self.reasoning.text.is_empty() {
+            message["reasoning_content"] = self.reasoning.text.as_str().into();
+        }
+        let Options { id, model, .. } = &self.options;
+        let body = json!({
+            "id": id, "object": "chat.completion", "created": self.created, "model": model,
+            "choices": [{ "index": 0, "message": message, "finish_reason": finish_reason, "logprobs": null }],
+            "usage": usage,
+        });
+        serde_json::to_writer(out.writer(), &body).expect("a buffer in memory grows");
     }
 }
 
-const fn field(role: Role) -> Field {
+/// The member of a delta that has the text.
+const fn member(role: Role) -> &'static str {
     match role {
-        Role::Message => Field::Content,
-        Role::Thought => Field::Reasoning,
+        Role::Message => "content",
+        Role::Thought => "reasoning_content",
     }
 }

@@ -4,26 +4,21 @@
 //! try to run them. A permission request keeps the response open, with a link to the page where a person answers.
 //!
 //! Read in this order:
-//! 1. `client_request`, `chat_request`: the body, and the headers that name a conversation.
-//! 2. `completion`: the frames and the body of a completion. `chat_encoder`: steps of a turn to completions.
-//! 3. `responses`: the responses API.
-//! 4. `models`, `chat`: the handlers. `side_job`: titles and tags, which stay out of the conversation.
+//! 1. `chat`: chat completions, and the headers that name a conversation. `chat_encoder`: steps of a turn to completions.
+//! 2. `responses`: the responses API.
+//! 3. `models`: the agents.
 
 mod chat;
 mod chat_encoder;
-mod chat_request;
-mod client_request;
-mod completion;
 mod models;
 mod responses;
-mod side_job;
 
 use axum::Router;
 use axum::routing::{get, post};
 
 use self::responses::conversations;
 use super::chat::{ErrorFormat, with_layers};
-use super::state::Gateway;
+use crate::surface::http::Gateway;
 
 pub(super) fn router(gateway: &Gateway) -> Router<Gateway> {
     let routes = Router::new()

@@ -4,13 +4,11 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use serde::Serialize;
 
-use crate::api::ProblemCode;
-use crate::session::{ListQuery, SessionError};
-use crate::surface::authorized::{Authorized, CanRead};
 use crate::surface::chat::ModelOption;
-use crate::surface::rest::ApiError;
-use crate::surface::state::Gateway;
-use crate::types::{AgentName, Principal};
+use crate::surface::http::{ApiError, Authorized, CanRead, Gateway};
+use base::types::{AgentName, Principal};
+use events::api::ProblemCode;
+use sessions::session::{ListQuery, SessionError};
 
 #[derive(Debug, Serialize)]
 pub(super) struct Model {
@@ -55,7 +53,6 @@ pub(super) async fn list(
     }))
 }
 
-/// The models that the agent offered in the newest session. An agent names them to sessions only.
 async fn offered(
     gateway: &Gateway,
     by: &Principal,
@@ -103,7 +100,6 @@ fn unknown_model() -> ApiError {
     ApiError::new(ProblemCode::NotFound, detail)
 }
 
-/// The agent of a model id, and the model of the agent: `agent` or `agent/model`.
 pub(super) fn select(gateway: &Gateway, id: &str) -> Result<(AgentName, Option<String>), ApiError> {
     let (name, model) = match id.split_once('/') {
         Some((name, model)) => (name, Some(model.to_owned())),

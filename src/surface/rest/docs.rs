@@ -12,13 +12,11 @@ use http::{HeaderMap, HeaderValue, header};
 use rust_embed::{EmbeddedFile, RustEmbed};
 use utoipa_swagger_ui::Config;
 
-use super::error::ApiError;
 use super::openapi;
-use crate::api::ProblemCode;
-use crate::surface::embedded::{embedded, etag, revalidated};
-use crate::types::PublicPath;
+use crate::surface::http::{ApiError, embedded, etag, revalidated};
+use base::types::PublicPath;
+use events::api::ProblemCode;
 
-/// The guides, as Markdown. The document links to them.
 #[derive(RustEmbed)]
 #[folder = "docs/guides"]
 struct Guides;
@@ -27,7 +25,6 @@ struct Guides;
 #[folder = "docs/reference"]
 struct Reference;
 
-/// Allows the page its own scripts and styles, and the OpenAPI document.
 const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -140,7 +137,6 @@ pub(super) async fn problems() -> Html<&'static str> {
     Html(&PAGE)
 }
 
-/// Turns text between backticks into `<code>` elements.
 fn render_code_spans(text: &str) -> String {
     text.split('`')
         .enumerate()

@@ -1,17 +1,22 @@
-//! The start position and the filters of a stream, from headers and query parameters.
+//! The start position and the filters of a stream, from headers and query parameters, and pages of events.
 
+use std::pin::pin;
 use std::str::FromStr;
+use std::time::Duration;
 
-use super::error::ApiError;
-use super::extract::{LastEventId, Params};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, header};
+use tokio::time::Instant;
+
 use super::negotiate::Representation;
-use crate::event::ResetReason;
-use crate::stream::{Encoder, EventTypes, Ndjson, Sse};
-use crate::types::{Epoch, EventId, Position};
+use crate::auth::Admission;
+use crate::stream::{Encoder, EventTypes, Feed, Ndjson, Page, PageState, Sse};
+use crate::surface::http::{ApiError, Gateway, LastEventId, Params, set_preference_applied};
+use base::types::{Epoch, EventId, Position};
+use events::api::Problem;
+use events::event::ResetReason;
 
-/// A cursor of a client: in one session, or in the whole log.
 pub trait CursorId: FromStr {
-    /// The epoch and the number in it.
     fn parts(&self) -> (&Epoch, u64);
 }
 
@@ -27,7 +32,6 @@ impl CursorId for Position {
     }
 }
 
-/// The start position of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cursor {
     /// The client sent no position.
@@ -75,7 +79,6 @@ impl Cursor {
     }
 }
 
-/// The parameters that all `/events` routes share.
 #[derive(Debug)]
 pub struct EventsQuery {
     pub cursor: Cursor,
@@ -123,6 +126,55 @@ fn parse_types(text: &str) -> Result<EventTypes, ApiError> {
             "expected types or prefixes such as prompt.,request.created",
         )
     })
+}
+
+/// Returns a page of at most `limit` events. With `wait`, an empty page is held until an event passes the
+/// filter, the time expires, or a drain starts. Fails if the key ends.
+pub(crate) async fn page_response(
+    gateway: &Gateway,
+    admission: &Admission,
+    mut feed: Feed,
+    limit: usize,
+    wait: Option<Duration>,
+) -> Result<Response, ApiError> {
+    let mut page = Page::new(&feed, limit, gateway.limits.max_page_bytes);
+    let deadline = wait.map(|wait| Instant::now() + wait);
+    let was_draining = gateway.shutdown.is_draining();
+    let mut key_ended = pin!(admission.wait_key_ended());
+    let mut caught_up = false;
+    let more = loop {
+        let state = if caught_up {
+            let Some(deadline) = deadline.filter(|_| page.is_empty()) else {
+                break false;
+            };
+            tokio::select! {
+                biased;
+                // The problem has a retry delay. Without it, a client that polls again would loop during the
+                // drain.
+                () = gateway.shutdown.drain_started(), if was_draining => return Err(ApiError::draining()),
+                () = gateway.shutdown.drain_started() => break false,
+                () = key_ended.as_mut() => return Err(Problem::key_ended().into()),
+                // The timer precedes the events, because events that a filter drops may arrive without a
+                // pause.
+                () = tokio::time::sleep_until(deadline) => break false,
+                state = page.read(&mut feed) => state,
+            }
+        } else {
+            page.read(&mut feed).await
+        };
+        match state? {
+            PageState::Full => break true,
+            PageState::Accepted { ready } => caught_up |= ready,
+            PageState::Ended => break false,
+        }
+    };
+    let mut response = page.finish(&feed, more).into_response();
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    set_preference_applied(&mut response, wait);
+    Ok(response)
 }
 
 #[cfg(test)]

@@ -5,37 +5,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
+use bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::fleet_codec::{Codec, Converted};
 use crate::auth::Admission;
-use crate::cca::CcaConnection;
-use crate::fleet::{
+use crate::server::ConnectionPermit;
+use crate::stream::StreamGuard;
+use crate::surface::http::Gateway;
+use agents::cca::CcaConnection;
+use base::types::{AgentName, QueuedLine};
+use wire::fleet::{
     self, HEARTBEAT, Hello, Joined, Member, MemberFrame, MemberInfo, MemberKey, MemberState,
     REMOVED, SILENCE,
 };
-use crate::server::ConnectionPermit;
-use crate::stream::StreamGuard;
-use crate::surface::Gateway;
-use crate::types::AgentName;
 
-/// How long a member may wait before it sends `hello`.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time limit for one frame to the member.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// The size of a reason in a close frame (RFC 6455, section 5.5).
 const MAX_REASON_BYTES: usize = 123;
-/// The time limit for the close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The state of one socket.
 pub(crate) struct FleetSocket {
     pub(crate) gateway: Gateway,
-    /// Reports the end of the key.
     pub(crate) admission: Arc<Admission>,
-    /// The key, and what it permits.
     pub(crate) key: MemberKey,
-    /// A member of the dialect `cca`, with its description.
     pub(crate) cca: Option<(CcaConnection, MemberInfo)>,
     pub(crate) _guard: StreamGuard,
     /// Counts the connection while it is open, and the memory of its messages.
@@ -45,7 +38,6 @@ pub(crate) struct FleetSocket {
 /// The end of the socket: the close code and a text for the member. `None`: the member has disconnected.
 type End = Option<(u16, String)>;
 
-/// A violation of the protocol.
 fn violation(error: &impl ToString) -> (u16, String) {
     (close_code::PROTOCOL, error.to_string())
 }
@@ -56,7 +48,7 @@ impl FleetSocket {
         let Err(end) = self.serve(&mut socket, cca).await;
         let exceeded = self.permit.messages_exceeded();
         let end = exceeded
-            .map(|exceeded| (close_code::AGAIN, exceeded.text().to_owned()))
+            .map(|exceeded| (close_code::AGAIN, exceeded.to_string()))
             .or(end);
         let Some((code, reason)) = end else { return };
         tracing::info!(key = %self.key.name, code, reason, "closed the connection of a member");
@@ -97,7 +89,6 @@ impl FleetSocket {
         Err(end)
     }
 
-    /// Exchanges messages until the end of the connection.
     async fn exchange(
         &self,
         socket: &mut WebSocket,
@@ -169,7 +160,6 @@ impl FleetSocket {
     }
 }
 
-/// Checks that a member of this name may join with the key. The error is the reason for the member.
 pub(crate) fn check_name(
     gateway: &Gateway,
     name: &AgentName,
@@ -185,7 +175,6 @@ pub(crate) fn check_name(
     checked.map_err(|reason| rejected(gateway, name, key, reason))
 }
 
-/// Publishes a rejection, and returns its reason.
 pub(crate) fn rejected(
     gateway: &Gateway,
     name: &AgentName,
@@ -200,7 +189,6 @@ fn key_has_ended() -> (u16, String) {
     (close_code::POLICY, "the key has ended".to_owned())
 }
 
-/// Both ends of a socket.
 struct Link<'a> {
     joined: &'a Joined,
     codec: &'a Codec,
@@ -285,5 +273,87 @@ async fn send(socket: &mut WebSocket, message: Message) -> Result<(), End> {
     match timeout(SEND_TIMEOUT, socket.send(message)).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) | Err(_) => Err(None),
+    }
+}
+
+pub(super) enum Codec {
+    /// `acp-gateway connect`: each binary message is a frame.
+    Frames,
+    Cca(CcaConnection),
+}
+
+#[derive(Default)]
+pub(super) struct Converted {
+    pub(super) for_fleet: Vec<(MemberFrame, Bytes)>,
+    pub(super) messages: Vec<Message>,
+}
+
+impl Codec {
+    pub(super) fn has_room(&self) -> bool {
+        match self {
+            Self::Frames => true,
+            Self::Cca(connection) => connection.member().has_room(),
+        }
+    }
+
+    pub(super) fn next_queued(&self) -> Option<(Message, QueuedLine)> {
+        let Self::Cca(connection) = self else {
+            return None;
+        };
+        let queued = connection.member().next_queued()?;
+        let text = String::from_utf8_lossy(queued.bytes()).into_owned();
+        Some((Message::Text(text.into()), queued))
+    }
+
+    pub(super) fn outgoing(&self, frame: Bytes) -> Result<Converted, String> {
+        match self {
+            Self::Frames => Ok(Converted {
+                for_fleet: Vec::new(),
+                messages: vec![Message::Binary(frame)],
+            }),
+            Self::Cca(connection) => {
+                let frame = wire::fleet::decode(frame).map_err(|error| error.to_string())?;
+                connection
+                    .member()
+                    .frame(frame)
+                    .map(Converted::from)
+                    .map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// Converts a message of the member. Errors are violations of the protocol.
+    pub(super) fn incoming(&self, message: Message) -> Result<Converted, String> {
+        match (self, message) {
+            (_, Message::Ping(_) | Message::Pong(_)) => Ok(Converted::default()),
+            (Self::Frames, Message::Binary(bytes)) => {
+                let frame =
+                    fleet::decode::<MemberFrame>(bytes).map_err(|error| error.to_string())?;
+                Ok(Converted {
+                    for_fleet: vec![frame],
+                    messages: Vec::new(),
+                })
+            }
+            (Self::Cca(connection), Message::Text(text)) => connection
+                .member()
+                .message(&text)
+                .map(Converted::from)
+                .map_err(|error| error.to_string()),
+            (Self::Frames, _) => Err("frames are binary messages".to_owned()),
+            (Self::Cca(_), _) => Err("messages are text messages".to_owned()),
+        }
+    }
+}
+
+impl From<agents::cca::Output> for Converted {
+    fn from(output: agents::cca::Output) -> Self {
+        let messages = output
+            .messages
+            .into_iter()
+            .map(|text| Message::Text(text.into()));
+        Self {
+            for_fleet: output.for_fleet,
+            messages: messages.collect(),
+        }
     }
 }

@@ -1,30 +1,30 @@
-//! The middleware of REST: problem documents with admission, and panics. It has few layers, because axum clones
+//! The middleware of REST: problem documents with admission, and the compression of responses. It has few layers, because axum clones
 //! and boxes the service of each layer for each request.
 
-use std::any::Any;
-use std::sync::Arc;
+use std::io::Write as _;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
-use bytes::BytesMut;
-use http::{HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::compressed::{compress, is_requested};
-use super::error::{ApiError, FailedResponse};
 use super::negotiate::{Representation, negotiate};
-use crate::api::{Problem, ProblemCode};
-use crate::auth::Admission;
-use crate::event::{ControlFrame, ProblemFrame};
 use crate::server::{InternalError, RequestId, event_response};
 use crate::stream::{Encoder, Sse, retry_delay};
-use crate::surface::Gateway;
-use crate::types::{Ids, PublicPath};
+use crate::surface::http::{
+    ApiError, FailedResponse, Gateway, accepts_encoding, admit, method_not_allowed, panic_response,
+};
+use base::shutdown::Shutdown;
+use base::types::{Ids, PublicPath};
+use events::api::{Problem, ProblemCode};
+use events::event::{ControlFrame, ProblemFrame};
 
-/// Adds the responses for unknown paths and methods, and the middleware, to all routes of the router.
 pub(crate) fn with_layers(router: Router<Gateway>, gateway: &Gateway) -> Router<Gateway> {
     router
         .fallback(not_found)
@@ -37,14 +37,6 @@ async fn not_found() -> ApiError {
     ApiError::new(ProblemCode::NotFound, "no route matches this path")
 }
 
-pub(crate) async fn method_not_allowed() -> ApiError {
-    ApiError::new(
-        ProblemCode::MethodNotAllowed,
-        "this path supports only the methods in the Allow header",
-    )
-}
-
-/// Admits a request and responds to it. Writes the problem document if it failed.
 async fn respond(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let public = request.extensions().get::<PublicPath>().cloned();
@@ -89,7 +81,6 @@ fn problem_stream(problem: &Problem, ids: &Ids) -> Response {
     response
 }
 
-/// Whether the request is for a stream: by its path, or by its `Accept` header.
 fn wants_stream(request: &Request) -> bool {
     const FORMS: [Representation; 3] = [
         Representation::Json,
@@ -122,40 +113,72 @@ fn write_problem(response: &mut Response, problem: &Problem) {
     *response.body_mut() = Body::from(body);
 }
 
-/// Converts a panic of a handler to a 500 problem. The log has the panic message.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the signature is that of the panic layer"
-)]
-pub(crate) fn panic_response(panic: Box<dyn Any + Send + 'static>) -> Response {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("(the panic message is not a string)");
-    ApiError::internal(format!("a handler panicked: {text}")).into_response()
+/// Smaller bodies gain nothing.
+const MIN_BYTES: u64 = 1024;
+/// Larger bodies are sent as they are. No page of the API reaches this size.
+const MAX_BYTES: u64 = 16 << 20;
+
+pub(super) fn is_requested(method: &Method, headers: &HeaderMap) -> bool {
+    method == Method::GET && accepts_encoding(headers, "gzip")
 }
 
-/// Admits the request, or responds with the reason why it is not admitted.
-pub(crate) async fn admit(gateway: &Gateway, request: Request, next: Next) -> Response {
-    let (mut parts, body) = request.into_parts();
-    match gateway.requests().admit(&mut parts) {
-        Ok(None) => {
-            let author = parts
-                .extensions
-                .get::<Arc<Admission>>()
-                .and_then(|admission| admission.author());
-            let response = next.run(Request::from_parts(parts, body)).await;
-            if response.status() == StatusCode::FORBIDDEN
-                && let Some(author) = author
-            {
-                gateway.audit_forbidden(&author);
-            }
-            response
-        }
-        Ok(Some(response)) => response,
-        Err(error) => ApiError::from(error).into_response(),
+/// Only responses to GET are compressed. Answers with keys, tickets and secrets belong to other methods, or are shorter than
+/// any compressed response (`GET /v1/webhooks/secret`): their compressed length would depend on the secret.
+pub(super) async fn compress(response: Response, requested: bool, shutdown: &Shutdown) -> Response {
+    if !is_compressible(&response) {
+        return response;
     }
+    let (mut parts, body) = response.into_parts();
+    parts
+        .headers
+        .append(header::VARY, HeaderValue::from_static("accept-encoding"));
+    if !requested {
+        return Response::from_parts(parts, body);
+    }
+    let plain = to_bytes(body, usize::MAX)
+        .await
+        .expect("the body is in memory");
+    let copy = plain.clone();
+    let compressed = shutdown.spawn_blocking(move || gzip(&copy)).await;
+    // The runtime ends.
+    let Ok(compressed) = compressed else {
+        return Response::from_parts(parts, Body::from(plain));
+    };
+    let headers = &mut parts.headers;
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(compressed.len()));
+    weaken_tag(headers);
+    Response::from_parts(parts, Body::from(compressed))
+}
+
+/// Whether the response is JSON of the API, in memory. A part of a file, and a file that a client may read in parts, has the
+/// bytes of the file.
+fn is_compressible(response: &Response) -> bool {
+    let headers = response.headers();
+    let media_type = headers.get(header::CONTENT_TYPE);
+    let is_json = media_type.is_some_and(|media| media.as_bytes().starts_with(b"application/json"));
+    let size = response.body().size_hint().exact();
+    is_json
+        && response.status() == StatusCode::OK
+        && !headers.contains_key(header::CONTENT_ENCODING)
+        && !headers.contains_key(header::ACCEPT_RANGES)
+        && size.is_some_and(|size| (MIN_BYTES..=MAX_BYTES).contains(&size))
+}
+
+/// A strong tag names exact bytes (RFC 9110, section 8.8.1).
+fn weaken_tag(headers: &mut HeaderMap) {
+    let tag = headers.get(header::ETAG).map(HeaderValue::as_bytes);
+    let Some(tag) = tag.filter(|tag| tag.starts_with(b"\"")) else {
+        return;
+    };
+    let weak = HeaderValue::from_bytes(&[b"W/", tag].concat());
+    headers.insert(header::ETAG, weak.expect("a tag is visible ASCII"));
+}
+
+fn gzip(plain: &[u8]) -> Bytes {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let written = encoder.write_all(plain).and_then(|()| encoder.finish());
+    written.expect("memory accepts all bytes").into()
 }
 
 #[cfg(test)]

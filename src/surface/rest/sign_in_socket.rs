@@ -14,42 +14,34 @@ use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until};
 
-use crate::agent::{SignInCommand, Terminal};
-use crate::api::auth::{TerminalFrame, TerminalInput};
-use crate::api::{Problem, ProblemCode};
-use crate::audit::SignInRecord;
 use crate::auth::Admission;
-use crate::pool::SignIn;
 use crate::server::ConnectionPermit;
 use crate::stream::StreamGuard;
-use crate::surface::Gateway;
+use crate::surface::http::Gateway;
+use agents::agent::{SignInCommand, Terminal};
+use agents::pool::SignIn;
+use events::api::auth::{TerminalFrame, TerminalInput};
+use events::api::{Problem, ProblemCode};
+use log::audit::SignInRecord;
 
 const TOO_LONG: &str = "the sign-in did not complete in time";
-/// The time limit for the last frame and the close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The maximum number of bytes of one read from the terminal.
 const READ_BYTES: usize = 16 << 10;
 
-/// The state of one socket.
 pub(crate) struct SignInSocket {
     pub(crate) gateway: Gateway,
     pub(crate) sign_in: SignIn,
-    /// Records the end of the sign-in.
     pub(crate) record: SignInRecord,
-    /// Keeps a ticket valid, and reports the end of the key.
     pub(crate) admission: Arc<Admission>,
     pub(crate) stream_guard: StreamGuard,
-    /// Counts the connection while it is open.
     pub(crate) connection_permit: ConnectionPermit,
 }
 
-/// The reason why the sign-in ended.
 enum End {
     Exited {
         code: Option<i32>,
         signal: Option<String>,
     },
-    /// The client disconnected.
     Disconnected,
     Draining,
     Problem(Box<Problem>),
@@ -98,10 +90,8 @@ impl SignInSocket {
     }
 
     async fn relay(&mut self, socket: &mut WebSocket) -> Result<Infallible, End> {
-        let (limits, shutdown) = (
-            Arc::clone(&self.gateway.limits),
-            self.gateway.shutdown.clone(),
-        );
+        let limits = Arc::clone(&self.gateway.limits);
+        let shutdown = self.gateway.shutdown.clone();
         // The future is created once, because each new one looks up all keys.
         let mut key_ended = pin!(self.admission.wait_key_ended());
         let mut timed_out = pin!(sleep_until(Instant::now() + limits.sign_in_timeout));
@@ -160,10 +150,8 @@ impl SignInSocket {
     }
 }
 
-/// The progress of both directions.
 struct RelayState {
     output_bytes: usize,
-    /// The terminal can still print.
     output_open: bool,
     /// The input that the command has not accepted yet.
     pending_input: Bytes,
@@ -172,7 +160,6 @@ struct RelayState {
 }
 
 impl RelayState {
-    /// Counts the output. Without bytes, the terminal is closed.
     fn output_read(&mut self, bytes: usize, max_bytes: usize) -> Result<(), End> {
         self.output_open = bytes > 0;
         self.output_bytes += bytes;
@@ -183,7 +170,6 @@ impl RelayState {
         Ok(())
     }
 
-    /// Without a number of bytes, the command accepts no more input.
     fn input_written(&mut self, bytes: Option<usize>) {
         match bytes {
             Some(bytes) => self.pending_input.advance(bytes),

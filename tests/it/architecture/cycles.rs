@@ -32,6 +32,7 @@ impl Graph {
             let mut module: Module = file
                 .trim_end_matches(".rs")
                 .split('/')
+                .skip_while(|part| *part != "src")
                 .skip(1)
                 .map(str::to_owned)
                 .collect();

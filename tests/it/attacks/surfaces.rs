@@ -53,8 +53,9 @@ fn only_the_module_outgoing_has_a_client_for_http() {
     }
     let source = |file: &Path| std::fs::read_to_string(file).expect("a file of ours");
     let using = |words: &[&str]| -> Vec<PathBuf> {
-        let files = files_below("src", &["rs"]).into_iter();
-        files
+        let folders = ["src", "crates"].into_iter();
+        folders
+            .flat_map(|folder| files_below(folder, &["rs"]))
             .filter(|file| words.iter().any(|word| source(file).contains(word)))
             .collect()
     };
@@ -66,21 +67,21 @@ fn only_the_module_outgoing_has_a_client_for_http() {
     ]);
     assert!(!clients.is_empty());
     for file in clients {
-        assert!(file.starts_with("src/outgoing"), "{file:?}");
+        assert!(file.starts_with("crates/outgoing/src"), "{file:?}");
     }
     // The modules that open connections. Each gets its targets from the operator or from the user of the command. A key with
     // the scope `admin` names URLs of webhooks on hosts that the operator permits. A registry of the operator names archives,
     // which only a command of the operator loads.
-    let users = using(&["use crate::outgoing::"]);
+    let users = using(&["use outgoing"]);
     assert!(!users.is_empty());
     for user in users {
         let allowed = [
-            "src/attach",
-            "src/connect",
+            "crates/programs/src/attach",
+            "crates/programs/src/connect",
             "src/cli/attach",
-            "src/agent/",
+            "crates/agents/src/agent/",
             "src/registry/",
-            "src/webhooks/",
+            "crates/sessions/src/webhooks/",
         ];
         assert!(
             allowed

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use acp_gateway::workspace::{FileError, LineRange, Precondition, Workspace, Workspaces};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 use tempfile::TempDir;
+use workspace::{FileError, LineRange, Precondition, Workspace, Workspaces};
 
 const MAX: u64 = 1 << 20;
 const SECRET: &str = "a secret outside";

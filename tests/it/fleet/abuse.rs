@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use acp_gateway::acp::percent_encode_path;
-use acp_gateway::fleet::{Hello, MemberFrame, MemberInfo, PROTOCOL, encode};
-use acp_gateway::types::random_uuid;
+use base::types::random_uuid;
 use futures_util::{SinkExt as _, StreamExt as _};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -14,6 +12,8 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+use wire::acp::percent_encode_path;
+use wire::fleet::{Hello, MemberFrame, MemberInfo, PROTOCOL, encode};
 
 use super::cca::Worker;
 use super::{Member, PATIENCE, address, ended, session};
@@ -29,7 +29,7 @@ fn info() -> MemberInfo {
     MemberInfo {
         capacity: 1,
         version: "1.0.0".to_owned(),
-        dialect: acp_gateway::types::AgentDialect::Acp,
+        dialect: base::types::AgentDialect::Acp,
         roots: vec!["/srv".to_owned()],
         metadata: BTreeMap::new(),
     }

@@ -1,7 +1,7 @@
 //! Methods of agents that have no route of their own, by name.
 
-use acp_gateway::types::method_list::route_of;
 use agent_client_protocol_schema::{v1, v2};
+use base::types::method_list::route_of;
 use reqwest::Method;
 
 use super::spelling::odd;

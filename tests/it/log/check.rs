@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use acp_gateway::store::{Batch, RecordStore as _, Run, SqliteStore};
-use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
+use base::types::{Ids, Limits, SessionId, Tenant};
+use log::store::{Batch, RecordStore as _, Run, SqliteStore};
 use serde_json::json;
 
 use super::{LIMITS, break_structure, leave_open};

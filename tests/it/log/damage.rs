@@ -1,6 +1,6 @@
 //! Damaged bytes on disk: the gateway reports them, never serves them, and no reader is blocked.
 
-use acp_gateway::types::SessionId;
+use base::types::SessionId;
 use reqwest::Method;
 use serde_json::{Value, json};
 

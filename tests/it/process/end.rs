@@ -9,9 +9,9 @@ use std::process::Stdio;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use acp_gateway::process::{Child, SpawnError, StopReason, sweep};
-use acp_gateway::types::Limits;
+use base::types::Limits;
 use bytes::Bytes;
+use children::{Child, SpawnError, StopReason, sweep};
 use rustix::process::{Signal, kill_process};
 use tokio::runtime::Builder;
 
@@ -262,7 +262,7 @@ async fn a_dropped_child_is_stopped() {
     let child = bench
         .start("trap '' TERM; while :; do sleep 0.05; done")
         .await;
-    let (end, program) = (child.watch(), pid(&child.pid().to_string()));
+    let (end, program) = (child.watch(), pid(&child.pid.to_string()));
     drop(child);
     assert_eq!(soon(end).await, signal("SIGKILL"));
     assert!(!alive(program));
@@ -288,10 +288,7 @@ async fn a_child_that_does_not_read_is_ended() {
     };
     let bench = Bench::with(limits);
     let child = bench.start("exec sleep 60").await;
-    child
-        .stdin()
-        .send(Bytes::from(vec![b'x'; 1 << 20]))
-        .unwrap();
+    child.stdin.send(Bytes::from(vec![b'x'; 1 << 20])).unwrap();
     let exit = soon(child.exited()).await;
     assert_eq!(
         (exit, child.stop_reason()),

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use acp_gateway::process::{PtyChild, PtyReader, PtySize};
-use acp_gateway::types::Limits;
+use base::types::Limits;
+use children::{PtyChild, PtyReader, PtySize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Bench, SOON, STEP, alive, code, line_of, pid, signal, soon, until};
@@ -53,7 +53,7 @@ async fn a_program_has_a_terminal_that_is_its_own() {
         ["three", "30 100", "xterm-256color", "to-tty"],
         "{out}"
     );
-    let program = child.pid().to_string();
+    let program = child.pid.to_string();
     let ids: Vec<&str> = lines[5].split_whitespace().collect();
     assert_eq!(
         ids, [&*program; 4],
@@ -124,7 +124,7 @@ async fn dropped_handles_hang_the_terminal_up() {
     )
     .await;
     shown(&mut reader, "ready").await;
-    let program = pid(&child.pid().to_string());
+    let program = pid(&child.pid.to_string());
     drop((child, reader));
     assert_eq!(line_of(&bench.path("hung")).await, "up");
     until("the end of the program", || !alive(program)).await;
@@ -135,6 +135,6 @@ async fn unread_terminal_blocks_only_its_program() {
     let bench = Bench::new();
     let (child, _reader) = start(&bench, "yes").await;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(alive(pid(&child.pid().to_string())));
+    assert!(alive(pid(&child.pid.to_string())));
     assert_eq!(soon(child.stop()).await, signal("SIGTERM"));
 }

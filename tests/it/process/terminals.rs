@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use acp_gateway::process::{Child, Exit, SpawnError, TerminalChild, TerminalOutput, TerminalSpec};
-use acp_gateway::types::Limits;
+use base::types::Limits;
+use children::{Child, Exit, SpawnError, TerminalChild, TerminalOutput, TerminalSpec};
 use rustix::process::{Signal, kill_process};
 
 use super::{Bench, alive, code, line_of, pid, signal, soon, until};
@@ -27,7 +27,7 @@ fn spec(bench: &Bench, script: &str) -> TerminalSpec {
 }
 
 async fn start(bench: &Bench, agent: &Child, script: &str) -> (TerminalChild, TerminalOutput) {
-    soon(agent.terminals().spawn(spec(bench, script)))
+    soon(agent.terminals.spawn(spec(bench, script)))
         .await
         .expect("the terminal starts")
 }
@@ -41,7 +41,7 @@ async fn rest(output: &mut TerminalOutput) -> String {
 }
 
 async fn run(bench: &Bench, agent: &Child, spec: TerminalSpec) -> (String, Exit) {
-    let started = soon(agent.terminals().spawn(spec)).await;
+    let started = soon(agent.terminals.spawn(spec)).await;
     let (terminal, mut output) =
         started.unwrap_or_else(|error| panic!("{}: {error}", bench.dir.path().display()));
     let shown = rest(&mut output).await;
@@ -135,7 +135,7 @@ async fn failed_start_has_a_reason_and_no_effect() {
     let agent = bench.start("cat").await;
     let mut wrong = spec(&bench, "");
     wrong.command = "no-such-program".into();
-    let error = soon(agent.terminals().spawn(wrong.clone()))
+    let error = soon(agent.terminals.spawn(wrong.clone()))
         .await
         .unwrap_err();
     let SpawnError::Program { source, .. } = &error else {
@@ -144,7 +144,7 @@ async fn failed_start_has_a_reason_and_no_effect() {
     assert_eq!(source.kind(), io::ErrorKind::NotFound);
     wrong.command = "sh".into();
     wrong.cwd = bench.path("missing");
-    let error = soon(agent.terminals().spawn(wrong.clone()))
+    let error = soon(agent.terminals.spawn(wrong.clone()))
         .await
         .unwrap_err();
     assert!(
@@ -153,7 +153,7 @@ async fn failed_start_has_a_reason_and_no_effect() {
     );
     wrong.cwd = bench.dir.path().to_owned();
     wrong.args = vec!["x".repeat(3 << 20)];
-    let error = soon(agent.terminals().spawn(wrong)).await.unwrap_err();
+    let error = soon(agent.terminals.spawn(wrong)).await.unwrap_err();
     assert!(matches!(&error, SpawnError::Setup(_)), "{error:?}");
     let supervisor = bench.supervisor().as_raw_pid();
     let children =
@@ -223,14 +223,14 @@ async fn the_agent_s_end_is_the_terminals_end() {
         let end = terminal.exited();
         match way {
             "stops" => drop(soon(agent.stop()).await),
-            "dies" => kill_process(pid(&agent.pid().to_string()), Signal::KILL).unwrap(),
+            "dies" => kill_process(pid(&agent.pid.to_string()), Signal::KILL).unwrap(),
             "loses its supervisor" => kill_process(bench.supervisor(), Signal::KILL).unwrap(),
             _ => {
                 let supervisor = bench.supervisor().as_raw_pid();
                 let children =
                     fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"))
                         .unwrap();
-                let program = agent.pid().to_string();
+                let program = agent.pid.to_string();
                 let other = children
                     .split_whitespace()
                     .find(|child| **child != program)
@@ -245,7 +245,7 @@ async fn the_agent_s_end_is_the_terminals_end() {
         soon(end).await;
         until(way, || !pids.iter().any(|pid| alive(*pid))).await;
         soon(agent.exited()).await;
-        let late = soon(agent.terminals().spawn(spec(&bench, "exit"))).await;
+        let late = soon(agent.terminals.spawn(spec(&bench, "exit"))).await;
         assert!(late.is_err(), "{way}: nothing starts without the agent");
         for file in ["runaway", "program"] {
             fs::remove_file(bench.path(file)).unwrap();
@@ -318,8 +318,8 @@ async fn gateway_with_a_terminal() {
         &format!("{RUNAWAY} trap '' TERM; echo $$ >program; while :; do sleep 0.05; done"),
     );
     terminal.cwd = folder.to_owned();
-    let held = agent.terminals().spawn(terminal).await.unwrap();
-    fs::write(folder.join("agent"), format!("{}\n", agent.pid())).unwrap();
+    let held = agent.terminals.spawn(terminal).await.unwrap();
+    fs::write(folder.join("agent"), format!("{}\n", agent.pid)).unwrap();
     agent.exited().await;
     drop(held);
 }

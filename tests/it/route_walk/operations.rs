@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use acp_gateway::types::Scope;
+use base::types::Scope;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 

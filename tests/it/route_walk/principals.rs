@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acp_gateway::auth::{Keys, NewKey};
-use acp_gateway::store::SqliteStore;
-use acp_gateway::types::{Clock, Ids, Limits, Scope, Scopes, Tenant, Timestamp};
+use base::types::{Clock, Ids, Limits, Scope, Scopes, Tenant, Timestamp};
+use log::store::SqliteStore;
 use reqwest::StatusCode;
 
 use super::operations::Needs;
@@ -37,7 +37,8 @@ pub(crate) struct Principal {
 impl Principal {
     pub(crate) fn has_scope(&self, name: &str) -> bool {
         let scope = Scope::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .find(|scope| scope.name() == name)
             .expect("a scope");
         self.scopes.is_some_and(|scopes| scopes.contains(scope))
@@ -98,7 +99,7 @@ pub(crate) async fn foreign_key(gateway: &Gateway) -> String {
         &keys,
         "mallory",
         Tenant::new("other"),
-        Scope::ALL.into_iter().collect(),
+        Scope::ALL.iter().copied().collect(),
     );
     known(gateway, &text, StatusCode::OK).await;
     text
@@ -113,7 +114,7 @@ pub(crate) async fn principals(gateway: &Gateway) -> Vec<Principal> {
         .expose()
         .to_owned();
     let keys = stored(gateway, &Ids::system());
-    let all: Scopes = Scope::ALL.into_iter().collect();
+    let all: Scopes = Scope::ALL.iter().copied().collect();
     let revoked = key(&keys, "revoked", Tenant::default(), all);
     known(gateway, &revoked, StatusCode::OK).await;
     keys.revoke("revoked").expect("it is there");
@@ -135,7 +136,7 @@ pub(crate) async fn principals(gateway: &Gateway) -> Vec<Principal> {
             scopes: Some(all),
         },
     ];
-    for scope in Scope::ALL {
+    for &scope in Scope::ALL {
         let scopes = Scopes::from_iter([scope]);
         let text = key(
             &keys,
@@ -152,7 +153,8 @@ pub(crate) async fn principals(gateway: &Gateway) -> Vec<Principal> {
     let link = keys.create_link_key().expect("a key").expose().to_owned();
     known(gateway, &link, StatusCode::OK).await;
     let scopes = Scope::ALL
-        .into_iter()
+        .iter()
+        .copied()
         .filter(|scope| !matches!(scope, Scope::Admin | Scope::Fleet))
         .collect();
     found.push(Principal {

@@ -4,10 +4,8 @@
 
 use std::time::Duration;
 
-use acp_gateway::store::{
-    Batch, EventStore as _, Put, Record, RecordStore as _, Run, SqliteStore, Table,
-};
-use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
+use base::types::{Ids, Limits, SessionId, Tenant};
+use log::store::{Batch, EventStore as _, Put, Record, RecordStore as _, Run, SqliteStore, Table};
 use rusqlite::Connection;
 use serde_json::Value;
 

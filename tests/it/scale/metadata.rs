@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use acp_gateway::store::{
-    Batch, EventStore as _, Put, Record, RecordStore as _, Run, SqliteStore, Table,
-};
-use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
+use base::types::{Ids, Limits, SessionId, Tenant};
+use log::store::{Batch, EventStore as _, Put, Record, RecordStore as _, Run, SqliteStore, Table};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use acp_gateway::process::{
+use base::shutdown::Shutdown;
+use base::types::{Isolation, IsolationPolicy, Limits};
+use children::{
     AgentUsers, ChildIsolation, ChildSpec, ControlGroups, HostIsolation, Sandbox, Spawner,
 };
-use acp_gateway::shutdown::Shutdown;
-use acp_gateway::types::{Isolation, IsolationPolicy, Limits};
 use rustix::process::geteuid;
 
 use super::ALONE;
@@ -60,7 +60,8 @@ async fn isolation_adds_at_most_ten_milliseconds_to_a_start() {
     };
     let sandbox = Sandbox::probe(
         &binary(),
-        (vec![path("data")], None),
+        vec![path("data")],
+        None,
         path("data/tmp"),
         policy,
     );

@@ -114,7 +114,7 @@ async fn a_process_that_starts_is_waited_for() {
         "pool = { max_size = 2, min_idle = 0 }",
     );
     let gateway = setup
-        .settings("testing.settings_queue_timeout = \"200ms\"\ntesting.min_backoff = \"10ms\"")
+        .settings("testing.settings_queue_timeout = \"700ms\"\ntesting.min_backoff = \"10ms\"")
         .start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "crash").await;

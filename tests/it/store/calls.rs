@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use acp_gateway::store::{Batch, CommitError, Put, RecordStore as _, SqliteStore, Table};
-use acp_gateway::types::Ids;
+use base::types::Ids;
+use log::store::{Batch, CommitError, Put, RecordStore as _, SqliteStore, Table};
 
 use super::crash::{again, assert_passed, folder, input, when};
 use super::disk::{Disk, EIO, ENOSPC};

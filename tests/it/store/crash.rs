@@ -9,8 +9,8 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use acp_gateway::store::{Batch, EventStore as _, RecordStore as _, SqliteStore};
-use acp_gateway::types::Ids;
+use base::types::Ids;
+use log::store::{Batch, EventStore as _, RecordStore as _, SqliteStore};
 use tempfile::TempDir;
 
 use super::disk::{Call, Disk, Kind};

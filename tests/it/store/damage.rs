@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use acp_gateway::store::{EventStore as _, OpenError, ReadError, Run, SqliteStore};
-use acp_gateway::types::{Ids, SessionId};
+use base::types::{Ids, SessionId};
+use log::store::{EventStore as _, OpenError, ReadError, Run, SqliteStore};
 use memchr::memmem;
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use acp_gateway::store::{
+use base::types::{Ids, Limits, SessionId, Tenant};
+use bytes::Bytes;
+use log::store::{
     Batch, CommitError, Cut, Delete, EventStore, Expect, Maintenance, MemoryStore, Put, Run,
     SqliteStore, Table,
 };
-use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
-use bytes::Bytes;
 
 use crate::support::Random;
 

@@ -37,7 +37,10 @@ fn module(file: &Path, folder: &Path) -> String {
 pub(crate) fn own_tests() -> BTreeSet<String> {
     let root = project();
     let mut tests = BTreeSet::new();
-    for folder in ["src", "tests/it"].map(|folder| root.join(folder)) {
+    let crates = std::fs::read_dir(root.join("crates")).expect("crates/ can be listed");
+    let crates = crates.map(|entry| entry.expect("an entry can be read").path().join("src"));
+    let folders = ["src", "tests/it"].map(|folder| root.join(folder));
+    for folder in folders.into_iter().chain(crates) {
         let mut files = Vec::new();
         sources(&folder, &mut files);
         for file in files {

@@ -8,14 +8,14 @@ use shuttle::rand::Rng as _;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
-use crate::event::{Event, Members};
-use crate::eventlog::{
-    DirectSink, EventLog, GlobalScope, Item, NotReady, Notifier, Reader, Records, Run,
-    SessionLog, Start, TailCursor, Delivery,
+use base::shutdown::{Shutdown, lock_or_abort};
+use base::types::{Ids, Limits, SessionId, Tenant};
+use events::event::{Event, Members};
+use log::eventlog::{
+    Delivery, DirectSink, EventLog, GlobalScope, Item, NotReady, Notifier, Reader, Records, Run,
+    SessionLog, Start, TailCursor,
 };
-use crate::shutdown::{Shutdown, lock_or_abort};
-use acp_gateway::store::MemoryStore;
-use crate::types::{Ids, Limits, SessionId, Tenant};
+use log::store::MemoryStore;
 
 /// A log in memory with small limits, so that readers often read the next event from the store.
 pub(crate) fn log(tail_bytes: usize) -> EventLog {
@@ -32,16 +32,26 @@ pub(crate) fn log(tail_bytes: usize) -> EventLog {
     };
     let store = Arc::new(MemoryStore::new(Ids::system()));
     let fatal = Box::new(|why: &str| panic!("{why}"));
-    EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown, fatal).expect("could not start the writer")
+    EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown, fatal)
+        .expect("could not start the writer")
 }
 
 pub(crate) async fn open(log: &EventLog, number: u128) -> SessionLog {
     let id = SessionId::from_uuid(uuid::Uuid::from_u128(number));
-    log.session(&Tenant::default(), id).await.expect("could not read the store")
+    log.session(&Tenant::default(), id)
+        .await
+        .expect("could not read the store")
 }
 
 fn append_event(session: &SessionLog) -> u64 {
-    session.append(&Event { kind: "test", prompt: None, members: Members::whole(b"\"text\":\"some words\"") }, Records::default())
+    session.append(
+        &Event {
+            kind: "test",
+            prompt: None,
+            members: Members::whole(b"\"text\":\"some words\""),
+        },
+        Records::default(),
+    )
 }
 
 fn random_below(below: u64) -> u64 {
@@ -90,15 +100,35 @@ pub fn every_event_once() {
             }
         }));
         tasks.push(spawn(wait_for_end(first.clone(), EVENTS + 1)));
-        tasks.push(spawn(follow_with_sink(first.clone(), Arc::clone(&notifier), EVENTS + 1, true)));
-        tasks.push(spawn(follow_with_sink(second.clone(), Arc::clone(&notifier), EVENTS, false)));
-        let scope = GlobalScope { tenant: Tenant::default(), sessions: None };
-        let mut all = log.global_reader(scope, Start::Beginning).await.expect("the store reads");
+        tasks.push(spawn(follow_with_sink(
+            first.clone(),
+            Arc::clone(&notifier),
+            EVENTS + 1,
+            true,
+        )));
+        tasks.push(spawn(follow_with_sink(
+            second.clone(),
+            Arc::clone(&notifier),
+            EVENTS,
+            false,
+        )));
+        let scope = GlobalScope {
+            tenant: Tenant::default(),
+            sessions: None,
+        };
+        let mut all = log
+            .global_reader(scope, Start::Beginning)
+            .await
+            .expect("the store reads");
         if random_below(2) == 0 {
             all.subscribe_via(&notifier, None);
         }
         let (one, two) = (first.session(), second.session());
-        tasks.push(spawn(follow_global(all, one, BTreeMap::from([(one, EVENTS), (two, EVENTS)]))));
+        tasks.push(spawn(follow_global(
+            all,
+            one,
+            BTreeMap::from([(one, EVENTS), (two, EVENTS)]),
+        )));
         for session in [first, second.clone()] {
             let erase = session.session() == one;
             tasks.push(spawn(async move {
@@ -111,7 +141,11 @@ pub fn every_event_once() {
                 }
                 session.wait(EVENTS).await.expect("the log is closed");
                 if erase {
-                    let last = Event { kind: "test", prompt: None, members: Members::default() };
+                    let last = Event {
+                        kind: "test",
+                        prompt: None,
+                        members: Members::default(),
+                    };
                     assert_eq!(session.erase(&last, Records::default()), EVENTS + 1);
                 }
             }));
@@ -144,8 +178,14 @@ async fn follow(mut reader: Reader, from: u64, committed: u64, last: u64) {
                 }
             }
             Item::Ready { cursor: last_seq } => {
-                assert!(ready.replace(last_seq).is_none(), "`Ready` must arrive once");
-                assert!(last_seq >= committed && last_seq + 1 == next, "{last_seq} of {committed}, next {next}");
+                assert!(
+                    ready.replace(last_seq).is_none(),
+                    "`Ready` must arrive once"
+                );
+                assert!(
+                    last_seq >= committed && last_seq + 1 == next,
+                    "{last_seq} of {committed}, next {next}"
+                );
             }
             Item::Reset { .. } | Item::End => panic!("no event was pruned"),
         }
@@ -161,7 +201,10 @@ async fn wait_for_end(session: SessionLog, last: u64) {
             Item::Run(run) => {
                 assert!(run.first_seq > seen, "no event is duplicated");
                 let (from, to) = (run.first_seq, run.last_seq);
-                assert!(from == seen + 1 || to == last, "only an erase may skip events: {from}-{to} after {seen}");
+                assert!(
+                    from == seen + 1 || to == last,
+                    "only an erase may skip events: {from}-{to} after {seen}"
+                );
                 seen = run.last_seq;
             }
             Item::Ready { .. } => {}
@@ -191,7 +234,10 @@ impl ModelSink {
     fn deliver(&self, run: &Run) {
         let mut received = lock_or_abort(self.received.lock());
         let (from, to) = (run.first_seq, run.last_seq);
-        assert!(from == *received + 1 || self.erased && from > *received, "{from} to {to} after {received}");
+        assert!(
+            from == *received + 1 || self.erased && from > *received,
+            "{from} to {to} after {received}"
+        );
         *received = to;
         if to == self.last && !self.erased {
             self.over.notify_one();
@@ -203,7 +249,9 @@ impl DirectSink for ModelSink {
     fn try_deliver(&self) -> Delivery {
         let mut cursor = lock_or_abort(self.cursor.lock());
         let mut left = lock_or_abort(self.left.lock());
-        let Some(cursor) = cursor.as_mut().filter(|_| !*left) else { return Delivery::WakeTask };
+        let Some(cursor) = cursor.as_mut().filter(|_| !*left) else {
+            return Delivery::WakeTask;
+        };
         loop {
             match cursor.try_next() {
                 Ok(run) => self.deliver(&run),
@@ -224,7 +272,11 @@ impl DirectSink for ModelSink {
 
 /// A reader with a direct sink. The reader stops waiting at random times.
 async fn follow_with_sink(session: SessionLog, notifier: Arc<Notifier>, last: u64, erased: bool) {
-    let taker = Arc::new(ModelSink { last, erased, ..ModelSink::default() });
+    let taker = Arc::new(ModelSink {
+        last,
+        erased,
+        ..ModelSink::default()
+    });
     let mut reader = session.reader(Start::Beginning);
     reader.subscribe_via(&notifier, Some(Arc::<ModelSink>::clone(&taker)));
     while erased || taker.delivered() < last {
@@ -237,8 +289,15 @@ async fn follow_with_sink(session: SessionLog, notifier: Arc<Notifier>, last: u6
                     () = taker.over.notified() => {}
                     () = yield_times(enough), if enough < 8 => {}
                 }
-                let cursor = lock_or_abort(taker.cursor.lock()).take().expect("nobody else takes it");
-                assert!(cursor.cursor() == taker.delivered() || erased, "{} of {}", taker.delivered(), cursor.cursor());
+                let cursor = lock_or_abort(taker.cursor.lock())
+                    .take()
+                    .expect("nobody else takes it");
+                assert!(
+                    cursor.cursor() == taker.delivered() || erased,
+                    "{} of {}",
+                    taker.delivered(),
+                    cursor.cursor()
+                );
                 reader.resume_from(&cursor);
                 *lock_or_abort(taker.left.lock()) = false;
                 continue;

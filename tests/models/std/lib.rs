@@ -6,7 +6,8 @@ pub use ::std::*;
 pub mod sync {
     pub use ::std::sync::{LazyLock, OnceLock};
     pub use shuttle::sync::{
-        Arc, Condvar, LockResult, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+        Arc, Condvar, LockResult, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
+        RwLockWriteGuard, Weak,
     };
     pub mod atomic {
         pub use shuttle::sync::atomic::*;

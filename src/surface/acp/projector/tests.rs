@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::event::tests::frame;
 use crate::surface::acp::client::Capabilities;
-use crate::types::Scope;
+use base::types::Scope;
+use events::event::testing::frame;
 
 const SESSION: &str = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
 const TIME: &str = "2026-01-01T00:00:00.000Z";
@@ -116,7 +116,7 @@ fn only_the_client_of_a_prompt_gets_its_response() {
         messages(5, "prompt.completed", &end("me")).is_empty(),
         "an earlier response"
     );
-    let problem = serde_json::to_string(&crate::api::Problem::internal()).unwrap();
+    let problem = serde_json::to_string(&events::api::Problem::internal()).unwrap();
     let failed = format!(r#""problem":{problem},"acpRequest":{{"client":"me","id":1}}"#);
     let error = &messages(0, "prompt.failed", &failed)[0];
     assert_eq!(
@@ -240,7 +240,7 @@ fn draft_reports_the_prompts_and_turns_of_others() {
     let expected = update(&json!({ "type": "turn_complete", "stopReason": "max_tokens" }));
     assert_eq!(draft_messages(role, 0, "prompt.completed", end), [expected]);
     assert!(draft_messages(role, 5, "prompt.completed", end).is_empty());
-    let problem = serde_json::to_string(&crate::api::Problem::internal()).unwrap();
+    let problem = serde_json::to_string(&events::api::Problem::internal()).unwrap();
     let failed = &draft_messages(role, 0, "prompt.failed", &format!(r#""problem":{problem}"#))[0];
     assert_eq!(
         failed["params"]["update"]["error"]["code"], -32603,

@@ -7,26 +7,21 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::items::TurnItems;
-use crate::api::ProblemCode;
-use crate::session::SessionHandle;
-use crate::surface::authorized::{Authorized, CanPrompt, CanRead};
 use crate::surface::chat::{create_session, read_json};
+use crate::surface::http::{ApiError, Authorized, CanPrompt, CanRead, Gateway, trace_context};
 use crate::surface::openai::models;
-use crate::surface::rest::{ApiError, trace_context};
-use crate::surface::state::Gateway;
-use crate::types::{AgentName, Principal, PromptId, SessionId};
+use base::types::{AgentName, Principal, PromptId, SessionId};
+use events::api::ProblemCode;
+use sessions::session::SessionHandle;
 
 const DEFAULT_ITEMS: usize = 20;
 const MAX_ITEMS: usize = 100;
 
-/// The member of the metadata that names the agent.
 const MODEL: &str = "model";
 
 #[derive(Debug, Deserialize)]
 pub(in crate::surface::openai) struct ConversationBody {
-    #[serde(default)]
     metadata: Option<Map<String, Value>>,
-    #[serde(default)]
     items: Option<Vec<Value>>,
 }
 
@@ -61,22 +56,14 @@ pub(in crate::surface::openai) async fn create(
     State(gateway): State<Gateway>,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
-    let (parts, body) = request.into_parts();
-    let by = Authorized::<CanPrompt>::from_parts(&parts)?;
-    let (headers, body) =
-        read_json::<ConversationBody>(&gateway, Request::from_parts(parts, body)).await?;
+    let (by, parts, body) = read_json::<CanPrompt, ConversationBody>(&gateway, request).await?;
     if body.items.is_some_and(|items| !items.is_empty()) {
         let detail = "a conversation begins without items; send them as the input of a response";
         return Err(ApiError::invalid("/items", detail));
     }
     let agent = agent_of(&gateway, body.metadata.as_ref())?;
-    let session = create_session(
-        &gateway,
-        &by,
-        (agent, body.metadata),
-        trace_context(&headers),
-    )
-    .await?;
+    let trace = trace_context(&parts.headers);
+    let session = create_session(&gateway, &by, agent, body.metadata, trace).await?;
     conversation(&session).await
 }
 
@@ -108,7 +95,6 @@ pub(in crate::surface::openai) async fn get(
     conversation(&open(&gateway, &by, &id).await?).await
 }
 
-/// Deletes the session.
 pub(in crate::surface::openai) async fn delete(
     State(gateway): State<Gateway>,
     Path(id): Path<String>,
@@ -208,17 +194,14 @@ pub(in crate::surface::openai) async fn items(
         }
     }
     if !passed {
-        return Err(ApiError::invalid(
-            "",
-            "after must be the id of an item of this conversation",
-        ));
+        let detail = "after must be the id of an item of this conversation";
+        return Err(ApiError::invalid("", detail));
     }
     let has_more = found.len() > query.limit;
     found.truncate(query.limit);
     Ok(Json(list(&found, has_more)))
 }
 
-/// A list of items.
 pub(super) fn list(items: &[Value], has_more: bool) -> Value {
     let id = |item: Option<&Value>| item.map_or(Value::Null, |item| item["id"].clone());
     let (first_id, last_id) = (id(items.first()), id(items.last()));

@@ -1,26 +1,26 @@
-//! The steps of a turn as the frames of a response, or as the response itself.
+//! A response and its id, and the steps of a turn as its frames or as the response itself.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
 
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::object::{Head, Status, TextDelta, message, reasoning, response, text_part};
-use crate::acp::{RawObject, stop_reason};
-use crate::event::write_json;
-use crate::projection::{
-    Asked, Block, CallStatus, End, Request, Role, Step, ToolCall, failure_text, input_text,
-    output_text,
-};
-use crate::surface::chat::{Interrupted, TurnWriter};
-use crate::transcript::decode;
+use crate::surface::chat::{Interrupted, QuestionId, TurnWriter};
+use base::types::ids::IdError;
+use base::types::{CancelCause, PromptId, RequestId, SessionId};
+use events::event::write_json;
+use sessions::conversation::Notice;
+use sessions::projection::{Block, CallStatus, End, Request, Role, Step, ToolCall, Usage};
+use sessions::transcript::decode;
+use wire::acp::{RequestKind, stop_reason};
 
 /// The text of all items. The rest is left out of the last frame.
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
 
-/// The form of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// Frames after this sequence number.
@@ -33,7 +33,6 @@ pub(super) enum Form {
     Items,
 }
 
-/// Writes a response.
 #[derive(Debug)]
 pub(super) struct ResponseWriter {
     head: Head,
@@ -44,16 +43,13 @@ pub(super) struct ResponseWriter {
     output: Vec<Value>,
     output_bytes: usize,
     open: Option<OpenBlock>,
-    /// The indexes of the calls that run.
     calls: HashMap<String, usize>,
     begun: bool,
     complete: bool,
 }
 
-/// The text or the reasoning that arrives.
 #[derive(Debug)]
 struct OpenBlock {
-    /// The id of its item.
     id: String,
     index: usize,
     /// The inner part of a string in JSON. An agent may split a character into two chunks.
@@ -61,20 +57,8 @@ struct OpenBlock {
 }
 
 impl TurnWriter for ResponseWriter {
-    fn media_type(&self) -> &'static str {
-        if matches!(self.form, Form::Stream { .. }) {
-            "text/event-stream"
-        } else {
-            "application/json"
-        }
-    }
-
-    fn keep_alive(&self) -> &'static [u8] {
-        if matches!(self.form, Form::Stream { .. }) {
-            b":\n"
-        } else {
-            b" "
-        }
+    fn is_streamed(&self) -> bool {
+        matches!(self.form, Form::Stream { .. })
     }
 
     fn step(&mut self, out: &mut BytesMut, step: &Step<'_>) {
@@ -87,7 +71,9 @@ impl TurnWriter for ResponseWriter {
             self.own_step(out, step);
         }
         match step {
-            Step::Requested(request) if request.asked == Asked::Permission => self.current += 1,
+            Step::Requested(request) if request.kind == RequestKind::Permission => {
+                self.current += 1;
+            }
             Step::Ended(_) if self.current < number => {
                 self.fail(out, "not_found", "this response does not exist");
             }
@@ -103,7 +89,7 @@ impl TurnWriter for ResponseWriter {
     /// The turn continues, so the response has not failed.
     fn interrupted(&mut self, out: &mut BytesMut, Interrupted { code, message }: &Interrupted) {
         let error = json!({ "code": code, "message": message, "param": null });
-        if matches!(self.form, Form::Stream { .. }) {
+        if self.is_streamed() {
             self.frame(out, "error", error);
         } else {
             serde_json::to_writer(out.writer(), &json!({ "error": error }))
@@ -146,7 +132,6 @@ impl ResponseWriter {
         }
     }
 
-    /// Writes a frame with its type and its number.
     fn frame(&mut self, out: &mut BytesMut, kind: &str, mut members: Value) {
         members["type"] = kind.into();
         members["sequence_number"] = self.sequence.into();
@@ -172,7 +157,6 @@ impl ResponseWriter {
         }
     }
 
-    /// A step of this response.
     fn own_step(&mut self, out: &mut BytesMut, step: &Step<'_>) {
         match step {
             Step::BlockBegun(block) if block.subagent.is_none() => self.begin_block(out, block),
@@ -199,21 +183,15 @@ impl ResponseWriter {
 
     fn add(&mut self, out: &mut BytesMut, item: Value) -> usize {
         let index = self.output.len();
-        self.frame(
-            out,
-            "response.output_item.added",
-            json!({ "output_index": index, "item": item }),
-        );
+        let added = json!({ "output_index": index, "item": item });
+        self.frame(out, "response.output_item.added", added);
         self.output.push(item);
         index
     }
 
     fn done(&mut self, out: &mut BytesMut, index: usize, item: Value) {
-        self.frame(
-            out,
-            "response.output_item.done",
-            json!({ "output_index": index, "item": item }),
-        );
+        let done = json!({ "output_index": index, "item": item });
+        self.frame(out, "response.output_item.done", done);
         self.output_bytes += item.to_string().len();
         if self.output_bytes <= MAX_OUTPUT_BYTES {
             self.output[index] = item;
@@ -243,7 +221,6 @@ impl ResponseWriter {
         });
     }
 
-    /// A frame about a part of an item.
     fn part(&mut self, out: &mut BytesMut, kind: &str, id: &str, index: usize, mut members: Value) {
         members["item_id"] = id.into();
         members["output_index"] = index.into();
@@ -254,10 +231,8 @@ impl ResponseWriter {
         let Some(mut open) = self.open.take() else {
             return;
         };
-        self.numbered(
-            out,
-            &TextDelta::new(role, text, (&open.id, open.index), self.sequence),
-        );
+        let delta = TextDelta::new(role, text, &open.id, open.index, self.sequence);
+        self.numbered(out, &delta);
         let room = MAX_OUTPUT_BYTES.saturating_sub(self.output_bytes + open.text.len());
         if text.get().len() <= room {
             open.text.push_str(&text.get()[1..text.get().len() - 1]);
@@ -270,55 +245,46 @@ impl ResponseWriter {
             return;
         };
         let text = decode(&format!("\"{text}\"")).unwrap_or_default();
-        match role {
-            Role::Message => {
-                let done = json!({ "content_index": 0, "text": text, "logprobs": [] });
-                self.part(out, "response.output_text.done", &id, index, done);
-                let part = json!({ "content_index": 0, "part": text_part(&text) });
-                self.part(out, "response.content_part.done", &id, index, part);
-                self.done(out, index, message(&id, &text, "completed"));
-            }
-            Role::Thought => {
-                let done = json!({ "summary_index": 0, "text": text });
-                self.part(
-                    out,
-                    "response.reasoning_summary_text.done",
-                    &id,
-                    index,
-                    done,
-                );
-                let part =
-                    json!({ "summary_index": 0, "part": { "type": "summary_text", "text": text } });
-                self.part(
-                    out,
-                    "response.reasoning_summary_part.done",
-                    &id,
-                    index,
-                    part,
-                );
-                self.done(out, index, reasoning(&id, &text, "completed"));
-            }
-        }
+        let (kind, done, part_kind, part, item) = match role {
+            Role::Message => (
+                "response.output_text.done",
+                json!({ "content_index": 0, "text": text, "logprobs": [] }),
+                "response.content_part.done",
+                json!({ "content_index": 0, "part": text_part(&text) }),
+                message(&id, &text),
+            ),
+            Role::Thought => (
+                "response.reasoning_summary_text.done",
+                json!({ "summary_index": 0, "text": text }),
+                "response.reasoning_summary_part.done",
+                json!({ "summary_index": 0, "part": { "type": "summary_text", "text": text } }),
+                reasoning(&id, &text),
+            ),
+        };
+        self.part(out, kind, &id, index, done);
+        self.part(out, part_kind, &id, index, part);
+        self.done(out, index, item);
     }
 
-    fn call(
-        &self,
-        call: &ToolCall,
-        status: &str,
-        output: Option<&str>,
-        error: Option<&str>,
-    ) -> Value {
-        let error = error.map(|text| {
-            json!({ "type": "mcp_tool_execution_error", "content": [{ "type": "text", "text": text }] })
-        });
-        json!({
+    fn call(&self, call: &ToolCall, result: Option<&str>) -> Value {
+        let mut item = json!({
             "id": format!("mcp_{}_{}", self.head.id.prompt, call.id), "type": "mcp_call", "server_label": self.head.agent,
-            "name": call.kind, "arguments": input_text(call), "status": status, "output": output, "error": error,
-        })
+            "name": call.kind(), "arguments": call.input_text(), "status": "in_progress", "output": null, "error": null,
+        });
+        let Some(text) = result else { return item };
+        if call.status == CallStatus::Completed {
+            item["status"] = "completed".into();
+            item["output"] = text.into();
+        } else {
+            let content = json!([{ "type": "text", "text": text }]);
+            item["status"] = "failed".into();
+            item["error"] = json!({ "type": "mcp_tool_execution_error", "content": content });
+        }
+        item
     }
 
     fn begin_call(&mut self, out: &mut BytesMut, call: &ToolCall) {
-        let item = self.call(call, "in_progress", None, None);
+        let item = self.call(call, None);
         let id = item["id"].as_str().unwrap_or_default().to_owned();
         let index = self.add(out, item);
         self.part(out, "response.mcp_call.in_progress", &id, index, json!({}));
@@ -333,18 +299,15 @@ impl ResponseWriter {
         let Some(index) = self.calls.remove(&call.id) else {
             return;
         };
-        let item = if call.status == CallStatus::Completed {
-            self.call(call, "completed", Some(&output_text(call)), None)
-        } else {
-            self.call(call, "failed", None, Some(&failure_text(call)))
-        };
+        let item = self.call(call, Some(&call.result_text()));
         let id = item["id"].as_str().unwrap_or_default().to_owned();
+        let arguments = json!({ "arguments": call.input_text() });
         self.part(
             out,
             "response.mcp_call_arguments.done",
             &id,
             index,
-            json!({ "arguments": input_text(call) }),
+            arguments,
         );
         let kind = if item["error"].is_null() {
             "response.mcp_call.completed"
@@ -357,13 +320,13 @@ impl ResponseWriter {
 
     /// A permission request completes the response. The call that asks is a part of the next one.
     fn requested(&mut self, out: &mut BytesMut, request: &Request<'_>) {
-        let (Asked::Permission, Some(call)) = (request.asked, request.call) else {
+        let (RequestKind::Permission, Some(call)) = (request.kind, request.call) else {
             return;
         };
         let question = self.head.id.question(request.id);
         let item = json!({
             "id": format!("mcpr_{question}"), "type": "mcp_approval_request", "server_label": self.head.agent,
-            "name": call.kind, "arguments": input_text(call),
+            "name": call.kind(), "arguments": call.input_text(),
         });
         let index = self.add(out, item.clone());
         self.done(out, index, item);
@@ -383,7 +346,7 @@ impl ResponseWriter {
                     "refusal" => Status::Incomplete("content_filter"),
                     _ => Status::Completed,
                 };
-                self.finish(out, &status, usage.and_then(usage_of).as_ref());
+                self.finish(out, &status, Usage::of(*usage).map(tokens).as_ref());
             }
             End::Failed { code, detail } => self.fail(out, code, detail),
         }
@@ -398,7 +361,7 @@ impl ResponseWriter {
     }
 
     fn finish(&mut self, out: &mut BytesMut, status: &Status, usage: Option<&Value>) {
-        if matches!(self.form, Form::Stream { .. }) {
+        if self.is_streamed() {
             let whole = response(&self.head, status, &self.output, usage);
             self.frame(out, status.event(), json!({ "response": whole }));
         } else if self.form != Form::Items {
@@ -413,14 +376,240 @@ impl ResponseWriter {
     }
 }
 
-fn usage_of(raw: &RawValue) -> Option<Value> {
-    let usage = RawObject::parse(raw)?;
-    let tokens = |key| usage.get(key).and_then(|raw| raw.get().parse::<u64>().ok());
-    let (input, output) = (tokens("inputTokens")?, tokens("outputTokens")?);
-    let total = tokens("totalTokens").unwrap_or(input + output);
-    Some(json!({
-        "input_tokens": input, "input_tokens_details": { "cached_tokens": tokens("cachedReadTokens").unwrap_or(0) },
-        "output_tokens": output, "output_tokens_details": { "reasoning_tokens": tokens("thoughtTokens").unwrap_or(0) },
-        "total_tokens": total,
-    }))
+fn tokens(usage: Usage) -> Value {
+    json!({
+        "input_tokens": usage.input, "input_tokens_details": { "cached_tokens": usage.cached() },
+        "output_tokens": usage.output, "output_tokens_details": { "reasoning_tokens": usage.thought() },
+        "total_tokens": usage.total(),
+    })
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub(super) enum Status {
+    InProgress,
+    Completed,
+    /// The agent reached a limit or refused.
+    Incomplete(&'static str),
+    /// Why the gateway cancelled the turn.
+    Cancelled(Option<CancelCause>),
+    Failed {
+        code: String,
+        message: String,
+    },
+}
+
+impl Status {
+    pub(super) const fn event(&self) -> &'static str {
+        match self {
+            Self::InProgress => "response.in_progress",
+            Self::Completed => "response.completed",
+            Self::Incomplete(_) | Self::Cancelled(_) => "response.incomplete",
+            Self::Failed { .. } => "response.failed",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) id: ResponseId,
+    /// The agent of the session. It is the model of the response.
+    pub(super) agent: String,
+    /// In seconds since 1970.
+    pub(super) created: i64,
+    /// The notices of the request that created the response. Empty for a later read of the response.
+    pub(super) notices: Vec<Notice>,
+}
+
+pub(super) fn response(
+    head: &Head,
+    status: &Status,
+    output: &[Value],
+    usage: Option<&Value>,
+) -> Value {
+    let error = match status {
+        Status::Failed { code, message } => json!({ "code": code, "message": message }),
+        _ => Value::Null,
+    };
+    let incomplete = match status {
+        Status::Incomplete(reason) => json!({ "reason": reason }),
+        _ => Value::Null,
+    };
+    // The only member for facts that the protocol does not know. Its values are texts.
+    let mut metadata = json!({});
+    if let Status::Cancelled(Some(cause)) = status {
+        metadata["cancelCause"] = json!(cause);
+    }
+    if !head.notices.is_empty() {
+        let joined = |text: fn(Notice) -> &'static str, separator: &str| {
+            let texts: Vec<&str> = head.notices.iter().copied().map(text).collect();
+            texts.join(separator)
+        };
+        metadata["history"] = joined(|notice| notice.into_str(), ", ").into();
+        metadata["notice"] = joined(Notice::text, " ").into();
+    }
+    let previous = (head.id.number > 1).then(|| {
+        ResponseId {
+            number: head.id.number - 1,
+            ..head.id
+        }
+        .to_string()
+    });
+    json!({
+        "id": head.id.to_string(),
+        "object": "response",
+        "created_at": head.created,
+        "status": status.into_str(),
+        "model": head.agent,
+        "output": output,
+        "parallel_tool_calls": true,
+        "tool_choice": "auto",
+        "tools": [],
+        "error": error,
+        "incomplete_details": incomplete,
+        "metadata": metadata,
+        "previous_response_id": previous,
+        "conversation": { "id": format!("conv_{}", head.id.session) },
+        "usage": usage,
+    })
+}
+
+pub(super) fn message(id: &str, text: &str) -> Value {
+    let content = [text_part(text)];
+    json!({ "id": id, "type": "message", "role": "assistant", "status": "completed", "content": content })
+}
+
+pub(super) fn text_part(text: &str) -> Value {
+    json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
+}
+
+pub(super) fn reasoning(id: &str, text: &str) -> Value {
+    json!({ "id": id, "type": "reasoning", "summary": [{ "type": "summary_text", "text": text }], "status": "completed" })
+}
+
+/// The frame of a text as it arrives: nearly all frames of a response.
+#[derive(Debug, Serialize)]
+pub(super) struct TextDelta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_index: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary_index: Option<u8>,
+    /// A string in JSON.
+    delta: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<[u8; 0]>,
+    item_id: &'a str,
+    output_index: usize,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    sequence_number: u64,
+}
+
+impl<'a> TextDelta<'a> {
+    pub(super) fn new(
+        role: Role,
+        delta: &'a RawValue,
+        item_id: &'a str,
+        output_index: usize,
+        sequence_number: u64,
+    ) -> Self {
+        let (kind, content_index, summary_index, logprobs) = match role {
+            Role::Message => ("response.output_text.delta", Some(0), None, Some([])),
+            Role::Thought => ("response.reasoning_summary_text.delta", None, Some(0), None),
+        };
+        Self {
+            content_index,
+            summary_index,
+            delta,
+            logprobs,
+            item_id,
+            output_index,
+            kind,
+            sequence_number,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ResponseId {
+    pub(super) session: SessionId,
+    pub(super) prompt: PromptId,
+    /// From 1.
+    pub(super) number: u32,
+}
+
+impl ResponseId {
+    /// The id of a request of the agent in the turn.
+    pub(super) const fn question(&self, request: RequestId) -> QuestionId {
+        QuestionId {
+            session: self.session,
+            prompt: self.prompt,
+            request,
+        }
+    }
+}
+
+impl fmt::Display for ResponseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "resp_{}_{}", self.session, self.prompt)?;
+        if self.number > 1 {
+            write!(f, "_{}", self.number)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl FromStr for ResponseId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let mut parts = text.strip_prefix("resp_").ok_or(IdError)?.split('_');
+        let session = parts.next().ok_or(IdError)?.parse()?;
+        let prompt = parts.next().ok_or(IdError)?.parse()?;
+        let number = match parts.next() {
+            None => 1,
+            Some(number) => number
+                .parse()
+                .ok()
+                .filter(|number| *number > 1)
+                .ok_or(IdError)?,
+        };
+        if parts.next().is_some() {
+            Err(IdError)
+        } else {
+            Ok(Self {
+                session,
+                prompt,
+                number,
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_has_one_text() {
+        let session = "01990000-0000-7000-8000-000000000000";
+        for text in [
+            format!("resp_{session}_p1"),
+            format!("resp_{session}_p12_3"),
+        ] {
+            assert_eq!(text.parse::<ResponseId>().expect("an id").to_string(), text);
+        }
+        for wrong in ["", "resp_", "resp_x_p1", "msg_1"] {
+            assert!(wrong.parse::<ResponseId>().is_err(), "{wrong}");
+        }
+        for wrong in ["", "_p0", "_p1_1", "_p1_x", "_p1_2_3"] {
+            assert!(
+                format!("resp_{session}{wrong}")
+                    .parse::<ResponseId>()
+                    .is_err(),
+                "{wrong}"
+            );
+        }
+    }
 }

@@ -6,18 +6,15 @@ use bytes::BytesMut;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::encoder::{Form, ResponseWriter};
-use super::id::ResponseId;
-use super::object::Head;
-use crate::acp::RawObject;
-use crate::projection::{Asked, Step};
-use crate::session::{PromptRange, SessionHandle};
+use super::encoder::{Form, Head, ResponseId, ResponseWriter};
 use crate::surface::chat::{TurnWriter, steps_of};
-use crate::surface::rest::ApiError;
-use crate::transcript::decode;
-use crate::types::PromptId;
+use crate::surface::http::ApiError;
+use base::types::PromptId;
+use sessions::projection::Step;
+use sessions::session::{PromptRange, SessionHandle};
+use sessions::transcript::decode;
+use wire::acp::{RawObject, RequestKind};
 
-/// The items of a turn up to now.
 #[derive(Debug)]
 pub(super) struct TurnItems {
     items: Vec<Value>,
@@ -54,7 +51,7 @@ impl TurnItems {
         steps_of(session, (prompt, range), |step| {
             writer.step(&mut out, &step);
             match step {
-                Step::Requested(request) if request.asked == Asked::Permission => {
+                Step::Requested(request) if request.kind == RequestKind::Permission => {
                     number += 1;
                     let next = ResponseWriter::new(head(number), Form::Items);
                     all.extend(std::mem::replace(
@@ -64,7 +61,7 @@ impl TurnItems {
                 }
                 Step::Resolved {
                     id,
-                    asked: Asked::Permission,
+                    kind: RequestKind::Permission,
                     allowed,
                     ..
                 } => {
@@ -94,7 +91,6 @@ impl TurnItems {
         }
     }
 
-    /// The input of a response.
     pub(super) fn input(self, number: u32) -> Vec<Value> {
         let items = self.items.into_iter().zip(self.input_of);
         items
@@ -130,7 +126,6 @@ fn message(session: &SessionHandle, prompt: PromptId, blocks: Option<&RawValue>)
     })
 }
 
-/// The part of a content block of ACP.
 fn part(block: &RawValue) -> Option<Value> {
     let block = RawObject::parse(block)?;
     let text = |key| block.get(key).and_then(|raw| decode(raw.get()));

@@ -5,17 +5,13 @@
 //! its frames, and a client can read them again from any position.
 //!
 //! Read in this order:
-//! 1. `id`: the id of a response. `request`: the body.
-//! 2. `object`: the response and its items. `encoder`: steps of a turn to frames.
-//! 3. `items`: the items of a turn, for lists.
-//! 4. `routes`: the handlers of responses. `conversations`: those of conversations.
+//! 1. `encoder`: the response, its id and its items, and steps of a turn to frames.
+//! 2. `items`: the items of a turn, for lists.
+//! 3. `routes`: the handlers of responses, and their body. `conversations`: the handlers of conversations.
 
 pub(super) mod conversations;
 mod encoder;
-mod id;
 mod items;
-mod object;
-mod request;
 mod routes;
 
 pub(super) use routes::{cancel, create, get, input_items};

@@ -1,15 +1,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::response::IntoResponse as _;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
 use crate::server::{Acceptor, BoundListeners, serve};
-use crate::shutdown::Shutdown;
 use crate::stream::StreamWorkers;
-use crate::types::Limits;
+use base::shutdown::Shutdown;
+use base::types::Limits;
 
 fn acceptor() -> Acceptor {
     Acceptor {

@@ -15,8 +15,8 @@ use utoipa::openapi::security::{SecurityRequirement, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{Header, HeaderBuilder, Info, OpenApi, Ref, RefOr, Response, Server};
 
-use crate::api::ProblemCode::{self, self as C};
-use crate::types::Scope;
+use base::types::Scope;
+use events::api::ProblemCode::{self, self as C};
 
 /// The content of `document.json`, and the examples of `examples.json` by operation id.
 #[derive(Deserialize)]
@@ -30,7 +30,6 @@ pub(super) struct Documentation {
     problem_headers: HashMap<String, BTreeMap<String, RefOr<Header>>>,
     /// All parameters. A path parameter has its name as key.
     parameters: HashMap<String, Parameter>,
-    /// The tags in the order of the document.
     tags: Vec<TagDocs>,
     #[serde(skip)]
     examples: HashMap<String, Examples>,
@@ -49,13 +48,11 @@ struct TagDocs {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 struct OperationDocs {
-    /// The keys of the query and header parameters.
     parameters: Vec<String>,
     /// The names and descriptions of response headers, by status.
     headers: HashMap<String, BTreeMap<String, String>>,
     /// The scope that the key needs. `None` accepts any key.
     scope: Option<Scope>,
-    /// A ticket authenticates the operation too.
     ticket: bool,
     /// The operation fails with the problems of a call to an agent.
     calls_agent: bool,
@@ -63,7 +60,6 @@ struct OperationDocs {
     problems: Vec<ProblemCode>,
 }
 
-/// The examples of one operation: its request body, and its response bodies by status.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Examples {
@@ -193,7 +189,6 @@ impl Documentation {
 }
 
 impl Examples {
-    /// Adds the examples to each media type of the operation.
     fn add_to(&self, operation: &mut Operation) {
         let set = |content: &mut RefOr<Content>, example: &Value| {
             if let RefOr::T(content) = content {

@@ -20,21 +20,17 @@ use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
 
 use self::documentation::Documentation;
-use self::operations::operations;
+use self::open_responses::operations;
 use super::routes::api_router;
-use crate::api::Problem;
-use crate::api::schema::JSON_SCHEMAS;
-use crate::event::{AuditLogEvent, SessionEvent};
-use crate::surface::embedded::etag;
-use crate::types::{AgentName, PromptId, PublicPath, RequestId, SessionId, TerminalId};
+use crate::surface::http::etag;
+use base::schema::JSON_SCHEMAS;
+use base::types::{AgentName, PromptId, PublicPath, RequestId, SessionId, TerminalId};
+use events::api::Problem;
+use events::event::{AuditLogEvent, SessionEvent};
 
 mod documentation;
 mod open_responses;
-mod operations;
-mod schemas;
 
-/// The document as served.
-#[derive(Debug)]
 pub(super) struct Document {
     pub(super) json: String,
     pub(super) etag: HeaderValue,
@@ -70,7 +66,6 @@ pub(super) fn document_below(public: &PublicPath) -> Document {
     }
 }
 
-/// The document in the form of `openapi/openapi.json`.
 pub fn document_json() -> String {
     let mut text = document()
         .to_pretty_json()
@@ -113,7 +108,7 @@ fn document() -> OpenApi {
     components
         .schemas
         .values_mut()
-        .for_each(schemas::open_raw_objects);
+        .for_each(open_responses::open_raw_objects);
     open_responses::open_responses(&mut document);
     documentation.complete_document(&mut document);
     document

@@ -9,12 +9,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use utoipa::openapi::content::Content;
+use utoipa::openapi::path::Operation;
 use utoipa::openapi::schema::{
-    AdditionalProperties, AnyOf, AnyOfBuilder, ArrayItems, ObjectBuilder, Schema, Type,
+    AdditionalProperties, AnyOf, AnyOfBuilder, ArrayItems, Object, ObjectBuilder, Schema,
+    SchemaType, Type,
 };
-use utoipa::openapi::{OpenApi, Ref, RefOr};
-
-use super::operations::operations;
+use utoipa::openapi::{OpenApi, PathItem, Ref, RefOr};
 
 type Names = BTreeSet<String>;
 
@@ -89,7 +89,6 @@ pub(super) fn open_responses(document: &mut OpenApi) {
     document.components = Some(components);
 }
 
-/// An open schema, and the schema of the other values if it is an object.
 struct Opened {
     union: AnyOf,
     unknown: Option<Schema>,
@@ -200,7 +199,6 @@ fn each_content_schema<'a>(
     }
 }
 
-/// Calls `act` with the location of every reference in the schema.
 fn visit(schema: &mut RefOr<Schema>, act: &mut dyn FnMut(&mut String)) {
     let schema = match schema {
         RefOr::Ref(reference) => return act(&mut reference.ref_location),
@@ -231,5 +229,53 @@ fn visit(schema: &mut RefOr<Schema>, act: &mut dyn FnMut(&mut String)) {
         Schema::AllOf(union) => union.items.iter_mut().for_each(|item| visit(item, act)),
         Schema::AnyOf(union) => union.items.iter_mut().for_each(|item| visit(item, act)),
         _ => {}
+    }
+}
+
+pub(super) fn operations(
+    item: &mut PathItem,
+) -> impl Iterator<Item = (&'static str, &mut Operation)> {
+    [
+        ("get", &mut item.get),
+        ("put", &mut item.put),
+        ("post", &mut item.post),
+        ("delete", &mut item.delete),
+        ("patch", &mut item.patch),
+    ]
+    .into_iter()
+    .filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
+}
+
+/// Allows any member in objects that declare no members. Otherwise code generators treat them as empty
+/// objects.
+pub(super) fn open_raw_objects(schema: &mut RefOr<Schema>) {
+    let RefOr::T(schema) = schema else { return };
+    match schema {
+        Schema::Object(object) => {
+            if is_object(object)
+                && object.properties.is_empty()
+                && object.additional_properties.is_none()
+            {
+                object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(true)));
+            }
+            object.properties.values_mut().for_each(open_raw_objects);
+        }
+        Schema::Array(array) => {
+            if let ArrayItems::RefOrSchema(items) = &mut array.items {
+                open_raw_objects(items);
+            }
+        }
+        Schema::OneOf(union) => union.items.iter_mut().for_each(open_raw_objects),
+        Schema::AllOf(union) => union.items.iter_mut().for_each(open_raw_objects),
+        Schema::AnyOf(union) => union.items.iter_mut().for_each(open_raw_objects),
+        _ => {}
+    }
+}
+
+fn is_object(object: &Object) -> bool {
+    match &object.schema_type {
+        SchemaType::Type(only) => *only == Type::Object,
+        SchemaType::Array(types) => types.contains(&Type::Object),
+        SchemaType::AnyValue => false,
     }
 }

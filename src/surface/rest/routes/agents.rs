@@ -4,59 +4,57 @@ use std::num::ParseIntError;
 use std::str::FromStr;
 
 use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::agent::{AgentSpec, Endpoint, INVALID_ENTRY};
-use crate::api::{
+use crate::registry::{Entry, ListingError};
+use crate::surface::http::{ApiError, ApiRequest, CanAdmin, CanRead, Gateway, JsonBody, Params};
+use agents::agent::{AgentSpec, Endpoint, INVALID_ENTRY};
+use agents::pool::{PoolProcess, PoolStats, Priority};
+use base::telemetry::ErrorChain;
+use base::types::{AgentKind, AgentName, PoolSettings, Principal};
+use events::api::{
     Agent, AgentAvailability, AgentList, AgentProcess, AgentProcessList, AgentSessionList,
     AgentStatus, CurrentTask, InstallableAgent, InstallableAgentList, PoolFigures, ProblemCode,
+    RpcCall, RpcResult,
 };
-use crate::fleet::{MemberState, MemberStatus};
-use crate::pool::{PoolProcess, PoolStats};
-use crate::registry::{Entry, ListingError};
-use crate::surface::Gateway;
-use crate::surface::authorized::{CanAdmin, CanRead};
-use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{ApiRequest, Params};
-use crate::telemetry::ErrorChain;
-use crate::types::{AgentKind, AgentName, PoolSettings, Principal};
+use sessions::session::InputError;
+use wire::acp::client_input_policy::{check_method, check_params};
+use wire::acp::{null_to_empty, to_one_line, with_trace};
+use wire::fleet::{MemberState, MemberStatus};
 
 /// Lists the agents that can run sessions.
 ///
 /// Entries are sorted by name and have the state of the pool of this tenant. Without `limit` the page has all agents.
-#[utoipa::path(
-    get,
-    path = "/v1/agents",
-    responses((status = 200, body = AgentList, description = "A page of agents."))
-)]
+#[utoipa::path(get, path = "/v1/agents", responses(
+    (status = 200, body = AgentList, description = "A page of agents."),
+))]
 pub(super) async fn list_agents(
     mut request: ApiRequest<CanRead, (), Params>,
 ) -> Result<Json<AgentList>, ApiError> {
     let page = request.params.page::<AgentName>()?;
     request.params.finish()?;
-    let ApiRequest { gateway, by, .. } = request;
-    let agents = gateway
-        .catalogue
-        .load()
-        .agents()
-        .map(|spec| agent_info(&gateway, &by, spec))
+    let catalogue = request.gateway.catalogue.load();
+    let agents = catalogue.agents();
+    let agents = agents
+        .map(|spec| agent_info(&request.gateway, &request.by, spec))
         .collect();
-    let page = page.select(agents, |agent: &Agent| agent.name.clone());
+    let (agents, next_cursor) = page.select(agents, |agent: &Agent| agent.name.clone());
     Ok(Json(AgentList {
-        agents: page.entries,
-        next_cursor: page.next_cursor,
+        agents,
+        next_cursor,
     }))
 }
 
 /// Gets one agent.
 ///
 /// `capabilities`, `authMethods` and `agentInfo` are null until a process of the agent has started once.
-#[utoipa::path(
-    get,
-    path = "/v1/agents/{agent}",
-    responses((status = 200, body = Agent, description = "The agent, with the capabilities from the latest start of its process."))
-)]
+#[utoipa::path(get, path = "/v1/agents/{agent}", responses(
+    (status = 200, body = Agent, description = "The agent, with the capabilities from the latest start of its process."),
+))]
 pub(super) async fn get_agent(
     request: ApiRequest<CanRead, AgentName>,
 ) -> Result<Json<Agent>, ApiError> {
@@ -68,26 +66,23 @@ pub(super) async fn get_agent(
 ///
 /// The list contains the processes that run sessions of the own tenant, also those of a member of the fleet. For an agent on
 /// another host, each connection is a process.
-#[utoipa::path(
-    get,
-    path = "/v1/agents/{agent}/status",
-    responses((status = 200, body = AgentProcessList, description = "A page of processes."))
-)]
+#[utoipa::path(get, path = "/v1/agents/{agent}/status", responses(
+    (status = 200, body = AgentProcessList, description = "A page of processes."),
+))]
 pub(super) async fn list_agent_processes(
     mut request: ApiRequest<CanRead, AgentName, Params>,
 ) -> Result<Json<AgentProcessList>, ApiError> {
     let page = request.params.page::<Uuid>()?;
     request.params.finish()?;
     let spec = request.agent()?;
-    let processes = request
-        .gateway
-        .pool()
-        .processes(&request.by.tenant, Some(&spec.name));
+    let pool = request.gateway.pool();
+    let processes = pool.processes(&request.by.tenant, Some(&spec.name));
     let processes = processes.iter().map(agent_process).collect();
-    let page = page.select(processes, |process: &AgentProcess| process.agent_id);
+    let (processes, next_cursor) =
+        page.select(processes, |process: &AgentProcess| process.agent_id);
     Ok(Json(AgentProcessList {
-        processes: page.entries,
-        next_cursor: page.next_cursor,
+        processes,
+        next_cursor,
     }))
 }
 
@@ -95,11 +90,9 @@ pub(super) async fn list_agent_processes(
 ///
 /// The list contains only sessions whose folder is below a workspace root, with all details from the agent.
 /// The agent must support `session/list`.
-#[utoipa::path(
-    get,
-    path = "/v1/agents/{agent}/sessions",
-    responses((status = 200, body = AgentSessionList, description = "A page of the agent's sessions."))
-)]
+#[utoipa::path(get, path = "/v1/agents/{agent}/sessions", responses(
+    (status = 200, body = AgentSessionList, description = "A page of the agent's sessions."),
+))]
 pub(super) async fn list_agent_sessions(
     mut request: ApiRequest<CanAdmin, AgentName, Params>,
 ) -> Result<Json<AgentSessionList>, ApiError> {
@@ -135,12 +128,11 @@ pub(super) async fn list_agent_sessions(
     Ok(Json(page))
 }
 
-/// The largest page of the sessions that an agent has.
 const MAX_AGENT_SESSIONS: usize = 1000;
 
 /// A position in the sessions of an agent: its own cursor, and the number of entries of its page that a client has read. Agents
 /// know no size of a page.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct AgentPosition {
     skipped: usize,
     cursor: String,
@@ -173,7 +165,6 @@ fn agent_process(process: &PoolProcess) -> AgentProcess {
     }
 }
 
-/// The agent's entry, its pool, and the `initialize` result of the latest start of its process.
 fn agent_info(gateway: &Gateway, by: &Principal, spec: &AgentSpec) -> Agent {
     let (figures, initialized) = gateway.pool().agent_stats(&spec.name, &by.tenant).unzip();
     let initialized = initialized.flatten();
@@ -223,23 +214,14 @@ fn status(
     } else {
         figures.and_then(|figures| figures.start_error.as_deref())
     };
-    match (of_member, error) {
-        (Some(state), _) => AgentStatus {
-            state,
-            detail: None,
-        },
-        (None, Some(error)) => AgentStatus {
-            state: AgentAvailability::Unavailable,
-            detail: Some(error.to_owned()),
-        },
-        (None, None) => AgentStatus {
-            state: AgentAvailability::Available,
-            detail: None,
-        },
-    }
+    let (state, detail) = match (of_member, error) {
+        (Some(state), _) => (state, None),
+        (None, Some(error)) => (AgentAvailability::Unavailable, Some(error.to_owned())),
+        (None, None) => (AgentAvailability::Available, None),
+    };
+    AgentStatus { state, detail }
 }
 
-/// The members of `agentInfo` that the API shows.
 #[derive(Debug, Default, Deserialize)]
 struct DisplayNames {
     title: Option<String>,
@@ -265,11 +247,9 @@ fn pool_figures(figures: &PoolStats, settings: &PoolSettings) -> PoolFigures {
 /// Lists the agents of the registry, which the operator can install with `acp-gateway agent add`.
 ///
 /// The gateway keeps the list for 10 minutes. Without `registry.source` it is empty.
-#[utoipa::path(
-    get,
-    path = "/v1/registry",
-    responses((status = 200, body = InstallableAgentList, description = "A page of the agents of the registry."))
-)]
+#[utoipa::path(get, path = "/v1/registry", responses(
+    (status = 200, body = InstallableAgentList, description = "A page of the agents of the registry."),
+))]
 pub(super) async fn list_installable_agents(
     mut request: ApiRequest<CanAdmin, (), Params>,
 ) -> Result<Json<InstallableAgentList>, ApiError> {
@@ -291,10 +271,54 @@ pub(super) async fn list_installable_agents(
         kinds: entry.kinds().iter().map(ToString::to_string).collect(),
     };
     let agents = entries.iter().map(shown).collect();
-    let page = page.select(agents, |agent: &InstallableAgent| agent.id.clone());
+    let (agents, next_cursor) = page.select(agents, |agent: &InstallableAgent| agent.id.clone());
     Ok(Json(InstallableAgentList {
         configured: registry.is_configured(),
-        agents: page.entries,
-        next_cursor: page.next_cursor,
+        agents,
+        next_cursor,
     }))
+}
+
+/// Calls a method of the agent by name, outside a session.
+///
+/// The method must be in the list `rpc` of the agent's entry. The gateway sends `params` unchanged.
+#[utoipa::path(post, path = "/v1/agents/{agent}/rpc", request_body = RpcCall, responses(
+    (status = 200, body = RpcResult, description = "The result from the agent."),
+    (status = 202, description = "The notification was sent."),
+))]
+pub(super) async fn call_agent(
+    request: ApiRequest<CanAdmin, AgentName>,
+    body: JsonBody<RpcCall>,
+) -> Result<Response, ApiError> {
+    let spec = request.agent()?;
+    let call = body.value;
+    let params = check_call(&spec, &call.method, call.params)?;
+    let params = with_trace(&params, request.trace.as_ref());
+    let pool = request.gateway.pool();
+    let mut lease = pool
+        .short_lease(&spec, &request.by, Priority::Reclaim)
+        .await?;
+    if call.notify {
+        lease.notify(&call.method, &params)?;
+        return Ok(StatusCode::ACCEPTED.into_response());
+    }
+    let timeout = request.gateway.limits.call_timeout;
+    let result = lease.call(&call.method, &params, timeout).await?;
+    Ok(Json(RpcResult {
+        result: to_one_line(result),
+    })
+    .into_response())
+}
+
+fn check_call(
+    spec: &AgentSpec,
+    method: &str,
+    params: Option<Box<RawValue>>,
+) -> Result<Box<RawValue>, ApiError> {
+    check_method(&spec.settings, method)
+        .map_err(|gated| InputError::from_policy(&gated, "/method"))?;
+    let params = params.map_or_else(|| null_to_empty(RawValue::NULL), to_one_line);
+    check_params(&spec.settings, &params)
+        .map_err(|gated| InputError::from_policy(&gated, "/params"))?;
+    Ok(params)
 }

@@ -1,58 +1,56 @@
 //! `/v1/agents/{agent}/auth`: signs in to an agent and out of it.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
-use crate::acp::auth::{self, AuthMethod, AuthMethodError, TerminalAuth};
-use crate::acp::client_input_policy::check_meta;
-use crate::acp::{InitializeResult, with_trace};
-use crate::agent::AgentSpec;
-use crate::api::{AgentAuth, ApiKey, ProblemCode, SignIn, SignInTerminal};
-use crate::event::SignedOut;
-use crate::pool::{Priority, ShortLeaseError};
-use crate::session::InputError;
-use crate::surface::Gateway;
-use crate::surface::authorized::{CanAdmin, CanRead};
-use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{ApiRequest, JsonBody};
-use crate::surface::sign_in::call_sign_in;
-use crate::types::known_agents::api_key_format;
-use crate::types::{AgentName, Principal, PublicPath};
+use crate::server::ConnectionPermit;
+use crate::surface::http::{
+    ApiError, ApiRequest, CanAdmin, CanRead, Gateway, JsonBody, Params, call_sign_in,
+};
+use crate::surface::rest::sign_in_socket::SignInSocket;
+use agents::agent::AgentSpec;
+use agents::pool::{Priority, ShortLeaseError};
+use base::types::known_agents::api_key_format;
+use base::types::{AgentName, Principal, PublicPath};
+use events::api::{AgentAuth, ApiKey, ProblemCode, SignIn, SignInTerminal};
+use events::event::SignedOut;
+use log::audit::SignInRecord;
+use sessions::session::InputError;
+use wire::acp::auth::{self, AuthMethod, AuthMethodError, TerminalAuth};
+use wire::acp::client_input_policy::check_meta;
+use wire::acp::{InitializeResult, null_to_empty, with_trace};
 
 /// Gets the sign-in state of an agent and its sign-in methods.
 ///
 /// The methods are those that the latest process of the agent reported; `authMethods` is null until one has started.
 /// If the agent can report its state, the gateway asks it. Otherwise `state` is what the gateway has observed.
-#[utoipa::path(
-    get,
-    path = "/v1/agents/{agent}/auth",
-    responses((status = 200, body = AgentAuth, description = "The sign-in methods of the agent, and its state."))
-)]
+#[utoipa::path(get, path = "/v1/agents/{agent}/auth", responses(
+    (status = 200, body = AgentAuth, description = "The sign-in methods of the agent, and its state."),
+))]
 pub(super) async fn get_auth(
     request: ApiRequest<CanRead, AgentName>,
 ) -> Result<Json<AgentAuth>, ApiError> {
     let spec = request.agent()?;
-    let ApiRequest {
-        gateway,
-        by,
-        ids: name,
-        trace,
-        ..
-    } = request;
-    let initialized = gateway
-        .pool()
+    let gateway = request.gateway;
+    let by = request.by;
+    let name = request.ids;
+    let trace = request.trace;
+    let pool = gateway.pool();
+    let initialized = pool
         .agent_stats(&name, &by.tenant)
-        .and_then(|(_, initialized)| initialized);
-    let status = if initialized
-        .as_deref()
-        .is_some_and(|answer| answer.capabilities.auth.status)
-    {
-        let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
-        agent_status(&gateway, &spec, &by, &with_trace(&empty, trace.as_ref())).await
+        .and_then(|stats| stats.1);
+    let initialized = initialized.as_deref();
+    let status = if initialized.is_some_and(|answer| answer.capabilities.auth.status) {
+        let params = with_trace(&null_to_empty(RawValue::NULL), trace.as_ref());
+        agent_status(&gateway, &spec, &by, &params).await
     } else {
         None
     };
@@ -60,22 +58,12 @@ pub(super) async fn get_auth(
         .as_deref()
         .and_then(auth::auth_state)
         .map(std::borrow::Cow::into_owned);
-    let seen = || {
-        gateway
-            .pool()
-            .auth_state(&name, &by.tenant)
-            .as_str()
-            .to_owned()
-    };
+    let seen = || pool.auth_state(&name, &by.tenant).as_str().to_owned();
     Ok(Json(AgentAuth {
-        auth_methods: initialized
-            .as_deref()
-            .and_then(|answer| answer.auth_methods.clone()),
+        auth_methods: initialized.and_then(|answer| answer.auth_methods.clone()),
         state: reported.unwrap_or_else(seen),
         status,
-        can_logout: initialized
-            .as_deref()
-            .is_some_and(InitializeResult::can_log_out),
+        can_logout: initialized.is_some_and(InitializeResult::can_log_out),
         terminal_auth: spec.settings.terminal_auth,
     }))
 }
@@ -89,13 +77,10 @@ async fn agent_status(
     params: &RawValue,
 ) -> Option<Box<RawValue>> {
     let asked = async {
-        let mut visit = gateway
-            .pool()
-            .short_lease(spec, by, Priority::Reclaim)
-            .await?;
-        let status = visit
-            .call(auth::STATUS, params, gateway.limits.call_timeout)
-            .await?;
+        let pool = gateway.pool();
+        let mut visit = pool.short_lease(spec, by, Priority::Reclaim).await?;
+        let timeout = gateway.limits.call_timeout;
+        let status = visit.call(auth::STATUS, params, timeout).await?;
         visit.release_untouched();
         Ok::<_, ShortLeaseError>(status)
     };
@@ -107,28 +92,20 @@ async fn agent_status(
 /// For a method of type `terminal`, the response contains the URL of a terminal in which the agent's command
 /// runs. All other methods are one call to the agent, which can wait for a person. Methods such as
 /// `gemini-api-key` of Gemini and `api-key` of Codex need an `apiKey`.
-#[utoipa::path(
-    post,
-    path = "/v1/agents/{agent}/auth",
-    request_body = SignIn,
-    responses(
-        (status = 204, description = "The agent accepted the sign-in. Its sessions continue in signed-in processes."),
-        (status = 201, body = SignInTerminal, description = "The URL of the terminal. It is valid for one connection."),
-    )
-)]
+#[utoipa::path(post, path = "/v1/agents/{agent}/auth", request_body = SignIn, responses(
+    (status = 204, description = "The agent accepted the sign-in. Its sessions continue in signed-in processes."),
+    (status = 201, body = SignInTerminal, description = "The URL of the terminal. It is valid for one connection."),
+))]
 pub(super) async fn sign_in(
     request: ApiRequest<CanAdmin, AgentName>,
     public: Option<Extension<PublicPath>>,
     body: JsonBody<SignIn>,
 ) -> Result<Response, ApiError> {
     let spec = request.agent()?;
-    let ApiRequest {
-        gateway,
-        by,
-        ids: name,
-        trace,
-        ..
-    } = request;
+    let gateway = request.gateway;
+    let by = request.by;
+    let name = request.ids;
+    let trace = request.trace;
     let SignIn {
         method_id,
         api_key,
@@ -142,47 +119,39 @@ pub(super) async fn sign_in(
         None => meta,
     };
     // The methods from an earlier process are enough to reject an unknown method without starting a process.
-    let known = gateway
-        .pool()
-        .agent_stats(&name, &by.tenant)
-        .and_then(|(_, initialized)| initialized);
+    let stats = gateway.pool().agent_stats(&name, &by.tenant);
+    let known = stats.and_then(|stats| stats.1);
     if let Some(known) = &known
         && let AuthMethod::Terminal(terminal) = find_method(known, &method_id)?
     {
         return offer_terminal_sign_in(&gateway, &spec, &by, terminal, public);
     }
-    let visit = gateway
-        .pool()
-        .short_lease(&spec, &by, Priority::Reclaim)
-        .await?;
+    let pool = gateway.pool();
+    let visit = pool.short_lease(&spec, &by, Priority::Reclaim).await?;
     let initialized = visit.initialized();
     if let AuthMethod::Terminal(terminal) = find_method(initialized, &method_id)? {
         return offer_terminal_sign_in(&gateway, &spec, &by, terminal, public);
     }
-    let method = (method_id, meta.as_deref());
     call_sign_in(
         &gateway,
         (&by, &by.author()),
         &spec,
         visit,
-        method,
+        (method_id, meta.as_deref()),
         trace.as_ref(),
     )
     .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `_meta` with the API key in the member that this method expects.
 fn meta_with_key(
     method_id: &str,
     key: &ApiKey,
     meta: Option<&RawValue>,
 ) -> Result<Box<RawValue>, ApiError> {
     if meta.is_some() {
-        return Err(ApiError::invalid(
-            "/apiKey",
-            "send apiKey or _meta, not both",
-        ));
+        let detail = "send apiKey or _meta, not both";
+        return Err(ApiError::invalid("/apiKey", detail));
     }
     let Some(format) = api_key_format(method_id) else {
         let detail = "the gateway does not know how to send an apiKey to this method: send it in _meta, under a key that \
@@ -231,39 +200,91 @@ fn find_method(initialized: &InitializeResult, id: &str) -> Result<AuthMethod, A
 ///
 /// The agent removes its credentials for every session that uses it. An agent without a method for it is 501. Running
 /// turns continue.
-#[utoipa::path(
-    delete,
-    path = "/v1/agents/{agent}/auth",
-    responses((status = 204, description = "The agent has signed out. The gateway does not use its signed-in processes again."))
-)]
+#[utoipa::path(delete, path = "/v1/agents/{agent}/auth", responses(
+    (status = 204, description = "The agent has signed out. The gateway does not use its signed-in processes again."),
+))]
 pub(super) async fn sign_out(
     request: ApiRequest<CanAdmin, AgentName>,
 ) -> Result<StatusCode, ApiError> {
     let spec = request.agent()?;
-    let ApiRequest {
-        gateway,
-        by,
-        ids: name,
-        trace,
-        ..
-    } = request;
+    let gateway = request.gateway;
+    let by = request.by;
+    let name = request.ids;
+    let trace = request.trace;
     let mut visit = gateway
         .pool()
         .short_lease_for("logout", &spec, &by, InitializeResult::can_log_out)
         .await?;
     let logout = visit.version().logout_method();
-    let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
-    let params = with_trace(&empty, trace.as_ref());
-    visit
-        .call(logout, &params, gateway.limits.call_timeout)
-        .await?;
+    let params = with_trace(&null_to_empty(RawValue::NULL), trace.as_ref());
+    let timeout = gateway.limits.call_timeout;
+    visit.call(logout, &params, timeout).await?;
     visit.signed_out();
-    gateway.audit.append(
-        &by.author(),
-        SignedOut {
-            agent: name.clone(),
-        },
-    );
     tracing::info!(agent = %name, by = %by.id, "signed out of an agent");
+    gateway
+        .audit
+        .append(&by.author(), SignedOut { agent: name });
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Opens the terminal of a sign-in as a WebSocket.
+///
+/// Binary messages carry the input and the output of the terminal. Text messages are JSON. The client sends
+/// `{"type": "resize", "cols": 80, "rows": 24}`. The last message to the client is
+/// `{"type": "exit", "exitCode": 0, "signal": null}`, `{"type": "problem", "problem": {..}}` or
+/// `{"type": "shutdown"}`. Closing the socket ends the command.
+#[utoipa::path(get, path = "/v1/agents/{agent}/auth/terminals/{signIn}", responses(
+    (status = 101, description = "The command runs; the connection is its terminal."),
+))]
+pub(super) async fn open_terminal(
+    request: ApiRequest<CanAdmin, (AgentName, Uuid), Params>,
+    Extension(held): Extension<ConnectionPermit>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, ApiError> {
+    let gateway = request.gateway;
+    let by = request.by;
+    let (name, id) = request.ids;
+    let mut params = request.params;
+    let spec = gateway
+        .catalogue
+        .agent(&name)
+        .ok_or_else(ApiError::not_found)?;
+    let mut characters = |name, default| {
+        let given: Option<NonZeroU16> = params.parsed(name, "a number from 1 to 65535")?;
+        Ok::<_, ApiError>(given.map_or(default, NonZeroU16::get))
+    };
+    let size = (characters("cols", 80)?, characters("rows", 24)?);
+    params.finish()?;
+    // An offer is valid for one connection. A request that is no WebSocket must not consume it.
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(_) if !gateway.pool().offers_sign_in(&name, &by.tenant, id) => {
+            return Err(ApiError::not_found());
+        }
+        Err(rejection) => return Err(ApiError::no_websocket(&rejection)),
+    };
+    let guard = gateway.streams().acquire(&by)?;
+    let opened = gateway
+        .pool()
+        .open_sign_in(&spec, &by.tenant, id, size)
+        .await?;
+    let sign_in = opened.ok_or_else(ApiError::not_found)?;
+    tracing::info!(agent = %name, by = %by.id, "started a sign-in in a terminal");
+    let record = SignInRecord::start(&gateway.audit, &by.author(), name, None);
+    let bytes = gateway.limits.max_websocket_message_bytes;
+    let shutdown = gateway.shutdown.clone();
+    let admission = by.admission().clone();
+    let sign_in_socket = SignInSocket {
+        gateway,
+        sign_in,
+        record,
+        admission,
+        stream_guard: guard,
+        connection_permit: held,
+    };
+    let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes);
+    // The upgrade runs in an untracked task. Only the tracked task makes a stop wait for the socket.
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        drop(shutdown.spawn_client(sign_in_socket.run(socket)));
+    }))
 }

@@ -5,33 +5,28 @@ use std::collections::{HashMap, HashSet};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 
-use crate::event::{EventPage, ResetReason, SessionEvent};
-use crate::eventlog::{GlobalScope, Start};
-use crate::session::SessionHandle;
 use crate::stream::{EventTypes, Feed, Source, TurnFilter};
-use crate::surface::Gateway;
-use crate::surface::authorized::CanRead;
-use crate::surface::rest::error::ApiError;
-use crate::surface::rest::event_page::page_response;
-use crate::surface::rest::events_query::{Cursor, EventsQuery};
-use crate::surface::rest::extract::{ApiRequest, LastEventId, Params, PreferWait};
+use crate::surface::http::{
+    ApiError, ApiRequest, CanAdmin, CanRead, Gateway, LastEventId, Params, PreferWait,
+};
+use crate::surface::rest::events_query::{Cursor, EventsQuery, page_response};
 use crate::surface::rest::negotiate::{Representation, negotiate};
-use crate::types::{Epoch, EventId, Position, Principal, PromptId, SessionId};
+use base::types::{Epoch, EventId, Position, Principal, PromptId, SessionId};
+use events::event::{AuditPage, EventPage, ResetReason, SessionEvent};
+use log::eventlog::{GlobalScope, Start};
+use sessions::session::SessionHandle;
 
 type EventsRequest<I> = ApiRequest<CanRead, I, Params>;
 /// The cursor of the client, and how long it waits for a page.
 pub(super) type ResumeOptions = (LastEventId, PreferWait);
 
-/// The longest wait of `Prefer: wait=N`, in seconds.
 const MAX_WAIT_SECONDS: u64 = 60;
-/// The formats of the events of a session or a turn.
 pub(super) const FORMATS: [Representation; 3] = [
     Representation::Json,
     Representation::EventStream,
     Representation::Ndjson,
 ];
 
-/// Responds with a stream or a page, by the negotiated format.
 pub(super) async fn stream_or_page<S, I>(
     request: ApiRequest<S, I, Params>,
     source: Source,
@@ -40,16 +35,13 @@ pub(super) async fn stream_or_page<S, I>(
     form: Representation,
     wait: PreferWait,
 ) -> Result<Response, ApiError> {
-    let ApiRequest { gateway, by, .. } = request;
+    let gateway = request.gateway;
+    let by = request.by;
     let encoder = query.encoder(form);
-    let (types, from_tail) = (
-        query.types.unwrap_or(EventTypes::All),
-        query.cursor == Cursor::Tail,
-    );
     let feed = Feed {
-        types,
+        types: query.types.unwrap_or(EventTypes::All),
         turn,
-        from_tail,
+        from_tail: query.cursor == Cursor::Tail,
         ..gateway.feed(source)
     };
     if let Some(encoder) = encoder {
@@ -75,11 +67,9 @@ pub(super) async fn stream_or_page<S, I>(
 /// `Accept: text/event-stream` returns the same as `/events/stream`. `Accept: application/x-ndjson` streams
 /// the same events, one JSON object on each line. Both formats also accept the parameters `named` and
 /// `follow`.
-#[utoipa::path(
-    get,
-    path = "/v1/sessions/{session}/events",
-    responses((status = 200, body = EventPage, description = "A page of events."))
-)]
+#[utoipa::path(get, path = "/v1/sessions/{session}/events", responses(
+    (status = 200, body = EventPage, description = "A page of events."),
+))]
 pub(super) async fn session_events(
     request: EventsRequest<SessionId>,
     headers: HeaderMap,
@@ -93,24 +83,16 @@ pub(super) async fn session_events(
 /// The `data` of each event is one `SessionEvent`. The stream replays the log from the cursor, then continues
 /// with new events. A temporary error (429, 503) is a `problem` event in a stream, so that an `EventSource`
 /// reconnects.
-#[utoipa::path(
-    get,
-    path = "/v1/sessions/{session}/events/stream",
-    responses(
-        (status = 200, content((SessionEvent = "text/event-stream")), description = "The stream of events."),
-        (status = 204, description = "With `follow=false`: there are no events after the cursor. An `EventSource` does not reconnect."),
-    )
-)]
+#[utoipa::path(get, path = "/v1/sessions/{session}/events/stream", responses(
+    (status = 200, content((SessionEvent = "text/event-stream")), description = "The stream of events."),
+    (status = 204, description = "With `follow=false`: there are no events after the cursor. An `EventSource` does not reconnect."),
+))]
 pub(super) async fn session_events_stream(
     request: EventsRequest<SessionId>,
     last: LastEventId,
 ) -> Result<Response, ApiError> {
-    respond_session(
-        request,
-        Representation::EventStream,
-        (last, PreferWait::default()),
-    )
-    .await
+    let resume = (last, PreferWait::default());
+    respond_session(request, Representation::EventStream, resume).await
 }
 
 async fn respond_session(
@@ -129,15 +111,8 @@ async fn respond_session(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let reader = session.log().reader(reader_start(query.cursor));
-    stream_or_page(
-        request,
-        Source::session(reader, session),
-        None,
-        query,
-        form,
-        wait,
-    )
-    .await
+    let source = Source::session(reader, session);
+    stream_or_page(request, source, None, query, form, wait).await
 }
 
 pub(super) const fn reader_start(cursor: Cursor) -> Start {
@@ -154,11 +129,9 @@ pub(super) const fn reader_start(cursor: Cursor) -> Start {
 /// `Accept: text/event-stream` returns the same as `/events/stream`. `Accept: application/x-ndjson` streams
 /// the same events, one JSON object on each line. Both formats also accept the parameters `named` and
 /// `follow`.
-#[utoipa::path(
-    get,
-    path = "/v1/sessions/{session}/prompts/{prompt}/events",
-    responses((status = 200, body = EventPage, description = "A page of events."))
-)]
+#[utoipa::path(get, path = "/v1/sessions/{session}/prompts/{prompt}/events", responses(
+    (status = 200, body = EventPage, description = "A page of events."),
+))]
 pub(super) async fn prompt_events(
     request: EventsRequest<(SessionId, PromptId)>,
     headers: HeaderMap,
@@ -171,24 +144,16 @@ pub(super) async fn prompt_events(
 ///
 /// `Last-Event-ID` or `after` continues behind an event. After the end of the turn the stream has `end` and closes. It
 /// counts against the streams of the key.
-#[utoipa::path(
-    get,
-    path = "/v1/sessions/{session}/prompts/{prompt}/events/stream",
-    responses(
-        (status = 200, content((SessionEvent = "text/event-stream")), description = "The stream of events."),
-        (status = 204, description = "The cursor is at the end of the turn, or with `follow=false` at the end of the log. An `EventSource` does not reconnect."),
-    )
-)]
+#[utoipa::path(get, path = "/v1/sessions/{session}/prompts/{prompt}/events/stream", responses(
+    (status = 200, content((SessionEvent = "text/event-stream")), description = "The stream of events."),
+    (status = 204, description = "The cursor is at the end of the turn, or with `follow=false` at the end of the log. An `EventSource` does not reconnect."),
+))]
 pub(super) async fn prompt_events_stream(
     request: EventsRequest<(SessionId, PromptId)>,
     last: LastEventId,
 ) -> Result<Response, ApiError> {
-    respond_turn(
-        request,
-        Representation::EventStream,
-        (last, PreferWait::default()),
-    )
-    .await
+    let resume = (last, PreferWait::default());
+    respond_turn(request, Representation::EventStream, resume).await
 }
 
 async fn respond_turn(
@@ -200,11 +165,8 @@ async fn respond_turn(
     let mut query = EventsQuery::parse::<EventId>(&mut request.params, &last, &epoch)?;
     request.params.finish()?;
     let (session, prompt) = (request.open_session().await?, request.ids.1);
-    let turn = session
-        .query()
-        .prompt_range(prompt)
-        .await?
-        .ok_or_else(ApiError::not_found)?;
+    let turn = session.query().prompt_range(prompt).await?;
+    let turn = turn.ok_or_else(ApiError::not_found)?;
     let committed = session.log().committed();
     let ended = match query.cursor {
         Cursor::After(seq) if seq <= committed => {
@@ -236,11 +198,9 @@ async fn respond_turn(
 /// `extension` events only if `types` names them. `Accept: text/event-stream` returns the same as
 /// `/v1/events/stream`. `Accept: application/x-ndjson` streams the same events, one JSON object on each line. Both
 /// formats also accept `named`, `follow` and `summaries`.
-#[utoipa::path(
-    get,
-    path = "/v1/events",
-    responses((status = 200, body = EventPage, description = "A page of events."))
-)]
+#[utoipa::path(get, path = "/v1/events", responses(
+    (status = 200, body = EventPage, description = "A page of events."),
+))]
 pub(super) async fn all_events(
     request: EventsRequest<()>,
     headers: HeaderMap,
@@ -257,24 +217,16 @@ pub(super) async fn all_events(
 ///
 /// With `summaries=true`, the stream has the events of the named sessions only, and after `ready` one
 /// `session.summary` for each change of any session of the list of sessions.
-#[utoipa::path(
-    get,
-    path = "/v1/events/stream",
-    responses(
-        (status = 200, content((SessionEvent = "text/event-stream")), description = "The stream of events."),
-        (status = 204, description = "With `follow=false`: there are no events after the cursor. An `EventSource` does not reconnect."),
-    )
-)]
+#[utoipa::path(get, path = "/v1/events/stream", responses(
+    (status = 200, content((SessionEvent = "text/event-stream")), description = "The stream of events."),
+    (status = 204, description = "With `follow=false`: there are no events after the cursor. An `EventSource` does not reconnect."),
+))]
 pub(super) async fn all_events_stream(
     request: EventsRequest<()>,
     last: LastEventId,
 ) -> Result<Response, ApiError> {
-    respond_all(
-        request,
-        Representation::EventStream,
-        (last, PreferWait::default()),
-    )
-    .await
+    let resume = (last, PreferWait::default());
+    respond_all(request, Representation::EventStream, resume).await
 }
 
 async fn respond_all(
@@ -288,10 +240,8 @@ async fn respond_all(
     let summaries = request.params.flag("summaries", false)?;
     request.params.finish()?;
     if summaries && form == Representation::Json {
-        return Err(ApiError::invalid(
-            "summaries",
-            "expected a stream: a page has no summaries",
-        ));
+        let detail = "expected a stream: a page has no summaries";
+        return Err(ApiError::invalid("summaries", detail));
     }
     let sessions = open_selected(&request.gateway, &request.by, &chosen).await?;
     if chosen.is_empty() {
@@ -333,10 +283,8 @@ type SelectedSession = (SessionId, Option<EventId>);
 fn parse_selected(texts: &[String]) -> Result<Vec<SelectedSession>, ApiError> {
     const MAX: usize = 256;
     if texts.len() > MAX {
-        return Err(ApiError::invalid(
-            "session",
-            format!("expected at most {MAX} sessions"),
-        ));
+        let detail = format!("expected at most {MAX} sessions");
+        return Err(ApiError::invalid("session", detail));
     }
     let mut seen = HashSet::new();
     let one = |text: &String| {
@@ -346,21 +294,13 @@ fn parse_selected(texts: &[String]) -> Result<Vec<SelectedSession>, ApiError> {
         // As in a path, an invalid id is 404.
         let session = session.parse().map_err(|_| ApiError::not_found())?;
         if !seen.insert(session) {
-            return Err(ApiError::invalid(
-                "session",
-                "expected each session at most once",
-            ));
+            let detail = "expected each session at most once";
+            return Err(ApiError::invalid("session", detail));
         }
-        let expected = |_| {
-            ApiError::invalid(
-                "session",
-                "expected the id of an event of the session after @",
-            )
-        };
-        Ok((
-            session,
-            start.map(str::parse).transpose().map_err(expected)?,
-        ))
+        let start = start.map(str::parse).transpose();
+        let expected = "expected the id of an event of the session after @";
+        let start = start.map_err(|_| ApiError::invalid("session", expected))?;
+        Ok((session, start))
     };
     texts.iter().map(one).collect()
 }
@@ -387,4 +327,32 @@ fn selected_starts(
         Some(start) => (start.epoch == epoch.of_session(*id)).then_some((*id, Some(start.seq))),
     };
     chosen.iter().map(one).collect()
+}
+
+/// Reads the audit log, page by page.
+///
+/// The log has changes of keys, sign-ins, permission decisions with their authors, rejected requests and isolation
+/// levels. `Accept: text/event-stream` returns a stream of Server-Sent Events. `Accept: application/x-ndjson` streams
+/// the same events, one JSON object on each line. A stream replays the log from the cursor, then continues with new
+/// events. Both streams also accept the parameters `named` and `follow`.
+#[utoipa::path(get, path = "/v1/audit", responses(
+    (status = 200, body = AuditPage, description = "A page of events."),
+    (status = 204, description = "A stream with `follow=false`: there are no events after the cursor."),
+))]
+pub(super) async fn get_audit(
+    mut request: ApiRequest<CanAdmin, (), Params>,
+    headers: HeaderMap,
+    (last, wait): ResumeOptions,
+) -> Result<Response, ApiError> {
+    let form = negotiate(&headers, &FORMATS)?;
+    let epoch = request.gateway.epoch().of_session(SessionId::AUDIT);
+    let query = EventsQuery::parse::<EventId>(&mut request.params, &last, &epoch)?;
+    request.params.finish()?;
+    let log = request.gateway.audit.log().clone();
+    let at_end = !query.follow && query.cursor == Cursor::After(log.committed());
+    if at_end && form != Representation::Json {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let source = Source::log(log.reader(reader_start(query.cursor)));
+    stream_or_page(request, source, None, query, form, wait).await
 }

@@ -10,47 +10,27 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 
-use crate::acp;
-use crate::api::{FileContent, FileEntry, FileKind, FileList, Problem, ProblemCode};
-use crate::shutdown::Shutdown;
 use crate::stream::body_from;
-use crate::surface::authorized::CanFiles;
-use crate::surface::body::{check_coding, declared_bytes, discard_rest, waits_for_continue};
-use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{ApiRequest, Conditions, Params};
-use crate::surface::rest::range::{RequestedRange, requested_range};
-use crate::types::SessionId;
-use crate::types::text::check_name;
-use crate::workspace::{
-    EntryKind, FileError, ListEntry, OpenFile, PageLimits, Pattern, Precondition, Upload,
-    WriteOutcome, media_type,
+use crate::surface::http::{
+    ApiError, ApiRequest, CanFiles, Conditions, Gateway, Params, check_coding, declared_bytes,
+    discard_rest, waits_for_continue,
+};
+use crate::surface::rest::negotiate::{RequestedRange, requested_range};
+use base::shutdown::Shutdown;
+use base::types::SessionId;
+use base::types::text::check_name;
+use events::api::{
+    FileChange, FileChangeKind, FileChangeList, FileChangeText, FileContent, FileEntry, FileKind,
+    FileList, Problem, ProblemCode,
+};
+use wire::acp;
+use workspace::{
+    ChangeKind, ChangedFile, EntryKind, FileError, ListEntry, OpenFile, PageLimits, Pattern,
+    Upload, WriteOutcome, media_type,
 };
 
 /// Size of one read from a file, and of the buffer before one write, in bytes.
 const CHUNK_BYTES: usize = 256 << 10;
-
-impl From<FileError> for ApiError {
-    fn from(error: FileError) -> Self {
-        let detail = error.to_string();
-        let code = match error {
-            FileError::Malformed
-            | FileError::Relative
-            | FileError::NotAFile
-            | FileError::NotADirectory
-            | FileError::NotEmpty
-            | FileError::NotText => return Self::invalid("path", detail),
-            FileError::Io(_) => return Self::internal(error),
-            FileError::OutsideRoots | FileError::PermissionDenied => ProblemCode::Forbidden,
-            FileError::Missing | FileError::Unchanged | FileError::NotStored => {
-                ProblemCode::NotFound
-            }
-            FileError::TooLarge(_) => ProblemCode::TooLarge,
-            FileError::Changed | FileError::Exists => ProblemCode::PreconditionFailed,
-            FileError::DiskFull => ProblemCode::StorageFull,
-        };
-        Self::new(code, detail)
-    }
-}
 
 /// Runs file system work on a blocking thread.
 pub(super) async fn run_blocking<T: Send + 'static>(
@@ -67,11 +47,9 @@ pub(super) async fn run_blocking<T: Send + 'static>(
 ///
 /// The entries are sorted by name, folder by folder. A page of a search may be short or empty although more
 /// pages follow: continue until `nextCursor` is null.
-#[utoipa::path(
-    get,
-    path = "/v1/sessions/{session}/files",
-    responses((status = 200, body = FileList, description = "A page of entries."))
-)]
+#[utoipa::path(get, path = "/v1/sessions/{session}/files", responses(
+    (status = 200, body = FileList, description = "A page of entries."),
+))]
 pub(super) async fn list_files(
     mut request: ApiRequest<CanFiles, SessionId, Params>,
 ) -> Result<Json<FileList>, ApiError> {
@@ -100,26 +78,24 @@ pub(super) async fn list_files(
 }
 
 fn file_entry(found: ListEntry) -> FileEntry {
-    let ListEntry {
-        path,
-        name,
-        stat: seen,
-    } = found;
-    let kind = match seen.kind {
+    let kind = match found.stat.kind {
         EntryKind::File => FileKind::File,
         EntryKind::Directory => FileKind::Folder,
         EntryKind::Link => FileKind::Link,
         EntryKind::Other => FileKind::Other,
     };
     let is_file = kind == FileKind::File;
-    let mime_type = media_type(&name).filter(|_| is_file).map(str::to_owned);
-    let size = is_file.then_some(seen.size);
+    let mime_type = if is_file {
+        media_type(&found.name).map(str::to_owned)
+    } else {
+        None
+    };
     FileEntry {
-        path,
-        name,
+        path: found.path,
+        name: found.name,
         kind,
-        size,
-        modified_at: seen.modified_at,
+        size: is_file.then_some(found.stat.size),
+        modified_at: found.stat.modified_at,
         mime_type,
     }
 }
@@ -127,26 +103,19 @@ fn file_entry(found: ListEntry) -> FileEntry {
 /// Downloads a file.
 ///
 /// The response is always `application/octet-stream` and an attachment. `HEAD` returns only the headers.
-#[utoipa::path(
-    get,
-    path = "/v1/sessions/{session}/files/{*path}",
-    responses(
-        (status = 200, body = FileContent, content_type = "application/octet-stream", description = "The file."),
-        (status = 206, body = FileContent, content_type = "application/octet-stream", description = "The requested range."),
-        (status = 304, description = "The file has an ETag from `If-None-Match`."),
-    )
-)]
+#[utoipa::path(get, path = "/v1/sessions/{session}/files/{*path}", responses(
+    (status = 200, body = FileContent, content_type = "application/octet-stream", description = "The file."),
+    (status = 206, body = FileContent, content_type = "application/octet-stream", description = "The requested range."),
+    (status = 304, description = "The file has an ETag from `If-None-Match`."),
+))]
 pub(super) async fn read_file(
     request: ApiRequest<CanFiles, (SessionId, String)>,
     Conditions(expected): Conditions,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let workspace = request.open_session().await?.workspace().await?;
-    let ApiRequest {
-        gateway,
-        ids: (_, path),
-        ..
-    } = request;
+    let gateway = request.gateway;
+    let path = request.ids.1;
     let name = path
         .rsplit('/')
         .find(|name| !name.is_empty())
@@ -154,14 +123,14 @@ pub(super) async fn read_file(
         .to_owned();
     let file = run_blocking(&gateway.shutdown, move || workspace.open_file(&path)).await?;
     let etag = HeaderValue::try_from(&file.stat.etag).expect("an ETag of a file is plain ASCII");
-    let Precondition {
-        if_match,
-        if_none_match,
-    } = expected;
-    if if_match.is_some_and(|tags| !tags.matches(Some(&file.stat.etag))) {
+    let current = Some(file.stat.etag.as_str());
+    if expected.if_match.is_some_and(|tags| !tags.matches(current)) {
         return Err(FileError::Changed.into());
     }
-    if if_none_match.is_some_and(|tags| tags.matches(Some(&file.stat.etag))) {
+    if expected
+        .if_none_match
+        .is_some_and(|tags| tags.matches(current))
+    {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
     }
     let size = file.stat.size;
@@ -198,7 +167,6 @@ fn range_not_satisfiable(size: u64) -> Response {
     response
 }
 
-/// Sets the headers that make a browser save the file and not render it.
 fn set_download_headers(headers: &mut HeaderMap, name: &str) {
     let disposition = format!(
         "attachment; filename*=UTF-8''{}",
@@ -239,6 +207,14 @@ fn file_body(shutdown: Shutdown, file: OpenFile, bytes: std::ops::Range<u64>) ->
     }))
 }
 
+fn check_storage(gateway: &Gateway) -> Result<(), ApiError> {
+    if gateway.log().storage_full() {
+        let detail = "the disk is nearly full: the gateway accepts only reads";
+        return Err(ApiError::new(ProblemCode::StorageFull, detail));
+    }
+    Ok(())
+}
+
 /// Creates or replaces a file atomically.
 ///
 /// Missing parent folders are created. The body is the content of the file, with any `Content-Type`.
@@ -254,7 +230,8 @@ fn file_body(shutdown: Shutdown, file: OpenFile, bytes: std::ops::Range<u64>) ->
 pub(super) async fn write_file(
     request: ApiRequest<CanFiles, (SessionId, String)>,
     Conditions(expected): Conditions,
-    (OriginalUri(uri), headers): (OriginalUri, HeaderMap),
+    OriginalUri(uri): OriginalUri,
+    headers: HeaderMap,
     mut body: Body,
 ) -> Result<Response, ApiError> {
     let max = request.gateway.limits.max_file_bytes;
@@ -268,17 +245,9 @@ pub(super) async fn write_file(
     // Agents can create any name. Therefore the other routes accept these characters.
     check_name(&request.ids.1).map_err(|error| ApiError::invalid("path", error.to_string()))?;
     let workspace = request.open_session().await?.workspace().await?;
-    let ApiRequest {
-        gateway,
-        ids: (_, path),
-        ..
-    } = request;
-    if gateway.log().storage_full() {
-        return Err(ApiError::new(
-            ProblemCode::StorageFull,
-            "the disk is nearly full: the gateway accepts only reads",
-        ));
-    }
+    let gateway = request.gateway;
+    let path = request.ids.1;
+    check_storage(&gateway)?;
     let upload = run_blocking(&gateway.shutdown, move || {
         workspace.begin(&path, expected, max)
     })
@@ -315,15 +284,11 @@ pub(super) async fn write_file(
     Ok(response)
 }
 
-/// Checks the headers that describe the body.
 fn check_upload_headers(headers: &HeaderMap) -> Result<(), ApiError> {
-    check_coding(headers)
-        .map_err(|error| ApiError::new(ProblemCode::UnsupportedMediaType, error.to_string()))?;
+    check_coding(headers)?;
     if headers.contains_key(header::CONTENT_RANGE) {
-        return Err(ApiError::new(
-            ProblemCode::Malformed,
-            "partial writes are not supported: send the whole file without Content-Range",
-        ));
+        let detail = "partial writes are not supported: send the whole file without Content-Range";
+        return Err(ApiError::new(ProblemCode::Malformed, detail));
     }
     Ok(())
 }
@@ -357,11 +322,9 @@ async fn receive_upload(
 ///
 /// The path is relative to the folder of the session. Files outside of it, also behind links, are 403. A folder with
 /// entries is 422. `If-Match` makes the request conditional.
-#[utoipa::path(
-    delete,
-    path = "/v1/sessions/{session}/files/{*path}",
-    responses((status = 204, description = "The entry is deleted."))
-)]
+#[utoipa::path(delete, path = "/v1/sessions/{session}/files/{*path}", responses(
+    (status = 204, description = "The entry is deleted."),
+))]
 pub(super) async fn delete_file(
     request: ApiRequest<CanFiles, (SessionId, String)>,
     Conditions(expected): Conditions,
@@ -373,4 +336,97 @@ pub(super) async fn delete_file(
     })
     .await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Lists the files that differ from the start of the session.
+///
+/// Compares `cwd` with its state before the first prompt, also after changes by commands. Files that `.gitignore` ignores
+/// are omitted unless they existed and were not ignored at the start. Links are never followed. A list has at most 500
+/// files.
+#[utoipa::path(get, path = "/v1/sessions/{session}/changes", responses(
+    (status = 200, body = FileChangeList, description = "The changes."),
+))]
+pub(super) async fn list_changes(
+    mut request: ApiRequest<CanFiles, SessionId, Params>,
+) -> Result<Json<FileChangeList>, ApiError> {
+    let page = request.params.page::<String>()?;
+    request.params.finish()?;
+    let baseline = request.open_session().await?.baseline().await?;
+    let changes = run_blocking(&request.gateway.shutdown, move || baseline.compare()).await?;
+    let files = changes.files.iter().map(file_change).collect();
+    let (files, next_cursor) = page.select(files, |file: &FileChange| file.path.clone());
+    Ok(Json(FileChangeList {
+        since: changes.since,
+        complete: changes.incomplete.is_none(),
+        reason: changes.incomplete.map(str::to_owned),
+        files,
+        more: changes.more,
+        next_cursor,
+    }))
+}
+
+fn file_change(file: &ChangedFile) -> FileChange {
+    FileChange {
+        path: file.path.clone(),
+        kind: change_kind(file.kind),
+        additions: file.lines.map(|(added, _)| added),
+        deletions: file.lines.map(|(_, deleted)| deleted),
+        binary: file.binary,
+        too_large: file.too_large,
+    }
+}
+
+fn change_kind(kind: ChangeKind) -> FileChangeKind {
+    match kind {
+        ChangeKind::Added => FileChangeKind::Added,
+        ChangeKind::Modified => FileChangeKind::Modified,
+        ChangeKind::Deleted => FileChangeKind::Deleted,
+    }
+}
+
+/// Gets the text of a changed file at the start and now.
+///
+/// Both texts have at most 1 MiB. A file that has not changed is a 404.
+#[utoipa::path(get, path = "/v1/sessions/{session}/changes/{*path}", responses(
+    (status = 200, body = FileChangeText, description = "The texts of the file."),
+))]
+pub(super) async fn read_change(
+    request: ApiRequest<CanFiles, (SessionId, String)>,
+) -> Result<Json<FileChangeText>, ApiError> {
+    let baseline = request.open_session().await?.baseline().await?;
+    let gateway = request.gateway;
+    let path = request.ids.1;
+    let shown = path.clone();
+    let text = run_blocking(&gateway.shutdown, move || baseline.text(&path)).await?;
+    Ok(Json(FileChangeText {
+        path: shown,
+        kind: change_kind(text.kind),
+        old_text: text.old,
+        new_text: text.new,
+        etag: text.etag,
+    }))
+}
+
+/// Reverts a changed file to its state at the start of the session.
+///
+/// An added file is deleted, and a deleted file is created again. `If-Match` and `If-None-Match: *` refer to the current
+/// file, as in the routes of files.
+#[utoipa::path(delete, path = "/v1/sessions/{session}/changes/{*path}", responses(
+    (status = 204, description = "The file is as it was at the start."),
+))]
+pub(super) async fn revert_change(
+    request: ApiRequest<CanFiles, (SessionId, String)>,
+    Conditions(expected): Conditions,
+) -> Result<Response, ApiError> {
+    check_storage(&request.gateway)?;
+    let baseline = request.open_session().await?.baseline().await?;
+    let gateway = request.gateway;
+    let path = request.ids.1;
+    let etag = run_blocking(&gateway.shutdown, move || baseline.revert(&path, &expected)).await?;
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    if let Some(etag) = etag {
+        let etag = HeaderValue::try_from(etag).expect("an ETag of a file is plain ASCII");
+        response.headers_mut().insert(header::ETAG, etag);
+    }
+    Ok(response)
 }

@@ -11,23 +11,21 @@ use axum::{Extension, Json};
 use http::StatusCode;
 use serde_json::value::RawValue;
 
-use crate::acp::{to_one_line, with_trace};
-use crate::api::{
+use crate::server::{BodyCharge, ConnectionPermit};
+use crate::surface::http::{ApiError, ApiRequest, CanAdmin, CanFleet, JsonBody, Params};
+use crate::surface::rest::fleet_socket::{FleetSocket, check_name, rejected};
+use agents::cca::MAX_MESSAGE_BYTES;
+use agents::pool::Priority;
+use base::types::method_list::route_of;
+use base::types::{AgentDialect, AgentName, PrincipalLimit, Timestamp};
+use events::api::{
     FleetMember, FleetMemberList, FleetMemberState, MemberCall, ProblemCode, RemovedMembers,
     RpcResult,
 };
-use crate::cca::MAX_MESSAGE_BYTES;
-use crate::fleet::{
+use wire::acp::{null_to_empty, to_one_line, with_trace};
+use wire::fleet::{
     MEMBER_FRAME_BYTES, MemberInfo, MemberKey, MemberState, MemberStatus, REMOVED_TEXT,
 };
-use crate::pool::Priority;
-use crate::server::{BodyCharge, ConnectionPermit};
-use crate::surface::authorized::{CanAdmin, CanFleet};
-use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{ApiRequest, JsonBody, Params};
-use crate::surface::rest::fleet_socket::{FleetSocket, check_name, rejected};
-use crate::types::method_list::route_of;
-use crate::types::{AgentDialect, AgentName, PrincipalLimit, Timestamp};
 
 /// The longest method of a call, in bytes, and the longest time for its result.
 const MAX_METHOD_BYTES: usize = 256;
@@ -39,28 +37,21 @@ const DEFAULT_CAPACITY: usize = 4;
 /// Lists the members of the fleet, also those that are not connected.
 ///
 /// Entries are sorted by name. Without `limit` the page has all members.
-#[utoipa::path(
-    get,
-    path = "/v1/fleet",
-    responses((status = 200, body = FleetMemberList, description = "A page of members."))
-)]
+#[utoipa::path(get, path = "/v1/fleet", responses(
+    (status = 200, body = FleetMemberList, description = "A page of members."),
+))]
 pub(super) async fn list_members(
     mut request: ApiRequest<CanAdmin, (), Params>,
 ) -> Result<Json<FleetMemberList>, ApiError> {
     let page = request.params.page::<AgentName>()?;
     request.params.finish()?;
     let now = request.gateway.ids.now();
-    let members = request
-        .gateway
-        .fleet
-        .status()
-        .into_iter()
-        .map(|status| member_info(status, now))
-        .collect();
-    let page = page.select(members, |member: &FleetMember| member.name.clone());
+    let members = request.gateway.fleet.status().into_iter();
+    let members = members.map(|status| member_info(status, now)).collect();
+    let (members, next_cursor) = page.select(members, |member: &FleetMember| member.name.clone());
     Ok(Json(FleetMemberList {
-        members: page.entries,
-        next_cursor: page.next_cursor,
+        members,
+        next_cursor,
     }))
 }
 
@@ -68,19 +59,14 @@ pub(super) async fn list_members(
 ///
 /// The member gets no new processes. Its processes continue, with their sessions. A drain ends when `acp-gateway connect`
 /// or the gateway is started again.
-#[utoipa::path(
-    post,
-    path = "/v1/fleet/{member}/drain",
-    responses((status = 204, description = "The member gets no new processes."))
-)]
+#[utoipa::path(post, path = "/v1/fleet/{member}/drain", responses(
+    (status = 204, description = "The member gets no new processes."),
+))]
 pub(super) async fn drain_member(
     request: ApiRequest<CanAdmin, AgentName>,
 ) -> Result<StatusCode, ApiError> {
-    let member = request
-        .gateway
-        .fleet
-        .member(&request.ids)
-        .ok_or_else(ApiError::not_found)?;
+    let member = request.gateway.fleet.member(&request.ids);
+    let member = member.ok_or_else(ApiError::not_found)?;
     member.start_drain();
     tracing::info!(member = %member.name(), key = %request.by.id, "a member of the fleet is being drained");
     Ok(StatusCode::NO_CONTENT)
@@ -90,11 +76,9 @@ pub(super) async fn drain_member(
 ///
 /// Its connection ends, and its turns fail with `member_unavailable`. `acp-gateway connect` ends with its processes. The
 /// gateway forgets the name, which any key with the scope `fleet` can use again. To exclude a member, also delete its key.
-#[utoipa::path(
-    delete,
-    path = "/v1/fleet/{member}",
-    responses((status = 204, description = "The member is removed."))
-)]
+#[utoipa::path(delete, path = "/v1/fleet/{member}", responses(
+    (status = 204, description = "The member is removed."),
+))]
 pub(super) async fn remove_member(
     request: ApiRequest<CanAdmin, AgentName>,
 ) -> Result<StatusCode, ApiError> {
@@ -108,11 +92,9 @@ pub(super) async fn remove_member(
 /// Removes all members of a key.
 ///
 /// As the removal of each of them. To exclude them, also revoke the key: this removes its members too.
-#[utoipa::path(
-    delete,
-    path = "/v1/fleet",
-    responses((status = 200, body = RemovedMembers, description = "The members of the key are removed. There may be none."))
-)]
+#[utoipa::path(delete, path = "/v1/fleet", responses(
+    (status = 200, body = RemovedMembers, description = "The members of the key are removed. There may be none."),
+))]
 pub(super) async fn remove_members(
     mut request: ApiRequest<CanAdmin, (), Params>,
 ) -> Result<Json<RemovedMembers>, ApiError> {
@@ -123,7 +105,6 @@ pub(super) async fn remove_members(
     Ok(Json(RemovedMembers { members }))
 }
 
-/// Removes members for an operator.
 fn remove<I, Q>(
     request: &ApiRequest<CanAdmin, I, Q>,
     condition: impl Fn(&AgentName, &Arc<str>) -> bool,
@@ -164,12 +145,9 @@ fn member_info(status: MemberStatus, now: Timestamp) -> FleetMember {
 ///
 /// A member of `acp-gateway connect` gets the call as a request to a process of its agent, outside a session. A member of the
 /// dialect `cca` gets it as a message of this type. Every method is permitted, except those that have their own routes.
-#[utoipa::path(
-    post,
-    path = "/v1/fleet/{member}/rpc",
-    request_body = MemberCall,
-    responses((status = 200, body = RpcResult, description = "The result from the member."))
-)]
+#[utoipa::path(post, path = "/v1/fleet/{member}/rpc", request_body = MemberCall, responses(
+    (status = 200, body = RpcResult, description = "The result from the member."),
+))]
 pub(super) async fn call_member(
     request: ApiRequest<CanAdmin, AgentName>,
     body: JsonBody<MemberCall>,
@@ -178,41 +156,28 @@ pub(super) async fn call_member(
         return Err(ApiError::not_found());
     }
     let spec = request.agent()?;
-    let MemberCall {
-        method,
-        params,
-        timeout_seconds,
-    } = body.value;
-    if let Some(route) = route_of(&method) {
-        return Err(ApiError::invalid(
-            "/method",
-            format!("this method has its own route: {route}"),
-        ));
+    let call = body.value;
+    if let Some(route) = route_of(&call.method) {
+        let detail = format!("this method has its own route: {route}");
+        return Err(ApiError::invalid("/method", detail));
     }
-    if method.is_empty() || method.len() > MAX_METHOD_BYTES {
-        return Err(ApiError::invalid(
-            "/method",
-            format!("expected 1 to {MAX_METHOD_BYTES} bytes"),
-        ));
+    if !(1..=MAX_METHOD_BYTES).contains(&call.method.len()) {
+        let detail = format!("expected 1 to {MAX_METHOD_BYTES} bytes");
+        return Err(ApiError::invalid("/method", detail));
     }
-    if !(1..=MAX_CALL_SECONDS).contains(&timeout_seconds) {
-        return Err(ApiError::invalid(
-            "/timeoutSeconds",
-            format!("expected 1 to {MAX_CALL_SECONDS}"),
-        ));
+    if !(1..=MAX_CALL_SECONDS).contains(&call.timeout_seconds) {
+        let detail = format!("expected 1 to {MAX_CALL_SECONDS}");
+        return Err(ApiError::invalid("/timeoutSeconds", detail));
     }
-    let params = params.unwrap_or_else(|| {
-        RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")
-    });
-    let params = with_trace(&to_one_line(params), request.trace.as_ref());
-    let mut lease = request
-        .gateway
-        .pool()
+    let params = call.params;
+    let params = params.map_or_else(|| null_to_empty(RawValue::NULL), to_one_line);
+    let params = with_trace(&params, request.trace.as_ref());
+    let pool = request.gateway.pool();
+    let mut lease = pool
         .short_lease(&spec, &request.by, Priority::Reclaim)
         .await?;
-    let result = lease
-        .call(&method, &params, Duration::from_secs(timeout_seconds))
-        .await?;
+    let timeout = Duration::from_secs(call.timeout_seconds);
+    let result = lease.call(&call.method, &params, timeout).await?;
     Ok(Json(RpcResult {
         result: to_one_line(result),
     }))
@@ -223,30 +188,19 @@ pub(super) async fn call_member(
 /// `acp-gateway connect` uses this route. The member offers one agent, whose name is that of the member, and runs its
 /// processes. The protocol is part of decision 39 and not of this API. With `dialect=cca`, a program connects directly and
 /// exchanges JSON messages.
-#[utoipa::path(
-    get,
-    path = "/v1/fleet/connect",
-    responses((status = 101, description = "The connection carries the processes of the member."))
-)]
+#[utoipa::path(get, path = "/v1/fleet/connect", responses(
+    (status = 101, description = "The connection carries the processes of the member."),
+))]
 pub(super) async fn connect_member(
     mut request: ApiRequest<CanFleet, (), Params>,
-    held: Option<Extension<ConnectionPermit>>,
+    Extension(held): Extension<ConnectionPermit>,
     Extension(charge): Extension<Arc<BodyCharge>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
     let description = cca_description(&mut request.params)?;
     request.params.finish()?;
     let ApiRequest { gateway, by, .. } = request;
-    let Some(Extension(held)) = held else {
-        return Err(ApiError::internal("the request has no connection permit"));
-    };
-    let upgrade = upgrade.map_err(|rejection| {
-        let detail = format!(
-            "this path requires a WebSocket upgrade: {}",
-            rejection.body_text()
-        );
-        ApiError::new(ProblemCode::Malformed, detail)
-    })?;
+    let upgrade = upgrade.map_err(|rejection| ApiError::no_websocket(&rejection))?;
     let guard = gateway.streams().acquire(&by)?;
     let key = MemberKey {
         name: by.id.clone(),

@@ -7,22 +7,14 @@
 //! `prompts` and `events`.
 
 mod agents;
-mod audit;
 mod auth;
-mod auth_terminal;
 mod broadcasts;
-mod bulk;
-mod changes;
 mod events;
 mod files;
-mod first_turn;
 mod fleet;
 mod gateway;
-mod health;
-mod cancellations;
 mod prompts;
 mod requests;
-mod rpc;
 mod sessions;
 mod settings;
 mod tasks;
@@ -35,7 +27,7 @@ mod workspaces;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::surface::Gateway;
+use crate::surface::http::Gateway;
 
 /// The routes that the OpenAPI document describes. Each route is registered together with its operation, so
 /// the document lists every route.
@@ -48,14 +40,14 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(agents::list_installable_agents))
         .routes(routes!(agents::list_agent_processes))
         .routes(routes!(auth::get_auth, auth::sign_in, auth::sign_out))
-        .routes(routes!(auth_terminal::open_terminal))
-        .routes(routes!(rpc::call_agent))
+        .routes(routes!(auth::open_terminal))
+        .routes(routes!(agents::call_agent))
         .routes(routes!(
             sessions::list_sessions,
             sessions::create_session,
-            bulk::delete_sessions
+            sessions::delete_sessions
         ))
-        .routes(routes!(bulk::close_sessions))
+        .routes(routes!(sessions::close_sessions))
         .routes(routes!(
             sessions::get_session,
             sessions::patch_session,
@@ -70,8 +62,8 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(prompts::get_prompt, prompts::patch_prompt))
         .routes(routes!(prompts::cancel_session))
         .routes(routes!(prompts::cancel_prompt))
-        .routes(routes!(cancellations::cancel_tool_call))
-        .routes(routes!(cancellations::cancel_agent_terminal))
+        .routes(routes!(settings::cancel_tool_call))
+        .routes(routes!(settings::cancel_agent_terminal))
         .routes(routes!(events::session_events))
         .routes(routes!(events::session_events_stream))
         .routes(routes!(events::prompt_events))
@@ -93,14 +85,14 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
             files::write_file,
             files::delete_file
         ))
-        .routes(routes!(changes::list_changes))
-        .routes(routes!(changes::read_change, changes::revert_change))
+        .routes(routes!(files::list_changes))
+        .routes(routes!(files::read_change, files::revert_change))
         .routes(routes!(workspaces::list_workspaces))
         .routes(routes!(transcript::get_transcript))
         .routes(routes!(transcript::get_transcript_markdown))
         .routes(routes!(transcript::get_stderr))
         .routes(routes!(tickets::create_ticket))
-        .routes(routes!(audit::get_audit))
+        .routes(routes!(events::get_audit))
         .routes(routes!(fleet::list_members, fleet::remove_members))
         .routes(routes!(fleet::connect_member))
         .routes(routes!(fleet::drain_member))
@@ -115,6 +107,6 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(webhooks::retry_delivery))
         .routes(routes!(fleet::call_member))
         .routes(routes!(broadcasts::create_broadcast))
-        .routes(routes!(health::livez))
-        .routes(routes!(health::readyz))
+        .routes(routes!(gateway::livez))
+        .routes(routes!(gateway::readyz))
 }

@@ -7,22 +7,18 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::value::RawValue;
 
-use crate::acp::to_one_line;
-use crate::api::{Cancelled, CreatePrompt, Problem, Prompt, PromptList, PromptPatch};
-use crate::event::SessionEvent;
-use crate::session::{AdmittedPrompt, PromptRequest, SessionHandle};
 use crate::stream::Sse;
-use crate::surface::authorized::{Authorized, CanPrompt, CanRead};
-use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{
-    ApiRequest, IdempotencyHeader, JsonBody, LargeJsonBody, Params, PreferWait,
-    set_preference_applied, set_replayed,
+use crate::surface::http::{
+    ApiError, ApiRequest, Authorized, CanPrompt, CanRead, IdempotencyHeader, JsonBody,
+    LargeJsonBody, NewTurn, Params, PreferWait, set_preference_applied, set_replayed, turn_feed,
 };
 use crate::surface::rest::negotiate::{Representation, negotiate};
-use crate::surface::turn::{NewTurn, turn_feed};
-use crate::types::{CancelCause, PromptId, SessionId};
+use base::types::{CancelCause, PromptId, SessionId};
+use events::api::{Cancelled, CreatePrompt, Problem, Prompt, PromptList, PromptPatch};
+use events::event::SessionEvent;
+use sessions::session::{AdmittedPrompt, PromptRequest, SessionHandle};
+use wire::acp::to_one_line;
 
-/// The longest wait of `Prefer: wait=N`, in seconds.
 pub(super) const MAX_WAIT_SECONDS: u64 = 300;
 
 /// Starts a turn.
@@ -30,25 +26,20 @@ pub(super) const MAX_WAIT_SECONDS: u64 = 300;
 /// The gateway responds at once. With `Prefer: wait=N`, it responds when the turn ends or after N seconds.
 /// `Accept: text/event-stream` returns the same as `/prompts/stream`. Closing the connection does not cancel
 /// the turn.
-#[utoipa::path(
-    post,
-    path = "/v1/sessions/{session}/prompts",
-    request_body = CreatePrompt,
-    responses(
-        (status = 200, body = Prompt, description = "The turn has ended within the wait."),
-        (status = 202, body = Prompt, description = "The turn runs or is queued. To receive all of its further events, read the events with `?after=` and its `lastEventId`."),
-    )
-)]
+#[utoipa::path(post, path = "/v1/sessions/{session}/prompts",
+    request_body = CreatePrompt, responses(
+    (status = 200, body = Prompt, description = "The turn has ended within the wait."),
+    (status = 202, body = Prompt, description = "The turn runs or is queued. To receive all of its further events, read the events with `?after=` and its `lastEventId`."),
+))]
 pub(super) async fn create_prompt(
     request: ApiRequest<CanPrompt, SessionId>,
     headers: HeaderMap,
-    (wait, key): (PreferWait, IdempotencyHeader),
+    wait: PreferWait,
+    key: IdempotencyHeader,
     LargeJsonBody(body): LargeJsonBody<CreatePrompt>,
 ) -> Result<Response, ApiError> {
-    let form = negotiate(
-        &headers,
-        &[Representation::Json, Representation::EventStream],
-    )?;
+    let forms = [Representation::Json, Representation::EventStream];
+    let form = negotiate(&headers, &forms)?;
     begin_prompt(request, form, wait.duration(MAX_WAIT_SECONDS), key, body).await
 }
 
@@ -56,12 +47,10 @@ pub(super) async fn create_prompt(
 ///
 /// Closing the connection does not cancel the turn. To resume, send the id of the last received event as
 /// `Last-Event-ID` to `/prompts/{prompt}/events/stream`.
-#[utoipa::path(
-    post,
-    path = "/v1/sessions/{session}/prompts/stream",
-    request_body = CreatePrompt,
-    responses((status = 200, content((SessionEvent = "text/event-stream")), description = "The events of the turn."))
-)]
+#[utoipa::path(post, path = "/v1/sessions/{session}/prompts/stream",
+    request_body = CreatePrompt, responses(
+    (status = 200, content((SessionEvent = "text/event-stream")), description = "The events of the turn."),
+))]
 pub(super) async fn create_prompt_stream(
     request: ApiRequest<CanPrompt, SessionId>,
     key: IdempotencyHeader,
@@ -79,25 +68,17 @@ async fn begin_prompt(
 ) -> Result<Response, ApiError> {
     let key = key.bind(&body.bytes);
     let session = request.open_session().await?;
-    let ApiRequest {
-        gateway, by, trace, ..
-    } = request;
-    let CreatePrompt {
-        prompt,
-        attachments,
-        queue,
-    } = body.value;
-    let blocks = content_blocks(prompt)?;
-    let (acp_request, broadcast, serving) = (None, None, None);
+    let gateway = request.gateway;
+    let by = request.by;
     let prompt = PromptRequest {
-        blocks,
-        attachments,
-        queue,
+        blocks: content_blocks(body.value.prompt)?,
+        attachments: body.value.attachments,
+        queue: body.value.queue,
         key,
-        trace,
-        acp_request,
-        broadcast,
-        serving,
+        trace: request.trace,
+        acp_request: None,
+        broadcast: None,
+        serving: None,
     };
     // The request may wait for the whole turn.
     drop(body.bytes);
@@ -119,14 +100,11 @@ async fn begin_prompt(
 }
 
 fn prompt_location(prompt: &Prompt) -> HeaderValue {
-    let path = format!(
-        "/v1/sessions/{}/prompts/{}",
-        prompt.session_id, prompt.prompt_id
-    );
+    let (session, id) = (prompt.session_id, prompt.prompt_id);
+    let path = format!("/v1/sessions/{session}/prompts/{id}");
     HeaderValue::try_from(path).expect("ids are plain ASCII")
 }
 
-/// Responds with 200 if the turn has ended within the wait, else with 202.
 async fn wait_and_respond(
     by: &Authorized<CanPrompt>,
     session: &SessionHandle,
@@ -193,11 +171,9 @@ pub(super) fn content_blocks(prompt: Box<RawValue>) -> Result<Box<RawValue>, Api
 ///
 /// The list has the queued turns too. Its entries have the status and the text of each turn; the transcript has all
 /// items.
-#[utoipa::path(
-    get,
-    path = "/v1/sessions/{session}/prompts",
-    responses((status = 200, body = PromptList, description = "A page of turns."))
-)]
+#[utoipa::path(get, path = "/v1/sessions/{session}/prompts", responses(
+    (status = 200, body = PromptList, description = "A page of turns."),
+))]
 pub(super) async fn list_prompts(
     mut request: ApiRequest<CanRead, SessionId, Params>,
 ) -> Result<Json<PromptList>, ApiError> {
@@ -213,11 +189,9 @@ pub(super) async fn list_prompts(
 /// Gets a turn. `Prefer: wait=N` waits for its end.
 ///
 /// `N` is in seconds, at most 300. The response after the wait has the turn as it is then, also if it still runs.
-#[utoipa::path(
-    get,
-    path = "/v1/sessions/{session}/prompts/{prompt}",
-    responses((status = 200, body = Prompt, description = "The turn. Its `status` shows whether it has ended."))
-)]
+#[utoipa::path(get, path = "/v1/sessions/{session}/prompts/{prompt}", responses(
+    (status = 200, body = Prompt, description = "The turn. Its `status` shows whether it has ended."),
+))]
 pub(super) async fn get_prompt(
     request: ApiRequest<CanRead, (SessionId, PromptId)>,
     wait: PreferWait,
@@ -237,11 +211,8 @@ pub(super) async fn get_prompt(
             return Ok(prompt_response(StatusCode::OK, ended, wait));
         }
     }
-    let turn = session
-        .query()
-        .prompt_state(prompt)
-        .await?
-        .ok_or_else(ApiError::not_found)?;
+    let turn = session.query().prompt_state(prompt).await?;
+    let turn = turn.ok_or_else(ApiError::not_found)?;
     Ok(prompt_response(StatusCode::OK, turn, wait))
 }
 
@@ -249,83 +220,58 @@ pub(super) async fn get_prompt(
 ///
 /// The change is one event (`prompt.changed`). The same request again has the same result and writes no event. A prompt that
 /// has started or ended is 409 `prompt_not_queued`.
-#[utoipa::path(
-    patch,
-    path = "/v1/sessions/{session}/prompts/{prompt}",
-    request_body = PromptPatch,
-    responses((status = 200, body = Prompt, description = "The prompt after the change. It can have started since."))
-)]
+#[utoipa::path(patch, path = "/v1/sessions/{session}/prompts/{prompt}",
+    request_body = PromptPatch, responses(
+    (status = 200, body = Prompt, description = "The prompt after the change. It can have started since."),
+))]
 pub(super) async fn patch_prompt(
     request: ApiRequest<CanPrompt, (SessionId, PromptId)>,
     LargeJsonBody(body): LargeJsonBody<PromptPatch>,
 ) -> Result<Json<Prompt>, ApiError> {
     let (session, prompt) = (request.open_session().await?, request.ids.1);
-    let PromptPatch {
-        prompt: content,
-        attachments,
-        before,
-    } = body.value;
+    let attachments = body.value.attachments;
+    let content = body.value.prompt;
     if content.is_none() && !attachments.is_empty() {
-        return Err(ApiError::invalid(
-            "/attachments",
-            "attachments require the member prompt",
-        ));
+        let detail = "attachments require the member prompt";
+        return Err(ApiError::invalid("/attachments", detail));
     }
-    let edit = content
-        .map(content_blocks)
-        .transpose()?
-        .map(|blocks| (blocks, attachments));
-    Ok(Json(
-        session
-            .change_prompt(&request.by, prompt, edit, before)
-            .await?,
-    ))
+    let blocks = content.map(content_blocks).transpose()?;
+    let edit = blocks.map(|blocks| (blocks, attachments));
+    let changed = session.change_prompt(&request.by, prompt, edit, body.value.before);
+    Ok(Json(changed.await?))
 }
 
 /// Cancels the running turn and all queued turns.
 ///
 /// Each turn ends with an event. If the agent ignores the cancel, the gateway stops its process after a time limit.
 /// Without a running or queued turn, the status is 204.
-#[utoipa::path(
-    post,
-    path = "/v1/sessions/{session}/cancel",
-    responses(
-        (status = 202, body = Cancelled, description = "The turns that the gateway cancels. Each ends with an event."),
-        (status = 204, description = "No turn ran or was queued."),
-    )
-)]
+#[utoipa::path(post, path = "/v1/sessions/{session}/cancel", responses(
+    (status = 202, body = Cancelled, description = "The turns that the gateway cancels. Each ends with an event."),
+    (status = 204, description = "No turn ran or was queued."),
+))]
 pub(super) async fn cancel_session(
     request: ApiRequest<CanPrompt, SessionId>,
 ) -> Result<Response, ApiError> {
     let session = request.open_session().await?;
-    Ok(cancelled_response(
-        session
-            .cancel(None, CancelCause::Person, request.trace)
-            .await?,
-    ))
+    let cancelled = session.cancel(None, CancelCause::Person, request.trace);
+    Ok(cancelled_response(cancelled.await?))
 }
 
 /// Cancels one turn.
 ///
 /// A queued turn ends at once. A running one ends when the agent has stopped; if the agent ignores the cancel, the
 /// gateway stops its process after a time limit. A turn that has ended does not change.
-#[utoipa::path(
-    post,
-    path = "/v1/sessions/{session}/prompts/{prompt}/cancel",
-    responses(
-        (status = 202, body = Cancelled, description = "The gateway cancels the turn. The turn ends with an event."),
-        (status = 204, description = "The turn had already ended."),
-    )
-)]
+#[utoipa::path(post, path = "/v1/sessions/{session}/prompts/{prompt}/cancel", responses(
+    (status = 202, body = Cancelled, description = "The gateway cancels the turn. The turn ends with an event."),
+    (status = 204, description = "The turn had already ended."),
+))]
 pub(super) async fn cancel_prompt(
     request: ApiRequest<CanPrompt, (SessionId, PromptId)>,
 ) -> Result<Response, ApiError> {
     let session = request.open_session().await?;
-    Ok(cancelled_response(
-        session
-            .cancel(Some(request.ids.1), CancelCause::Person, request.trace)
-            .await?,
-    ))
+    let prompt = Some(request.ids.1);
+    let cancelled = session.cancel(prompt, CancelCause::Person, request.trace);
+    Ok(cancelled_response(cancelled.await?))
 }
 
 fn cancelled_response(prompt_ids: Vec<PromptId>) -> Response {

@@ -5,27 +5,24 @@ use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::acp::to_one_line;
-use crate::api::{
+use crate::surface::http::{
+    ApiError, ApiRequest, CanApprove, CanRead, IdempotencyHeader, JsonBody, LargeJsonBody, Params,
+    set_replayed,
+};
+use base::types::{RequestId, SessionId};
+use events::api::{
     ElicitationAction, ElicitationAnswer, PendingRequest, PendingRequests, PermissionAnswer,
     RequestAnswer,
 };
-use crate::session::{Answer, IdempotencyKey};
-use crate::surface::authorized::{CanApprove, CanRead};
-use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{
-    ApiRequest, IdempotencyHeader, JsonBody, LargeJsonBody, Params, set_replayed,
-};
-use crate::types::{RequestId, SessionId};
+use sessions::session::{Answer, IdempotencyKey};
+use wire::acp::to_one_line;
 
 /// Lists the requests of the agent that have no answer yet.
 ///
 /// Entries are sorted by id, the oldest first. Without `limit` the page has all open requests.
-#[utoipa::path(
-    get,
-    path = "/v1/sessions/{session}/requests",
-    responses((status = 200, body = PendingRequests, description = "A page of open requests."))
-)]
+#[utoipa::path(get, path = "/v1/sessions/{session}/requests", responses(
+    (status = 200, body = PendingRequests, description = "A page of open requests."),
+))]
 pub(super) async fn list_requests(
     mut request: ApiRequest<CanRead, SessionId, Params>,
 ) -> Result<Json<PendingRequests>, ApiError> {
@@ -33,10 +30,11 @@ pub(super) async fn list_requests(
     request.params.finish()?;
     let session = request.open_session().await?;
     let requests = session.snapshot().await?.requests;
-    let page = page.select(requests, |request: &PendingRequest| request.request_id);
+    let (requests, next_cursor) =
+        page.select(requests, |request: &PendingRequest| request.request_id);
     Ok(Json(PendingRequests {
-        requests: page.entries,
-        next_cursor: page.next_cursor,
+        requests,
+        next_cursor,
     }))
 }
 
@@ -55,12 +53,8 @@ async fn submit_answer(
         // The stored response must differ from JSON's null, which stands for no response.
         Ok::<_, ApiError>(true)
     };
-    let answered = request
-        .gateway
-        .sessions
-        .context()
-        .respond_once(&request.by, key, act)
-        .await?;
+    let context = request.gateway.sessions.context();
+    let answered = context.respond_once(&request.by, key, act).await?;
     let mut response = StatusCode::NO_CONTENT.into_response();
     set_replayed(&mut response, answered.replayed);
     Ok(response)
@@ -69,12 +63,10 @@ async fn submit_answer(
 /// Answers a request of any kind with the result that ACP defines for it, or with a JSON-RPC error.
 ///
 /// The first answer counts. The response to a further answer is 409.
-#[utoipa::path(
-    post,
-    path = "/v1/sessions/{session}/requests/{request}",
-    request_body = RequestAnswer,
-    responses((status = 204, description = "The answer is durable, and the gateway sends it to the agent."))
-)]
+#[utoipa::path(post, path = "/v1/sessions/{session}/requests/{request}",
+    request_body = RequestAnswer, responses(
+    (status = 204, description = "The answer is durable, and the gateway sends it to the agent."),
+))]
 pub(super) async fn answer_request(
     request: AnswerRequest,
     key: IdempotencyHeader,
@@ -93,12 +85,10 @@ pub(super) async fn answer_request(
 ///
 /// The first answer counts. The response to a further answer is 409, except that a request with the same
 /// `Idempotency-Key` gets the first response.
-#[utoipa::path(
-    post,
-    path = "/v1/sessions/{session}/permissions/{request}",
-    request_body = PermissionAnswer,
-    responses((status = 204, description = "The answer is durable, and the gateway sends it to the agent."))
-)]
+#[utoipa::path(post, path = "/v1/sessions/{session}/permissions/{request}",
+    request_body = PermissionAnswer, responses(
+    (status = 204, description = "The answer is durable, and the gateway sends it to the agent."),
+))]
 pub(super) async fn answer_permission(
     request: AnswerRequest,
     key: IdempotencyHeader,
@@ -115,10 +105,8 @@ pub(super) async fn answer_permission(
             cancelled: Some(true),
         } => Answer::Cancelled,
         _ => {
-            return Err(ApiError::invalid(
-                "",
-                "expected either optionId or cancelled: true",
-            ));
+            let detail = "expected either optionId or cancelled: true";
+            return Err(ApiError::invalid("", detail));
         }
     };
     submit_answer(request, key, given).await
@@ -128,12 +116,10 @@ pub(super) async fn answer_permission(
 ///
 /// The first answer counts. The response to a further answer is 409, except that a request with the same
 /// `Idempotency-Key` gets the first response.
-#[utoipa::path(
-    post,
-    path = "/v1/sessions/{session}/elicitations/{request}",
-    request_body = ElicitationAnswer,
-    responses((status = 204, description = "The answer is durable, and the gateway sends it to the agent."))
-)]
+#[utoipa::path(post, path = "/v1/sessions/{session}/elicitations/{request}",
+    request_body = ElicitationAnswer, responses(
+    (status = 204, description = "The answer is durable, and the gateway sends it to the agent."),
+))]
 pub(super) async fn answer_elicitation(
     request: AnswerRequest,
     key: IdempotencyHeader,
@@ -144,7 +130,6 @@ pub(super) async fn answer_elicitation(
     submit_answer(request, key, Answer::Elicitation(result)).await
 }
 
-/// The ACP result of `elicitation/create`.
 fn elicitation_result(mut answer: ElicitationAnswer) -> Result<Box<RawValue>, ApiError> {
     answer.content = answer.content.map(to_one_line);
     match (&answer.content, answer.action) {
@@ -152,10 +137,8 @@ fn elicitation_result(mut answer: ElicitationAnswer) -> Result<Box<RawValue>, Ap
             return Err(ApiError::invalid("/content", "expected an object"));
         }
         (Some(_), ElicitationAction::Decline | ElicitationAction::Cancel) => {
-            return Err(ApiError::invalid(
-                "/content",
-                "expected content only for accept",
-            ));
+            let detail = "expected content only for accept";
+            return Err(ApiError::invalid("/content", detail));
         }
         _ => {}
     }

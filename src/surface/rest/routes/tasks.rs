@@ -5,25 +5,18 @@ use std::time::Duration;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use serde::Deserialize as _;
-use serde::de::IntoDeserializer as _;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
 
 use super::prompts::{MAX_WAIT_SECONDS, content_blocks};
-use crate::api::{CreateTask, Problem, ProblemCode, Task, TaskList, TaskStatus};
-use crate::session::ToProblem as _;
-use crate::surface::authorized::{CanPrompt, CanRead};
-use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{
-    ApiRequest, IdempotencyHeader, JsonBody, Params, PreferWait, set_preference_applied,
-    set_replayed,
+use crate::surface::http::{
+    ApiError, ApiRequest, CanPrompt, CanRead, IdempotencyHeader, JsonBody, Params, PreferWait,
+    set_preference_applied, set_replayed,
 };
-use crate::task::{ChangeError, CreateError, Filter, NewTask};
-use crate::webhooks;
+use events::api::{CreateTask, Problem, Task, TaskList};
+use sessions::task::{Filter, NewTask};
 
-/// The size of a page.
 const DEFAULT_TASKS: usize = 50;
 const MAX_TASKS: usize = 200;
 
@@ -32,18 +25,14 @@ const MAX_TASKS: usize = 200;
 /// The task waits until a process is free. The order is by priority, then by age. The queue survives restarts of the
 /// gateway, and no task runs twice: a task that ran during a restart ends as `interrupted`. With `Prefer: wait=N`, the
 /// gateway responds when the task ends or after N seconds.
-#[utoipa::path(
-    post,
-    path = "/v1/tasks",
-    request_body = CreateTask,
-    responses(
-        (status = 200, body = Task, description = "The task has ended within the wait."),
-        (status = 202, body = Task, description = "The task is queued or runs."),
-    )
-)]
+#[utoipa::path(post, path = "/v1/tasks", request_body = CreateTask, responses(
+    (status = 200, body = Task, description = "The task has ended within the wait."),
+    (status = 202, body = Task, description = "The task is queued or runs."),
+))]
 pub(super) async fn create_task(
     request: ApiRequest<CanPrompt>,
-    (wait, key): (PreferWait, IdempotencyHeader),
+    wait: PreferWait,
+    key: IdempotencyHeader,
     body: JsonBody<CreateTask>,
 ) -> Result<Response, ApiError> {
     let key = key.bind(&body.bytes);
@@ -60,7 +49,6 @@ pub(super) async fn create_task(
     Ok(response)
 }
 
-/// The content blocks of the prompt. Without a prompt, they are the description.
 fn blocks(task: &CreateTask) -> Result<Box<RawValue>, ApiError> {
     match (&task.prompt, &task.description) {
         (Some(prompt), _) => content_blocks(prompt.clone()),
@@ -74,22 +62,18 @@ fn blocks(task: &CreateTask) -> Result<Box<RawValue>, ApiError> {
 /// Lists tasks, newest first.
 ///
 /// A filtered page can have fewer tasks than `limit` and a cursor.
-#[utoipa::path(
-    get,
-    path = "/v1/tasks",
-    responses((status = 200, body = TaskList, description = "A page of tasks."))
-)]
+#[utoipa::path(get, path = "/v1/tasks", responses(
+    (status = 200, body = TaskList, description = "A page of tasks."),
+))]
 pub(super) async fn list_tasks(
     mut request: ApiRequest<CanRead, (), Params>,
 ) -> Result<Json<TaskList>, ApiError> {
     let filter = Filter {
         agent: request.params.parsed("agent", "an agent's name")?,
-        status: request
-            .params
-            .text("status")?
-            .as_deref()
-            .map(parse_status)
-            .transpose()?,
+        status: request.params.named(
+            "status",
+            "queued, running, completed, failed, cancelled or interrupted",
+        )?,
         parent: request.params.parsed("parent", "the id of a task")?,
     };
     let before = request
@@ -97,34 +81,18 @@ pub(super) async fn list_tasks(
         .parsed("cursor", "the `nextCursor` of a page")?;
     let limit = request.params.limit(DEFAULT_TASKS, MAX_TASKS)?;
     request.params.finish()?;
-    let list = request
-        .gateway
-        .tasks
-        .list(&request.by.tenant, &filter, before, limit)
-        .await;
+    let tasks = &request.gateway.tasks;
+    let list = tasks.list(&request.by.tenant, &filter, before, limit).await;
     Ok(Json(list.map_err(ApiError::internal)?))
-}
-
-fn parse_status(text: &str) -> Result<TaskStatus, ApiError> {
-    let status: Result<_, serde::de::value::Error> =
-        TaskStatus::deserialize(text.into_deserializer());
-    status.map_err(|_| {
-        ApiError::invalid(
-            "status",
-            "expected queued, running, completed, failed, cancelled or interrupted",
-        )
-    })
 }
 
 /// Gets a task. `Prefer: wait=N` waits for its end.
 ///
 /// `N` is in seconds, at most 300. The response after the wait has the task as it is then, also if it still runs. The
 /// gateway keeps a finished task for a limited time; after it, the response is 404.
-#[utoipa::path(
-    get,
-    path = "/v1/tasks/{task}",
-    responses((status = 200, body = Task, description = "The task. Its `status` shows whether it has ended."))
-)]
+#[utoipa::path(get, path = "/v1/tasks/{task}", responses(
+    (status = 200, body = Task, description = "The task. Its `status` shows whether it has ended."),
+))]
 pub(super) async fn get_task(
     request: ApiRequest<CanRead, Uuid>,
     wait: PreferWait,
@@ -134,9 +102,8 @@ pub(super) async fn get_task(
         .tasks
         .get(&request.by.tenant, request.ids)
         .await;
-    let task = task
-        .map_err(ApiError::internal)?
-        .ok_or_else(ApiError::not_found)?;
+    let task = task.map_err(ApiError::internal)?;
+    let task = task.ok_or_else(ApiError::not_found)?;
     let held = if task.status.has_ended() {
         None
     } else {
@@ -148,29 +115,20 @@ pub(super) async fn get_task(
 /// Cancels a task and the tasks below it.
 ///
 /// A queued task ends at once. A running one ends when the agent has stopped.
-#[utoipa::path(
-    post,
-    path = "/v1/tasks/{task}/cancel",
-    responses(
-        (status = 200, body = Task, description = "The task has ended."),
-        (status = 202, body = Task, description = "The gateway cancels the turn of the task."),
-    )
-)]
+#[utoipa::path(post, path = "/v1/tasks/{task}/cancel", responses(
+    (status = 200, body = Task, description = "The task has ended."),
+    (status = 202, body = Task, description = "The gateway cancels the turn of the task."),
+))]
 pub(super) async fn cancel_task(
     request: ApiRequest<CanPrompt, Uuid>,
 ) -> Result<Response, ApiError> {
-    let task = request
-        .gateway
-        .tasks
-        .cancel(&request.by.tenant, request.ids)
-        .await?;
+    let tasks = &request.gateway.tasks;
+    let task = tasks.cancel(&request.by.tenant, request.ids).await?;
     respond(&request, task.ok_or_else(ApiError::not_found)?, None, true).await
 }
 
-/// A response that waits for the end of a task.
 struct Held {
     limit: Duration,
-    /// Counts the response as a stream.
     _guard: crate::stream::StreamGuard,
 }
 
@@ -201,10 +159,8 @@ async fn respond<S, I, Q>(
             () = request.by.admission().wait_key_ended() => return Err(Problem::key_ended().into()),
             () = tasks.wait_ended(&request.by.tenant, task.task_id, held.limit) => {}
         }
-        let now = tasks
-            .get(&request.by.tenant, task.task_id)
-            .await
-            .map_err(ApiError::internal)?;
+        let now = tasks.get(&request.by.tenant, task.task_id).await;
+        let now = now.map_err(ApiError::internal)?;
         task = now.ok_or_else(ApiError::not_found)?;
     }
     let status = if accepts && !task.status.has_ended() {
@@ -217,48 +173,4 @@ async fn respond<S, I, Q>(
     let mut response = (status, [(header::LOCATION, location)], Json(task)).into_response();
     set_preference_applied(&mut response, held.map(|held| held.limit));
     Ok(response)
-}
-
-impl From<CreateError> for ApiError {
-    fn from(error: CreateError) -> Self {
-        let detail = error.to_string();
-        match error {
-            CreateError::Session(error) => of_task(error.problem()).into(),
-            CreateError::Description | CreateError::UnsafeDescription(_) => {
-                Self::invalid("/description", detail)
-            }
-            CreateError::NoSuchParent | CreateError::ParentEnded | CreateError::TooDeep => {
-                Self::invalid("/parentTask", detail)
-            }
-            CreateError::Callback(webhooks::CreateError::Disabled) => {
-                Self::new(ProblemCode::Forbidden, detail)
-            }
-            CreateError::Callback(_) => Self::invalid("/callbackUrl", detail),
-            CreateError::Deadline => Self::invalid("/deadline", detail),
-            CreateError::Limit(exceeded) => exceeded.into(),
-            CreateError::QueueFull => Self::new(ProblemCode::QueueFull, detail),
-            CreateError::Claim(error) => error.into(),
-            CreateError::Change(error) => error.into(),
-        }
-    }
-}
-
-/// The problem of a request for a session, with the members of the request for a task.
-fn of_task(mut problem: Problem) -> Problem {
-    for error in &mut problem.errors {
-        if let Some(pointer) = error.pointer.strip_prefix("/policy") {
-            error.pointer = pointer.to_owned();
-        }
-    }
-    problem
-}
-
-impl From<ChangeError> for ApiError {
-    fn from(error: ChangeError) -> Self {
-        match error {
-            ChangeError::Read(error) => Self::internal(error),
-            ChangeError::Closed(_) => Self::draining(),
-            ChangeError::Internal => Problem::internal().into(),
-        }
-    }
 }

@@ -3,20 +3,16 @@
 use axum::Json;
 use http::StatusCode;
 
-use crate::api::{ProblemCode, TerminalList, TerminalWindow};
-use crate::surface::authorized::{CanApprove, CanRead};
-use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{ApiRequest, Params};
-use crate::types::{SessionId, TerminalId};
+use crate::surface::http::{ApiError, ApiRequest, CanApprove, CanRead, Params};
+use base::types::{SessionId, TerminalId};
+use events::api::{ProblemCode, TerminalList, TerminalWindow};
 
 /// Lists the terminals that the gateway ran for the session, the newest first.
 ///
 /// The list does not contain terminals that clients serve or that the agent runs itself.
-#[utoipa::path(
-    get,
-    path = "/v1/sessions/{session}/terminals",
-    responses((status = 200, body = TerminalList, description = "A page of terminals."))
-)]
+#[utoipa::path(get, path = "/v1/sessions/{session}/terminals", responses(
+    (status = 200, body = TerminalList, description = "A page of terminals."),
+))]
 pub(super) async fn list_terminals(
     mut request: ApiRequest<CanRead, SessionId, Params>,
 ) -> Result<Json<TerminalList>, ApiError> {
@@ -33,11 +29,9 @@ pub(super) async fn list_terminals(
 ///
 /// The output is the end of the whole output, at most as many bytes as the gateway keeps; `truncated` is true if its
 /// beginning is missing.
-#[utoipa::path(
-    get,
-    path = "/v1/sessions/{session}/terminals/{terminal}",
-    responses((status = 200, body = TerminalWindow, description = "The terminal and the end of its output."))
-)]
+#[utoipa::path(get, path = "/v1/sessions/{session}/terminals/{terminal}", responses(
+    (status = 200, body = TerminalWindow, description = "The terminal and the end of its output."),
+))]
 pub(super) async fn get_terminal(
     request: ApiRequest<CanRead, (SessionId, TerminalId)>,
 ) -> Result<Json<TerminalWindow>, ApiError> {
@@ -56,11 +50,9 @@ pub(super) async fn get_terminal(
 ///
 /// The event `terminal.exited` follows when the command has ended. The agent keeps the terminal and can still
 /// read its output. If the command has already ended, the request has no effect.
-#[utoipa::path(
-    post,
-    path = "/v1/sessions/{session}/terminals/{terminal}/kill",
-    responses((status = 204, description = "The gateway kills the command, or the command had already ended."))
-)]
+#[utoipa::path(post, path = "/v1/sessions/{session}/terminals/{terminal}/kill", responses(
+    (status = 204, description = "The gateway kills the command, or the command had already ended."),
+))]
 pub(super) async fn kill_terminal(
     request: ApiRequest<CanApprove, (SessionId, TerminalId)>,
 ) -> Result<StatusCode, ApiError> {

@@ -4,23 +4,18 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::StatusCode;
 
-use crate::api::{CreateTicket, ProblemCode, Ticket};
-use crate::audit::Counted;
-use crate::surface::authorized::{AccessError, CanRead};
-use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{ApiRequest, JsonBody};
-use crate::types::{PublicPath, Scope};
+use crate::surface::http::{AccessError, ApiError, ApiRequest, CanRead, JsonBody};
+use base::types::{PublicPath, Scope};
+use events::api::{CreateTicket, ProblemCode, Ticket};
+use log::audit::Counted;
 
 /// Creates a ticket, which authenticates GET requests for streams and terminals of the given paths.
 ///
 /// Send the ticket as `?ticket=`. An `EventSource` or a WebSocket in a browser cannot send an `Authorization`
 /// header.
-#[utoipa::path(
-    post,
-    path = "/v1/tickets",
-    request_body = CreateTicket,
-    responses((status = 201, body = Ticket, description = "The ticket. No other response contains it."))
-)]
+#[utoipa::path(post, path = "/v1/tickets", request_body = CreateTicket, responses(
+    (status = 201, body = Ticket, description = "The ticket. No other response contains it."),
+))]
 pub(super) async fn create_ticket(
     request: ApiRequest<CanRead>,
     public: Option<Extension<PublicPath>>,
@@ -28,10 +23,8 @@ pub(super) async fn create_ticket(
 ) -> Result<Response, ApiError> {
     // Otherwise the holder of a ticket could renew it for ever.
     if request.by.credential().is_ticket() {
-        return Err(ApiError::new(
-            ProblemCode::Forbidden,
-            "creating a ticket requires a key, not a ticket",
-        ));
+        let detail = "creating a ticket requires a key, not a ticket";
+        return Err(ApiError::new(ProblemCode::Forbidden, detail));
     }
     let below = |path: &str| {
         public
@@ -53,33 +46,23 @@ pub(super) async fn create_ticket(
         // Others may read a URL, for example in logs. Only streams and WebSockets in a browser need a ticket.
         let socket = is_sign_in_socket(path);
         if !known || !(socket || path.ends_with("/events") || path.ends_with("/events/stream")) {
-            return Err(ApiError::invalid(
-                format!("/paths/{index}"),
-                "expected a path without a query: a stream below /v1 that ends with /events/stream or /events, or the WebSocket of a sign-in",
-            ));
+            let detail = "expected a path without a query: a stream below /v1 that ends with /events/stream or /events, or the WebSocket of a sign-in";
+            return Err(ApiError::invalid(format!("/paths/{index}"), detail));
         }
         if socket && !request.by.scopes.contains(Scope::Admin) {
             return Err(AccessError::MissingScope(Scope::Admin).into());
         }
     }
-    let (tickets, holder) = (
-        request.gateway.policy.tickets().clone(),
-        request.by.credential().verified().clone(),
-    );
-    let issued = request
-        .gateway
-        .shutdown
-        .spawn_blocking(move || tickets.issue(&holder, paths))
-        .await;
-    let issued = issued
-        .map_err(ApiError::internal)?
-        .map_err(ApiError::internal)?;
-    let (author, now) = (request.by.author(), request.gateway.ids.now());
-    request
-        .gateway
-        .audit
-        .counted()
-        .by_key(&author, Counted::TicketCreated, now);
+    let gateway = &request.gateway;
+    let tickets = gateway.policy.tickets().clone();
+    let holder = request.by.credential().verified().clone();
+    let issue = move || tickets.issue(&holder, paths);
+    let issued = gateway.shutdown.spawn_blocking(issue).await;
+    let issued = issued.map_err(ApiError::internal)?;
+    let issued = issued.map_err(ApiError::internal)?;
+    let counted = gateway.audit.counted();
+    let now = gateway.ids.now();
+    counted.by_key(&request.by.author(), Counted::TicketCreated, now);
     let ticket = Ticket {
         ticket: issued.ticket,
         expires_at: issued.expires_at,
@@ -87,21 +70,7 @@ pub(super) async fn create_ticket(
     Ok((StatusCode::CREATED, Json(ticket)).into_response())
 }
 
-/// Whether the path is `/v1/agents/{agent}/auth/terminals/{signIn}`.
 fn is_sign_in_socket(path: &str) -> bool {
-    let mut parts = path.split('/').skip(1);
-    let part = |expected: Option<&str>, got: Option<&str>| {
-        got.is_some_and(|got| expected.is_none_or(|it| it == got))
-    };
-    [
-        Some("v1"),
-        Some("agents"),
-        None,
-        Some("auth"),
-        Some("terminals"),
-        None,
-    ]
-    .into_iter()
-    .all(|expected| part(expected, parts.next()))
-        && parts.next().is_none()
+    let parts: Vec<_> = path.split('/').collect();
+    matches!(parts[..], ["", "v1", "agents", _, "auth", "terminals", _])
 }

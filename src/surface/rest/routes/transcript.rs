@@ -4,26 +4,20 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};
 
-use crate::api::Transcript;
-use crate::surface::authorized::CanRead;
-use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{ApiRequest, IfNoneMatch, Params};
+use crate::surface::http::{ApiError, ApiRequest, CanRead, IfNoneMatch, Params};
 use crate::surface::rest::negotiate::{Representation, negotiate};
-use crate::transcript::markdown;
-use crate::types::text::strip_controls;
-use crate::types::{PromptId, SessionId};
+use base::types::text::strip_controls;
+use base::types::{PromptId, SessionId};
+use events::api::Transcript;
+use sessions::transcript::markdown;
 
 /// Gets the turns of a session as one snapshot, the newest first.
 ///
 /// `format=md` or `Accept: text/markdown` returns the same as `/transcript/markdown`.
-#[utoipa::path(
-    get,
-    path = "/v1/sessions/{session}/transcript",
-    responses(
-        (status = 200, body = Transcript, description = "A page of turns."),
-        (status = 304, description = "The page has an ETag from `If-None-Match`."),
-    )
-)]
+#[utoipa::path(get, path = "/v1/sessions/{session}/transcript", responses(
+    (status = 200, body = Transcript, description = "A page of turns."),
+    (status = 304, description = "The page has an ETag from `If-None-Match`."),
+))]
 pub(super) async fn get_transcript(
     mut request: PageRequest,
     (headers, known): (HeaderMap, IfNoneMatch),
@@ -40,14 +34,10 @@ pub(super) async fn get_transcript(
 /// Gets the turns of a session as Markdown, for any `Accept`.
 ///
 /// The pages are those of the transcript. `If-None-Match` returns 304 if no event was added.
-#[utoipa::path(
-    get,
-    path = "/v1/sessions/{session}/transcript/markdown",
-    responses(
-        (status = 200, body = String, content_type = "text/markdown", description = "A page of turns."),
-        (status = 304, description = "The page has an ETag from `If-None-Match`."),
-    )
-)]
+#[utoipa::path(get, path = "/v1/sessions/{session}/transcript/markdown", responses(
+    (status = 200, body = String, content_type = "text/markdown", description = "A page of turns."),
+    (status = 304, description = "The page has an ETag from `If-None-Match`."),
+))]
 pub(super) async fn get_transcript_markdown(
     request: PageRequest,
     known: IfNoneMatch,
@@ -104,11 +94,9 @@ async fn respond_page(
 ///
 /// The text has no escape sequences, control characters (except line feeds and tabs) and bidi controls. With
 /// `Accept: application/octet-stream` it is as the process wrote it.
-#[utoipa::path(
-    get,
-    path = "/v1/sessions/{session}/stderr",
-    responses((status = 200, body = String, content_type = "text/plain", description = "The last lines of the output."))
-)]
+#[utoipa::path(get, path = "/v1/sessions/{session}/stderr", responses(
+    (status = 200, body = String, content_type = "text/plain", description = "The last lines of the output."),
+))]
 pub(super) async fn get_stderr(
     request: ApiRequest<CanRead, SessionId>,
     headers: HeaderMap,

@@ -5,49 +5,38 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use uuid::Uuid;
 
-use crate::api::{
+use crate::surface::http::{
+    ApiError, ApiRequest, CanAdmin, Gateway, IdempotencyHeader, JsonBody, Params, set_replayed,
+};
+use base::types::{Author, Principal};
+use events::api::{
     CreateWebhook, ProblemCode, Webhook, WebhookDelivery, WebhookDeliveryList,
     WebhookDeliveryState, WebhookList, WebhookSecret,
 };
-use crate::event::{WebhookCreated, WebhookDeleted};
-use crate::eventlog::newest_first_id;
-use crate::surface::Gateway;
-use crate::surface::authorized::CanAdmin;
-use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{
-    ApiRequest, IdempotencyHeader, JsonBody, Params, set_replayed,
-};
-use crate::types::{Author, Principal};
-use crate::webhooks::{self, CreateError, DeliveryState, RepeatError};
+use events::event::{WebhookCreated, WebhookDeleted};
+use log::eventlog::newest_first_id;
+use sessions::webhooks::{self, CreateError, DeliveryState, RepeatError};
 
-/// The size of a page of deliveries.
 const DEFAULT_DELIVERIES: usize = 50;
 const MAX_DELIVERIES: usize = 200;
 
 /// Lists the webhooks.
 ///
 /// Entries are sorted by id, the oldest first. Without `limit` the page has all webhooks.
-#[utoipa::path(
-    get,
-    path = "/v1/webhooks",
-    responses((status = 200, body = WebhookList, description = "A page of webhooks."))
-)]
+#[utoipa::path(get, path = "/v1/webhooks", responses(
+    (status = 200, body = WebhookList, description = "A page of webhooks."),
+))]
 pub(super) async fn list_webhooks(
     mut request: ApiRequest<CanAdmin, (), Params>,
 ) -> Result<Json<WebhookList>, ApiError> {
     let page = request.params.page::<Uuid>()?;
     request.params.finish()?;
-    let webhooks = request
-        .gateway
-        .webhooks
-        .list(&request.by.tenant)
-        .into_iter()
-        .map(webhook)
-        .collect();
-    let page = page.select(webhooks, |webhook: &Webhook| webhook.webhook_id);
+    let webhooks = request.gateway.webhooks.list(&request.by.tenant);
+    let webhooks = webhooks.into_iter().map(webhook).collect();
+    let (webhooks, next_cursor) = page.select(webhooks, |webhook: &Webhook| webhook.webhook_id);
     Ok(Json(WebhookList {
-        webhooks: page.entries,
-        next_cursor: page.next_cursor,
+        webhooks,
+        next_cursor,
     }))
 }
 
@@ -57,12 +46,9 @@ pub(super) async fn list_webhooks(
 /// `webhook-id`, `webhook-timestamp` and `webhook-signature`, and a JSON body with `type`, `timestamp` and `data`. `data`
 /// is the event as on a stream. A status from 200 to 299 confirms a delivery. The gateway repeats other deliveries for
 /// about two days.
-#[utoipa::path(
-    post,
-    path = "/v1/webhooks",
-    request_body = CreateWebhook,
-    responses((status = 201, body = Webhook, description = "The webhook."))
-)]
+#[utoipa::path(post, path = "/v1/webhooks", request_body = CreateWebhook, responses(
+    (status = 201, body = Webhook, description = "The webhook."),
+))]
 pub(super) async fn create_webhook(
     request: ApiRequest<CanAdmin>,
     key: IdempotencyHeader,
@@ -74,20 +60,12 @@ pub(super) async fn create_webhook(
     let gateway = request.gateway.clone();
     let wanted = body.value;
     let act = move || async move { create(&gateway, &principal, &author, wanted).await };
-    let created = request
-        .gateway
-        .sessions
-        .context()
-        .respond_once(&request.by, key, act)
-        .await?;
+    let context = request.gateway.sessions.context();
+    let created = context.respond_once(&request.by, key, act).await?;
     let location = format!("/v1/webhooks/{}", created.response.webhook_id);
     let location = HeaderValue::try_from(location).expect("ids are plain ASCII");
-    let mut response = (
-        StatusCode::CREATED,
-        [(header::LOCATION, location)],
-        Json(created.response),
-    )
-        .into_response();
+    let headers = [(header::LOCATION, location)];
+    let mut response = (StatusCode::CREATED, headers, Json(created.response)).into_response();
     set_replayed(&mut response, created.replayed);
     Ok(response)
 }
@@ -98,10 +76,9 @@ async fn create(
     author: &Author,
     wanted: CreateWebhook,
 ) -> Result<Webhook, ApiError> {
-    let CreateWebhook { url, events } = wanted;
     let created = gateway
         .webhooks
-        .create(&principal.tenant, &url, events)
+        .create(&principal.tenant, &wanted.url, wanted.events)
         .await;
     let created = created.map_err(|error| {
         let detail = error.to_string();
@@ -124,11 +101,9 @@ async fn create(
 /// Gets a webhook.
 ///
 /// `gone` is true after its URL answered with 410: the gateway then sends no further events to it.
-#[utoipa::path(
-    get,
-    path = "/v1/webhooks/{webhook}",
-    responses((status = 200, body = Webhook, description = "The webhook."))
-)]
+#[utoipa::path(get, path = "/v1/webhooks/{webhook}", responses(
+    (status = 200, body = Webhook, description = "The webhook."),
+))]
 pub(super) async fn get_webhook(
     request: ApiRequest<CanAdmin, Uuid>,
 ) -> Result<Json<Webhook>, ApiError> {
@@ -140,19 +115,14 @@ pub(super) async fn get_webhook(
 /// Deletes a webhook.
 ///
 /// Its pending deliveries are deleted too.
-#[utoipa::path(
-    delete,
-    path = "/v1/webhooks/{webhook}",
-    responses((status = 204, description = "The webhook is deleted."))
-)]
+#[utoipa::path(delete, path = "/v1/webhooks/{webhook}", responses(
+    (status = 204, description = "The webhook is deleted."),
+))]
 pub(super) async fn delete_webhook(
     request: ApiRequest<CanAdmin, Uuid>,
 ) -> Result<StatusCode, ApiError> {
-    let deleted = request
-        .gateway
-        .webhooks
-        .delete(&request.by.tenant, request.ids)
-        .await;
+    let webhooks = &request.gateway.webhooks;
+    let deleted = webhooks.delete(&request.by.tenant, request.ids).await;
     if !deleted.map_err(|_| ApiError::draining())? {
         return Err(ApiError::not_found());
     }
@@ -166,11 +136,9 @@ pub(super) async fn delete_webhook(
 /// Returns the secret that signs deliveries.
 ///
 /// A receiver verifies deliveries with it and a library of Standard Webhooks.
-#[utoipa::path(
-    get,
-    path = "/v1/webhooks/secret",
-    responses((status = 200, body = WebhookSecret, description = "The secret."))
-)]
+#[utoipa::path(get, path = "/v1/webhooks/secret", responses(
+    (status = 200, body = WebhookSecret, description = "The secret."),
+))]
 pub(super) async fn get_webhook_secret(
     request: ApiRequest<CanAdmin>,
 ) -> Result<Json<WebhookSecret>, ApiError> {
@@ -184,11 +152,9 @@ pub(super) async fn get_webhook_secret(
 /// Lists deliveries, newest first.
 ///
 /// The gateway keeps finished deliveries for seven days, and at most 1,000 of them.
-#[utoipa::path(
-    get,
-    path = "/v1/webhooks/deliveries",
-    responses((status = 200, body = WebhookDeliveryList, description = "A page of deliveries."))
-)]
+#[utoipa::path(get, path = "/v1/webhooks/deliveries", responses(
+    (status = 200, body = WebhookDeliveryList, description = "A page of deliveries."),
+))]
 pub(super) async fn list_deliveries(
     mut request: ApiRequest<CanAdmin, (), Params>,
 ) -> Result<Json<WebhookDeliveryList>, ApiError> {
@@ -197,11 +163,8 @@ pub(super) async fn list_deliveries(
         .parsed("cursor", "the `nextCursor` of a page")?;
     let limit = request.params.limit(DEFAULT_DELIVERIES, MAX_DELIVERIES)?;
     request.params.finish()?;
-    let found = request
-        .gateway
-        .webhooks
-        .deliveries(&request.by.tenant, before, limit)
-        .await;
+    let webhooks = &request.gateway.webhooks;
+    let found = webhooks.deliveries(&request.by.tenant, before, limit).await;
     let found = found.map_err(ApiError::internal)?;
     let next = found.next.as_deref().and_then(newest_first_id);
     Ok(Json(WebhookDeliveryList {
@@ -213,19 +176,14 @@ pub(super) async fn list_deliveries(
 /// Sends a delivery again.
 ///
 /// A pending delivery is sent now. A finished one begins again with its first attempt. The `webhook-id` stays the same.
-#[utoipa::path(
-    post,
-    path = "/v1/webhooks/deliveries/{delivery}/retry",
-    responses((status = 202, body = WebhookDelivery, description = "The delivery is pending."))
-)]
+#[utoipa::path(post, path = "/v1/webhooks/deliveries/{delivery}/retry", responses(
+    (status = 202, body = WebhookDelivery, description = "The delivery is pending."),
+))]
 pub(super) async fn retry_delivery(
     request: ApiRequest<CanAdmin, Uuid>,
 ) -> Result<Response, ApiError> {
-    let repeated = request
-        .gateway
-        .webhooks
-        .repeat(&request.by.tenant, request.ids)
-        .await;
+    let webhooks = &request.gateway.webhooks;
+    let repeated = webhooks.repeat(&request.by.tenant, request.ids).await;
     let repeated = repeated.map_err(|error| match error {
         RepeatError::Unknown => ApiError::not_found(),
         RepeatError::Deleted => ApiError::invalid("", error.to_string()),
@@ -237,20 +195,12 @@ pub(super) async fn retry_delivery(
 }
 
 fn webhook(of: webhooks::Webhook) -> Webhook {
-    let webhooks::Webhook {
-        id,
-        url,
-        events,
-        created_at,
-        gone,
-        ..
-    } = of;
     Webhook {
-        webhook_id: id,
-        url,
-        events,
-        created_at,
-        gone,
+        webhook_id: of.id,
+        url: of.url,
+        events: of.events,
+        created_at: of.created_at,
+        gone: of.gone,
     }
 }
 

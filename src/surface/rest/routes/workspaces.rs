@@ -4,22 +4,18 @@ use std::path::Path;
 
 use axum::Json;
 
-use crate::api::{ProblemCode, WorkspaceFolder, WorkspaceFolderList};
-use crate::surface::authorized::CanPrompt;
-use crate::surface::rest::error::ApiError;
-use crate::surface::rest::extract::{ApiRequest, Page, Params};
-use crate::workspace::{FileError, FolderPage};
+use crate::surface::http::{ApiError, ApiRequest, CanPrompt, Page, Params};
+use events::api::{ProblemCode, WorkspaceFolder, WorkspaceFolderList};
+use workspace::{FileError, FolderPage};
 
 /// Lists folders in which a new session can work.
 ///
 /// Without `path`, lists the workspace roots and the folders that were granted to the key. With `path`, lists the folders
 /// in a folder below one of them, sorted by name. Links, hidden folders, and folders that the gateway created for sessions
 /// are omitted.
-#[utoipa::path(
-    get,
-    path = "/v1/workspaces",
-    responses((status = 200, body = WorkspaceFolderList, description = "A page of folders."))
-)]
+#[utoipa::path(get, path = "/v1/workspaces", responses(
+    (status = 200, body = WorkspaceFolderList, description = "A page of folders."),
+))]
 pub(super) async fn list_workspaces(
     mut request: ApiRequest<CanPrompt, (), Params>,
 ) -> Result<Json<WorkspaceFolderList>, ApiError> {
@@ -37,12 +33,13 @@ pub(super) async fn list_workspaces(
     let Some(path) = path else {
         let folders = workspaces.top_folders().filter_map(named).collect();
         let roots = Page::new(cursor, limit);
-        let page = roots.select(folders, |folder: &WorkspaceFolder| folder.path.clone());
+        let (folders, next_cursor) =
+            roots.select(folders, |folder: &WorkspaceFolder| folder.path.clone());
         return Ok(Json(WorkspaceFolderList {
             path: None,
             parent: None,
-            folders: page.entries,
-            next_cursor: page.next_cursor,
+            folders,
+            next_cursor,
         }));
     };
     let work = move || workspaces.browse(&path, cursor.as_deref(), limit);
@@ -55,22 +52,15 @@ pub(super) async fn list_workspaces(
 }
 
 fn page_of(page: FolderPage) -> WorkspaceFolderList {
-    let FolderPage {
-        parent,
-        path,
-        names,
-        next,
-    } = page;
-    let folders = names
-        .iter()
-        .filter_map(|name| named(&path.join(name)))
-        .collect();
+    let folders = page.names.iter();
     let text = |path: &Path| path.to_str().map(str::to_owned);
     WorkspaceFolderList {
-        path: text(&path),
-        parent: parent.as_deref().and_then(text),
-        folders,
-        next_cursor: next,
+        path: text(&page.path),
+        parent: page.parent.as_deref().and_then(text),
+        folders: folders
+            .filter_map(|name| named(&page.path.join(name)))
+            .collect(),
+        next_cursor: page.next,
     }
 }
 

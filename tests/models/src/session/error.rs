@@ -1,7 +1,7 @@
 //! The errors of an answer.
 
-use crate::api::Resolution;
-use crate::types::RequestId;
+use base::types::RequestId;
+use events::api::Resolution;
 
 #[derive(Debug, Clone)]
 pub(super) enum AnswerError {

@@ -1,14 +1,18 @@
 //! The record of a request. The model only needs a record that is committed with its event.
 
-use crate::acp::Outcome;
-use crate::api::{PendingRequest, Resolution};
-use crate::eventlog::Records;
-use crate::store::{Put, Table};
-use crate::types::{RequestId, SessionId};
+use base::types::{RequestId, SessionId};
+use events::api::{PendingRequest, Resolution};
+use log::eventlog::Records;
+use log::store::{Put, Table};
+use wire::acp::Outcome;
 
 pub(super) struct RequestRecord(String);
 
+/// Terminals are not part of the model.
+pub(super) enum TerminalRecord {}
+
 /// The model has no process that outlives the gateway.
+#[derive(Clone)]
 pub(super) enum PeerRequest {}
 
 impl PeerRequest {
@@ -32,6 +36,10 @@ impl RequestRecord {
 
     pub(super) fn put(&self, id: SessionId, request: RequestId, records: &mut Records) {
         let key = [id.as_bytes().as_slice(), &request.number().to_be_bytes()].concat();
-        records.puts.push(Put { table: Table::Request, key, value: self.0.clone().into() });
+        records.puts.push(Put {
+            table: Table::Request,
+            key,
+            value: self.0.clone().into(),
+        });
     }
 }

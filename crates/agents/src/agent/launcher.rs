@@ -1,0 +1,341 @@
+//! Starts agents as child processes.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use super::failure::{AgentFailure, with_cause};
+use super::handshake::Handshake;
+use super::idle_folder::{IdleFolder, IdleFolders};
+use super::process::{FailedStart, HostAccess, Process, ProcessKey, SessionStart};
+use super::spec::{AgentSpec, Endpoint, INVALID_ENTRY};
+use super::transport::stdio;
+use base::shutdown::{Shutdown, lock_or_abort};
+use base::types::{AgentName, AppliedIsolation, FolderError, Isolation, Limits, Tenant};
+use children::{
+    ChildIsolation, ChildSpec, Exit, PtyChild, PtyReader, PtySize, PtyWriter, SpawnError, Spawner,
+    resolve,
+};
+use events::event::{ActorKind, IsolationApplied};
+use log::audit::Audit;
+use wire::acp::AcpVersion;
+use wire::acp::auth::TerminalAuth;
+
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    pub(super) spawner: Spawner,
+    limits: Arc<Limits>,
+    shutdown: Shutdown,
+    audit: Audit,
+    version: &'static str,
+    idle_folders: Option<IdleFolders>,
+    /// Entries that request v2 for an agent that supports only v1. The launcher retries v2 when the entry changes.
+    v1_only: Arc<Mutex<HashMap<AgentName, Arc<AgentSpec>>>>,
+}
+
+impl Launcher {
+    pub fn new(
+        spawner: Spawner,
+        limits: Arc<Limits>,
+        shutdown: Shutdown,
+        audit: Audit,
+        version: &'static str,
+    ) -> Self {
+        Self {
+            spawner,
+            limits,
+            shutdown,
+            audit,
+            version,
+            idle_folders: None,
+            v1_only: Arc::default(),
+        }
+    }
+
+    /// Lets processes start with a folder before their session exists.
+    #[must_use]
+    pub fn with_idle_folders(mut self, folders: IdleFolders) -> Self {
+        self.idle_folders = Some(folders);
+        self
+    }
+
+    /// The isolation that this machine applies for an entry.
+    pub fn applied_isolation(&self, spec: &AgentSpec) -> AppliedIsolation {
+        let applied = self.spawner.sandbox().applied(spec.settings.isolation);
+        AppliedIsolation {
+            agent_sandbox_off: !self.sandbox_off(spec).is_empty(),
+            ..applied
+        }
+    }
+
+    /// The variables that switch off the agent's own sandbox, because it fails with the isolation of the entry. A variable of
+    /// the entry has precedence.
+    fn sandbox_off(&self, spec: &AgentSpec) -> Vec<(&'static str, &'static str)> {
+        let sandbox = self.spawner.sandbox();
+        let Some(known) = spec.known else {
+            return Vec::new();
+        };
+        if !sandbox.forbids_mounts(spec.settings.isolation) {
+            return Vec::new();
+        }
+        let variables = known.row.sandbox_off().iter();
+        variables
+            .filter(|(name, _)| !spec.has_variable(name))
+            .copied()
+            .collect()
+    }
+
+    /// Creates the folder of a process that starts before its session. `None` if such a process gets folders later or
+    /// needs none, and at the level `strict`: its command contains the path of the folder.
+    pub(crate) async fn create_idle_folder(
+        &self,
+        spec: &AgentSpec,
+        tenant: &Tenant,
+    ) -> Option<IdleFolder> {
+        let level = spec.settings.isolation;
+        let grants_later =
+            level == Isolation::Strict || self.spawner.sandbox().grants_folders_later(level);
+        if !level.restricts_folders() || grants_later {
+            return None;
+        }
+        let folders = self.idle_folders.clone()?;
+        let spawner = self.spawner.clone();
+        let home = spec.home_of(tenant);
+        let create = move || {
+            let folder = folders.create()?;
+            let owned = spawner.sandbox().own_folder(folder.path(), &home);
+            owned.map_err(io::Error::other)?;
+            Ok(folder)
+        };
+        let created: io::Result<IdleFolder> = self.shutdown.spawn_blocking(create).await.ok()?;
+        let failed =
+            |error: &_| tracing::warn!(%error, "could not create the folder of an idle process");
+        created.inspect_err(failed).ok()
+    }
+
+    /// Starts the agent with the newest version that the agent and its entry support. An agent that supports
+    /// only v1 is started again: it ignored the v2 fields of `initialize`, so it assumes that the client has
+    /// no capabilities.
+    pub async fn launch(
+        &self,
+        spec: &Arc<AgentSpec>,
+        key: &ProcessKey,
+    ) -> Result<Process, FailedStart> {
+        let v1_only = lock_or_abort(self.v1_only.lock()).get(&spec.name).cloned();
+        let known = v1_only.is_some_and(|older| Arc::ptr_eq(&older, spec));
+        if known || AcpVersion::from_number(spec.settings.protocol) != Some(AcpVersion::V2) {
+            return self.start(spec, key, AcpVersion::V1).await;
+        }
+        match self.start(spec, key, AcpVersion::V2).await {
+            Ok(process) if process.initialized.acp_version == AcpVersion::V2 => return Ok(process),
+            Ok(process) => process.stop().await,
+            Err(failed) if failed.refuses_version() => failed.wait_stopped().await,
+            Err(failed) => return Err(failed),
+        }
+        tracing::info!(agent = %spec.name, "the agent supports only version 1 of the protocol");
+        lock_or_abort(self.v1_only.lock()).insert(spec.name.clone(), Arc::clone(spec));
+        self.start(spec, key, AcpVersion::V1).await
+    }
+
+    async fn start(
+        &self,
+        spec: &Arc<AgentSpec>,
+        key: &ProcessKey,
+        version: AcpVersion,
+    ) -> Result<Process, FailedStart> {
+        let folders = key.folders.clone();
+        let mut child = self.child_spec(spec, &key.tenant, folders).await?;
+        let session = key.session.as_ref();
+        child.cwd = session.map(|session| session.cwd.clone());
+        // At the level `strict` a translation runs outside of the operator's command, which may be a container without this
+        // program.
+        (child.program, child.args) = spec.settings.dialect.command(
+            child.program,
+            child.args,
+            session.and_then(|session| session.restore.as_deref()),
+            spec.settings.max_line_bytes,
+        );
+        let spawned = self.spawner.spawn(child).await;
+        let child = spawned.map_err(|error| failed_spawn(error, key))?;
+        let isolation = AppliedIsolation {
+            agent_sandbox_off: !self.sandbox_off(spec).is_empty(),
+            ..child.isolation
+        };
+        let applied = IsolationApplied {
+            agent: spec.name.clone(),
+            level: isolation.level,
+            mechanism: isolation.mechanism,
+            process_id: child.pid,
+            user_id: child.user,
+        };
+        self.audit.append(ActorKind::Gateway, applied);
+        let folders = child.folders.clone();
+        let terminals = child.terminals.clone();
+        let tree = child.tree();
+        let handshake = Handshake {
+            spec,
+            key,
+            version,
+            gateway_version: self.version,
+        };
+        let channel = stdio::open(child);
+        let mut process = handshake.run(channel, &self.limits, &self.shutdown).await?;
+        let noted = tree.clone();
+        let noted = self.shutdown.spawn_blocking(move || noted.with_baseline());
+        let tree = noted.await.unwrap_or(tree);
+        process.host = Some(HostAccess {
+            terminals,
+            tree,
+            isolation,
+            folders,
+        });
+        Ok(process)
+    }
+
+    /// The configured command with the home of the tenant, which is created if necessary.
+    pub(super) async fn child_spec(
+        &self,
+        spec: &Arc<AgentSpec>,
+        tenant: &Tenant,
+        folders: Vec<PathBuf>,
+    ) -> Result<ChildSpec, AgentFailure> {
+        let home = spec.home_of(tenant);
+        let owner = Arc::clone(spec);
+        let of = tenant.clone();
+        let create = move || owner.create_home(&of);
+        let created = self.shutdown.spawn_blocking(create).await;
+        if let Ok(Err(error)) = created {
+            let detail = format!("could not create its home {}: {error}", home.display());
+            return Err(AgentFailure::Start { detail });
+        }
+        let mut env = spec.env.clone();
+        env.push(("HOME".into(), home.clone().into()));
+        for (name, value) in self.sandbox_off(spec) {
+            tracing::info!(agent = %spec.name, name, value, "the agent's own sandbox is off: it fails with Landlock");
+            env.push((name.into(), value.into()));
+        }
+        let (program, args) = command(spec, &home, &folders)?;
+        let isolation = ChildIsolation {
+            level: spec.settings.isolation,
+            folders,
+            configured: spec.settings.folders.clone(),
+            limits: spec.settings.resources,
+        };
+        Ok(ChildSpec {
+            program,
+            args,
+            env,
+            home,
+            cwd: None,
+            secrets: spec.secrets.clone(),
+            isolation,
+        })
+    }
+}
+
+/// The failure of a spawn. A missing folder of the session concerns only that session.
+fn failed_spawn(error: SpawnError, key: &ProcessKey) -> AgentFailure {
+    match (error, &key.session) {
+        // The child reports the folder that it cannot enter without its path.
+        (SpawnError::Directory { folder, source }, Some(SessionStart { cwd, .. }))
+            if folder == *cwd || folder.as_os_str().is_empty() =>
+        {
+            let folder = cwd.clone();
+            match source.kind() {
+                io::ErrorKind::NotFound => FolderError::Missing { folder }.into(),
+                _ => FolderError::Unusable {
+                    folder,
+                    cause: source.to_string(),
+                }
+                .into(),
+            }
+        }
+        (error, _) => error.into(),
+    }
+}
+
+/// The program and its arguments. At the level `strict` the operator's command is before them.
+fn command(
+    spec: &AgentSpec,
+    home: &Path,
+    folders: &[PathBuf],
+) -> Result<(PathBuf, Vec<OsString>), AgentFailure> {
+    let Endpoint::Command {
+        program: agent,
+        args,
+    } = &spec.endpoint
+    else {
+        let detail = INVALID_ENTRY.to_owned();
+        return Err(AgentFailure::Start { detail });
+    };
+    if spec.settings.isolation != Isolation::Strict {
+        return Ok((agent.clone(), args.clone()));
+    }
+    let cwd = folders.first().map_or(home, PathBuf::as_path);
+    let cwd = cwd.to_string_lossy();
+    let fill = |word: &String| {
+        word.replace("{cwd}", &cwd)
+            .replace("{home}", &home.to_string_lossy())
+    };
+    let mut words = spec.settings.isolation_command.iter().map(fill);
+    let first = words.next().unwrap_or_default();
+    let path = spec.env.iter().find(|(name, _)| name == "PATH");
+    let path = path.map(|(_, path)| path.clone()).unwrap_or_default();
+    let program = resolve(first.as_ref(), &path).map_err(|error| AgentFailure::Start {
+        detail: with_cause(&error),
+    })?;
+    let own = std::iter::once(agent.clone().into()).chain(args.iter().cloned());
+    Ok((program, words.map(OsString::from).chain(own).collect()))
+}
+
+/// The running command. Dropping it stops it and all its descendants.
+#[derive(Debug)]
+pub struct Terminal {
+    pub output: PtyReader,
+    pub input: PtyWriter,
+    pub command: SignInCommand,
+}
+
+#[derive(Debug)]
+pub struct SignInCommand(PtyChild);
+
+impl SignInCommand {
+    pub async fn exited(&self) -> Exit {
+        self.0.exited().await
+    }
+
+    pub fn resize(&self, cols: u16, rows: u16) {
+        // A command that has ended has no window.
+        let _ = self.0.resize(PtySize { cols, rows });
+    }
+}
+
+impl Launcher {
+    /// Runs the configured command with the additions of the method, and never another command.
+    pub async fn run_sign_in(
+        &self,
+        spec: &Arc<AgentSpec>,
+        tenant: &Tenant,
+        method: &TerminalAuth,
+        size: (u16, u16),
+    ) -> Result<Terminal, AgentFailure> {
+        let mut child = self.child_spec(spec, tenant, Vec::new()).await?;
+        child.args.extend(method.args.iter().map(Into::into));
+        for (name, value) in &method.env {
+            child.env.retain(|(known, _)| known != name.as_str());
+            child.env.push((name.into(), value.into()));
+        }
+        let (cols, rows) = size;
+        let spawned = self.spawner.spawn_pty(child, PtySize { cols, rows }).await;
+        let mut child = spawned.map_err(AgentFailure::from)?;
+        let output = child.take_reader().expect("a new child has its terminal");
+        let input = child.take_writer().expect("a new child has its terminal");
+        Ok(Terminal {
+            output,
+            input,
+            command: SignInCommand(child),
+        })
+    }
+}

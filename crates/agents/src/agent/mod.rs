@@ -1,0 +1,32 @@
+//! The catalogue of agents, and the connection to one agent.
+//!
+//! This module owns the transport to an agent, the pairing of requests with responses, and the handshake. It does
+//! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
+//!
+//! Reading order: [`spec`], [`catalogue`], [`process`], [`transport`], [`connection`] with [`secrets`], [`handshake`],
+//! [`launcher`], [`remote`], [`failure`].
+
+mod catalogue;
+mod connection;
+mod failure;
+mod handshake;
+mod idle_folder;
+mod launcher;
+mod process;
+mod remote;
+mod secrets;
+mod spec;
+mod transport;
+
+pub use catalogue::{Catalogue, CurrentCatalogue};
+pub use connection::{Batch, Connection, Inbound};
+pub use failure::{AgentExit, AgentFailure};
+pub use idle_folder::{IdleFolder, IdleFolders};
+pub use launcher::{Launcher, SignInCommand, Terminal};
+pub use process::{FailedStart, FormerChannel, Process, ProcessKey, SessionStart};
+pub use remote::{MemberSource, RemoteConnector};
+pub use secrets::without_secrets;
+pub use spec::{AgentSpec, Endpoint, Home, INVALID_ENTRY, Known, RemoteEndpoint, RemoteFolders};
+pub use transport::BoxFuture;
+#[cfg(test)]
+pub(crate) use transport::memory;

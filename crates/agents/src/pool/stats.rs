@@ -1,0 +1,132 @@
+//! Statistics of an agent's processes.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::scheduler::Pool;
+use super::state::{ActiveLease, AgentState, Holder, PoolKey};
+use crate::agent::{AgentSpec, Connection};
+use base::types::{AgentName, AppliedIsolation, ProcessState, Tenant};
+use wire::acp::InitializeResult;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolStats {
+    pub live: usize,
+    pub starting: usize,
+    pub leased: usize,
+    /// The current target number of unused idle processes.
+    pub min_idle: usize,
+    pub idle: usize,
+    pub queued: usize,
+    /// The agent keeps a session locked after `session/close`, so the pool reuses no process.
+    pub keeps_sessions_locked: bool,
+    /// The error of the last start, if it failed.
+    pub start_error: Option<Arc<str>>,
+    /// `None` if the agent runs on another host.
+    pub isolation: Option<AppliedIsolation>,
+}
+
+impl Pool {
+    /// Whether a session uses a process or waits for one. A session without a turn, request or call does not use it.
+    pub fn is_busy(&self) -> bool {
+        let in_use = |agent: &AgentState| {
+            !agent.queue.is_empty()
+                || agent
+                    .leases
+                    .values()
+                    .any(|lease| lease.idle_since.is_none())
+        };
+        self.state().pools.values().any(in_use)
+    }
+
+    /// Statistics of the tenant's pool, and the last `initialize` result of the agent.
+    pub fn agent_stats(
+        &self,
+        agent: &AgentName,
+        tenant: &Tenant,
+    ) -> Option<(PoolStats, Option<Arc<InitializeResult>>)> {
+        let state = self.state();
+        let key = PoolKey::new(agent, tenant);
+        // A tenant without a request has no pool yet.
+        let unused = AgentState::new(Arc::clone(state.catalogue.agent(agent)?), tenant.clone());
+        let agent = state.pools.get(&key).unwrap_or(&unused);
+        let figures = PoolStats {
+            live: agent.live,
+            starting: agent.starting,
+            min_idle: agent.min_idle(Instant::now()),
+            leased: agent.leases.len(),
+            idle: agent.idle.len(),
+            queued: agent.queue.len(),
+            keeps_sessions_locked: agent.learned.keeps_sessions_locked,
+            start_error: agent.learned.start_error.clone(),
+            isolation: self.inner.source.isolation(&agent.spec),
+        };
+        Some((figures, agent.learned.initialized.clone()))
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct PoolProcess {
+    pub id: Uuid,
+    /// The entry with which the process started.
+    pub spec: Arc<AgentSpec>,
+    pub state: ProcessState,
+    /// The time since the gateway started the process, or continued with it.
+    pub uptime: Duration,
+    pub holder: Option<Holder>,
+    /// `None` while the process starts.
+    pub connection: Option<Connection>,
+}
+
+impl AgentState {
+    fn processes(&self, now: Instant) -> impl Iterator<Item = PoolProcess> {
+        let leases = self.leases.values().map(|leased| (leased.process, leased));
+        let by_process: HashMap<Uuid, &ActiveLease> = leases.collect();
+        let idle: HashSet<Uuid> = self.idle.iter().map(|idle| idle.process.id).collect();
+        let checked = self.checking.values().map(|leased| leased.process);
+        let checked: HashSet<Uuid> = checked.collect();
+        self.processes.iter().map(move |(&id, started)| {
+            let lease = by_process.get(&id).copied();
+            let connection = started.connection.as_ref();
+            let has_ended = connection.is_some_and(Connection::has_ended);
+            let state = match lease {
+                _ if has_ended => ProcessState::Stopping,
+                _ if started.connection.is_none() => ProcessState::Starting,
+                Some(lease) if lease.releasing => ProcessState::Releasing,
+                Some(lease) if lease.idle_since.is_some() => ProcessState::Idle,
+                Some(_) => ProcessState::Busy,
+                None if idle.contains(&id) => ProcessState::Idle,
+                None if checked.contains(&id) => ProcessState::Releasing,
+                None => ProcessState::Stopping,
+            };
+            PoolProcess {
+                id,
+                spec: Arc::clone(&started.spec),
+                state,
+                uptime: now.saturating_duration_since(started.at),
+                holder: lease.and_then(|lease| lease.holder),
+                connection: started.connection.clone(),
+            }
+        })
+    }
+}
+
+impl Pool {
+    /// The processes of the tenant, the oldest first. `agent`: only those of this agent.
+    pub fn processes(&self, tenant: &Tenant, agent: Option<&AgentName>) -> Vec<PoolProcess> {
+        let state = self.state();
+        let now = Instant::now();
+        let pools = state.pools.iter().filter(|(key, _)| {
+            key.tenant == *tenant && agent.is_none_or(|agent| *agent == key.agent)
+        });
+        let mut processes: Vec<PoolProcess> =
+            pools.flat_map(|(_, pool)| pool.processes(now)).collect();
+        drop(state);
+        processes.sort_by_key(|process| (std::cmp::Reverse(process.uptime), process.id));
+        processes
+    }
+}

@@ -1,0 +1,102 @@
+//! The gateway itself, with the current principal and its limits.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use base::types::{EffectiveLimits, Epoch, Limits, PrincipalLimit, Scope};
+
+/// The gateway, and the principal of the request.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayInfo {
+    /// Always `acp-gateway`.
+    pub name: String,
+    pub version: String,
+    /// The token of the store. Positions of `/v1/events` start with it. The ids of events start with a token of their session.
+    #[schema(value_type = String)]
+    pub epoch: Epoch,
+    pub principal: PrincipalInfo,
+    /// The scopes of the key.
+    pub scopes: Vec<Scope>,
+    pub limits: GatewayLimits,
+}
+
+/// The holder of the key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PrincipalInfo {
+    /// The name of the key.
+    pub id: String,
+    pub tenant: String,
+}
+
+/// The limits that apply to clients. `perSession` and `perKey` correspond to sections of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayLimits {
+    /// The maximum size of a request body in bytes.
+    pub max_body_bytes: usize,
+    /// The maximum size of a body with a prompt or an answer, in bytes.
+    pub max_prompt_bytes: usize,
+    /// The maximum size of an uploaded file in bytes.
+    pub max_file_bytes: u64,
+    /// The time in seconds for which an `Idempotency-Key` is remembered.
+    pub idempotency_key_max_age_seconds: u64,
+    pub per_session: PerSessionLimits,
+    pub per_key: PerKeyLimits,
+}
+
+/// The limits of each session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PerSessionLimits {
+    /// The maximum number of prompts that wait in the session.
+    pub max_queued_prompts: usize,
+    /// The maximum number of agent requests that wait for an answer.
+    pub max_pending_requests: usize,
+}
+
+/// The limits of the principal. All its keys count together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PerKeyLimits {
+    /// The maximum number of requests in a minute.
+    pub max_requests_per_minute: u32,
+    /// The maximum number of prompts in a minute.
+    pub max_prompts_per_minute: u32,
+    /// The maximum number of concurrent streams and held responses.
+    pub max_streams: u32,
+    /// The maximum number of sessions that have a process or wait for one.
+    pub max_live_sessions: u32,
+    /// The maximum number of prompts and calls that wait for a process of one agent.
+    pub max_queued_prompts: u32,
+    /// The maximum number of bytes of tasks that wait for a process.
+    pub max_queued_task_bytes: u32,
+    /// The maximum number of members of the fleet.
+    pub max_fleet_members: u32,
+}
+
+impl GatewayLimits {
+    /// Combines the limits of the gateway with the limits of one principal.
+    pub fn of(limits: &Limits, principal: &EffectiveLimits) -> Self {
+        Self {
+            max_body_bytes: limits.max_body_bytes,
+            max_prompt_bytes: limits.max_prompt_bytes,
+            max_file_bytes: limits.max_file_bytes,
+            idempotency_key_max_age_seconds: limits.idempotency_key_max_age.as_secs(),
+            per_session: PerSessionLimits {
+                max_queued_prompts: limits.max_session_queued_prompts,
+                max_pending_requests: limits.max_pending_requests,
+            },
+            per_key: PerKeyLimits {
+                max_requests_per_minute: principal.get(PrincipalLimit::Requests),
+                max_prompts_per_minute: principal.get(PrincipalLimit::Prompts),
+                max_streams: principal.get(PrincipalLimit::Streams),
+                max_live_sessions: principal.get(PrincipalLimit::LiveSessions),
+                max_queued_prompts: principal.get(PrincipalLimit::QueuedPrompts),
+                max_queued_task_bytes: principal.get(PrincipalLimit::QueuedTaskBytes),
+                max_fleet_members: principal.get(PrincipalLimit::Members),
+            },
+        }
+    }
+}

@@ -1,0 +1,523 @@
+//! The events of the audit log: their types, actors and schemas.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
+use utoipa::{PartialSchema, ToSchema};
+
+use super::event_ref::EventRef;
+use super::schema::{event_schema, schema_name};
+use super::table::TYPES;
+use crate::api::Resolution;
+use crate::api::schema::union;
+use base::types::{
+    AgentName, Author, EventId, Isolation, Mechanism, PromptId, RequestId, Scopes, SessionId,
+    Timestamp,
+};
+
+/// The party that caused an event.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditActor {
+    pub kind: ActorKind,
+    /// The public id of the key of a request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub key_id: Option<String>,
+    /// The name of the principal, or of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub name: Option<String>,
+    /// The address of the client. An IPv6 address of a client without a key is that of its /64 network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, nullable = false)]
+    pub address: Option<IpAddr>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ActorKind {
+    /// A request with a valid key or ticket.
+    Key,
+    /// A client without a valid key.
+    Client,
+    /// A command of a person with access to the data folder.
+    CommandLine,
+    /// A rule of the configuration or of the session's policy.
+    Policy,
+    /// The end of the time in which a person could answer.
+    Timeout,
+    Agent,
+    Gateway,
+}
+
+impl From<ActorKind> for AuditActor {
+    fn from(kind: ActorKind) -> Self {
+        Self {
+            kind,
+            key_id: None,
+            name: None,
+            address: None,
+        }
+    }
+}
+
+impl From<&Author> for AuditActor {
+    fn from(author: &Author) -> Self {
+        Self {
+            kind: ActorKind::Key,
+            key_id: Some(author.key.to_string()),
+            name: Some(author.name.to_string()),
+            address: Some(author.address),
+        }
+    }
+}
+
+impl AuditActor {
+    pub fn agent(name: &AgentName) -> Self {
+        Self {
+            name: Some(name.to_string()),
+            ..ActorKind::Agent.into()
+        }
+    }
+
+    /// A client without a valid key. `None` stands for many addresses.
+    pub fn client(address: Option<IpAddr>) -> Self {
+        Self {
+            address,
+            ..ActorKind::Client.into()
+        }
+    }
+}
+
+/// A key without its text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditedKey {
+    /// The public id of the key.
+    pub id: String,
+    /// The name of the principal.
+    pub name: String,
+    /// `link` or `named`.
+    pub kind: String,
+    #[schema(value_type = Vec<base::types::Scope>)]
+    pub scopes: Scopes,
+}
+
+/// The result of a sign-in to an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SignInOutcome {
+    Succeeded,
+    /// The agent rejected the sign-in, or its command failed.
+    Failed,
+    /// The client disconnected, the time limit expired, or the gateway stopped.
+    Aborted,
+}
+
+/// Declares the events: their structs, the enum of all of them, and the table for the documentation.
+macro_rules! audit_events {
+    ($($(#[$doc:meta])* $name:ident = $text:literal {
+        $($(#[$attribute:meta])* $field:ident: $type:ty,)*
+    })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+            #[serde(rename_all = "camelCase")]
+            pub struct $name {
+                $($(#[$attribute])* pub $field: $type,)*
+            }
+
+            impl From<$name> for AuditEvent {
+                fn from(event: $name) -> Self {
+                    Self::$name(event)
+                }
+            }
+        )*
+
+        /// An event of the audit log.
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(tag = "type")]
+        pub enum AuditEvent {
+            $(#[serde(rename = $text)] $name($name),)*
+        }
+
+        impl AuditEvent {
+            /// The event type.
+            pub const fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$name(_) => $text,)*
+                }
+            }
+
+            /// The members of the type, as a JSON object.
+            fn members(&self) -> Vec<u8> {
+                let members = match self {
+                    $(Self::$name(event) => serde_json::to_vec(event),)*
+                };
+                members.expect("events have string keys and no failing serializer")
+            }
+        }
+
+        /// The name of the Rust type and the event type. Used for the documentation.
+        pub const AUDIT_TYPES: &[(&str, &str)] = &[$((stringify!($name), $text)),*];
+
+        /// The schemas of the members, in the order of [`AUDIT_TYPES`].
+        fn schemas() -> Vec<RefOr<Schema>> {
+            vec![$(<$name as PartialSchema>::schema()),*]
+        }
+
+        fn referenced_schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+            $(<$name as ToSchema>::schemas(schemas);)*
+        }
+    };
+}
+
+audit_events! {
+    /// A key was created, by a command or for the link of a start.
+    KeyCreated = "key.created" {
+        key: AuditedKey,
+    }
+    /// The scopes of a key changed, or the limits of its principal. `key` has the new scopes.
+    KeyUpdated = "key.updated" {
+        key: AuditedKey,
+        #[schema(value_type = Vec<base::types::Scope>)]
+        former_scopes: Scopes,
+        /// Whether limits of the principal changed.
+        limits_changed: bool,
+    }
+    /// A key was revoked: by a command, or because there were too many link keys.
+    KeyRevoked = "key.revoked" {
+        key: AuditedKey,
+    }
+    /// The owner of the data folder granted a folder to the key of an `attach` process.
+    FolderGranted = "folder.granted" {
+        key: AuditedKey,
+        /// The real path of the folder.
+        folder: String,
+    }
+    /// A link key was deleted, because it was not used for `auth.link_key_idle_timeout`.
+    KeyExpired = "key.expired" {
+        key: AuditedKey,
+    }
+    /// A reload of the configuration replaced the operator's key. `null`: there was or is none.
+    KeyRotated = "key.rotated" {
+        key_id: Option<String>,
+        former_key_id: Option<String>,
+    }
+    /// The gateway printed the link with this key.
+    LinkPrinted = "link.printed" {
+        key_id: String,
+    }
+    /// A client used a link key for the first time.
+    LinkUsed = "link.used" {
+        count: u64,
+    }
+    /// Tickets were created with a key.
+    TicketCreated = "ticket.created" {
+        /// The number of tickets since the last event with this actor.
+        count: u64,
+    }
+    /// Requests were rejected: the client has no valid key, or no right, or a wrong `Host` or `Origin`.
+    RequestRejected = "request.rejected" {
+        reason: RejectReason,
+        /// The number of requests since the last event with this actor and reason.
+        count: u64,
+        first_time: Timestamp,
+        last_time: Timestamp,
+    }
+    /// A sign-in to an agent began.
+    SignInStarted = "sign_in.started" {
+        agent: AgentName,
+        /// The sign-in method of the agent. Absent for the terminal, which has a method since its offer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        method_id: Option<String>,
+    }
+    /// A sign-in to an agent ended.
+    SignInEnded = "sign_in.ended" {
+        agent: AgentName,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        method_id: Option<String>,
+        outcome: SignInOutcome,
+    }
+    /// The gateway signed out of an agent.
+    SignedOut = "sign_in.signed_out" {
+        agent: AgentName,
+    }
+    /// A webhook was created, which sends events to another host.
+    WebhookCreated = "webhook.created" {
+        webhook_id: String,
+        url: String,
+    }
+    /// A webhook was deleted.
+    WebhookDeleted = "webhook.deleted" {
+        webhook_id: String,
+    }
+    /// A client sent a broadcast.
+    BroadcastSent = "broadcast.sent" {
+        broadcast_id: String,
+        /// The type of the request, for example `announcement`.
+        broadcast_type: String,
+        /// `notification` or `prompt`.
+        form: String,
+        /// The number of targets that got the message.
+        reached: u64,
+        not_reached: u64,
+    }
+    /// A permission request of an agent was resolved.
+    PermissionDecided = "permission.decided" {
+        session_id: SessionId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        prompt_id: Option<PromptId>,
+        request_id: RequestId,
+        agent: AgentName,
+        resolution: Resolution,
+        /// The kind of the selected option: `allow_once`, `allow_always`, `reject_once`, `reject_always`, or `other`.
+        /// Absent if none was selected.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        option_kind: Option<String>,
+        /// The ACP kind of the tool, or `other`. Absent if the agent sent none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        tool_kind: Option<String>,
+    }
+    /// The gateway refused requests of an agent by policy.
+    AgentRequestRefused = "agent.request_refused" {
+        session_id: SessionId,
+        /// The ACP method.
+        method: String,
+        reason: RefuseReason,
+        /// The number of requests since the last event with this session, method and reason.
+        count: u64,
+        first_time: Timestamp,
+        last_time: Timestamp,
+    }
+    /// An agent process started under this isolation.
+    IsolationApplied = "isolation.applied" {
+        agent: AgentName,
+        /// The level that the configuration requests.
+        level: Isolation,
+        /// The means that applies the level.
+        mechanism: Mechanism,
+        /// The process id of the agent on the host.
+        process_id: u32,
+        /// The user id of the agent on the host. `null`: that of the gateway.
+        user_id: Option<u32>,
+    }
+    /// The state of a member of the fleet changed. For a key, the log has at most 60 of these events a minute.
+    FleetMemberChanged = "fleet.member_changed" {
+        member: AgentName,
+        state: AuditedMemberState,
+        /// The name of the key with which the member connects.
+        key: String,
+        /// The number of failed attempts since the last connection, which the member reports in `connected`.
+        attempt: u32,
+        /// The cause of the state. For `connected`, it is the cause of the last failed attempt, which the member reports.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        error: Option<String>,
+    }
+    /// Retention deletes the events up to `throughSeq`.
+    AuditPruned = "audit.pruned" {
+        through_seq: u64,
+    }
+}
+
+/// A state of a member of the fleet that began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditedMemberState {
+    Connected,
+    /// The connection was lost, and the processes of the member wait for its return.
+    Reconnecting,
+    /// The member did not return in time, or was removed. Its processes are lost.
+    Disconnected,
+    /// The gateway rejected the connection.
+    Failed,
+}
+
+/// The reason why a request was rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RejectReason {
+    MisdirectedRequest,
+    OriginForbidden,
+    MissingKey,
+    InvalidKey,
+    InvalidTicket,
+    TooManyInvalidKeys,
+    /// The key has no right: a scope is missing, or a path is outside of the permitted folders.
+    Forbidden,
+}
+
+/// The reason why a request of an agent was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RefuseReason {
+    /// `files` or `terminals` is `off` for the agent or the session.
+    Off,
+    /// The path is outside of the session's folders.
+    OutsideFolders,
+}
+
+/// An actor and an event, before the audit log assigns the number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditEntry {
+    pub time: Timestamp,
+    pub actor: AuditActor,
+    #[serde(flatten)]
+    pub event: AuditEvent,
+}
+
+impl AuditEntry {
+    /// The members of the event after its time. `previous` is the hash of the previous event in hex.
+    pub fn members(&self, previous: &str) -> Vec<u8> {
+        let mut members = b"\"actor\":".to_vec();
+        serde_json::to_writer(&mut members, &self.actor).expect("an actor serializes to JSON");
+        let own = self.event.members();
+        for piece in [
+            b",",
+            &own[1..own.len() - 1],
+            b",\"previous\":\"",
+            previous.as_bytes(),
+            b"\"",
+        ] {
+            members.extend_from_slice(piece);
+        }
+        members
+    }
+}
+
+/// The members of an event of the audit log that link it to the other events.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditLink<'a> {
+    pub seq: u64,
+    pub time: Timestamp,
+    /// The hash of the previous event in hex.
+    #[serde(borrow)]
+    pub previous: Cow<'a, str>,
+    /// The last event that retention deleted, in `audit.pruned`.
+    pub through_seq: Option<u64>,
+}
+
+impl<'a> AuditLink<'a> {
+    /// `None` if the event is damaged.
+    pub fn of(event: &EventRef<'a>) -> Option<Self> {
+        serde_json::from_slice(event.raw_json()).ok()
+    }
+}
+
+/// The first members of every event of the audit log, and the last one.
+#[derive(Debug, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only the schema is used")]
+struct AuditHead {
+    /// The cursor of the event: `<epoch>-<seq>`.
+    id: EventId,
+    /// The number of the event in the audit log. It starts at 1 and has no gaps.
+    #[schema(minimum = 1)]
+    seq: u64,
+    /// The event type, such as `key.created`.
+    #[serde(rename = "type")]
+    kind: String,
+    time: Timestamp,
+    actor: AuditActor,
+    /// The SHA-256 of the previous event in hex. `acp-gateway audit verify` checks it.
+    previous: String,
+}
+
+/// A page of the audit log.
+#[derive(Debug, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditPage {
+    #[schema(value_type = Vec<AuditLogEvent>)]
+    pub events: Vec<Box<RawValue>>,
+    /// The cursor for `after` on the next page.
+    pub last_event_id: String,
+    /// True if more events exist.
+    pub more: bool,
+}
+
+/// The schema of the audit events: a union by `type`.
+#[derive(Debug)]
+pub struct AuditLogEvent;
+
+impl PartialSchema for AuditLogEvent {
+    fn schema() -> RefOr<Schema> {
+        let control = TYPES
+            .iter()
+            .filter(|(.., logged)| !logged)
+            .map(|(rust, kind, _)| (rust, kind));
+        let names = AUDIT_TYPES
+            .iter()
+            .map(|(rust, kind)| (rust, kind))
+            .chain(control);
+        let names: Vec<(&str, String)> = names
+            .map(|(rust, kind)| (*kind, schema_name(rust)))
+            .collect();
+        let members = names.iter().map(|(kind, name)| (*kind, name.as_str()));
+        union(
+            "An event of the audit log. `type` selects the schema. Clients must ignore unknown types.",
+            members,
+        )
+    }
+}
+
+impl ToSchema for AuditLogEvent {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        let head = AuditHead::schema();
+        let own = AUDIT_TYPES.iter().zip(self::schemas());
+        schemas.extend(
+            own.map(|((rust, kind), own)| {
+                (schema_name(rust), event_schema(&head, kind, true, own))
+            }),
+        );
+        AuditHead::schemas(schemas);
+        referenced_schemas(schemas);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_survives_its_record() {
+        let entry = AuditEntry {
+            time: Timestamp::from_millis(1_795_299_303_123),
+            actor: AuditActor {
+                address: Some([127, 0, 0, 1].into()),
+                ..ActorKind::Key.into()
+            },
+            event: PermissionDecided {
+                session_id: SessionId::AUDIT,
+                prompt_id: None,
+                request_id: RequestId::FIRST,
+                agent: "demo".parse().unwrap(),
+                resolution: Resolution::Answered,
+                option_kind: Some("allow_once".to_owned()),
+                tool_kind: None,
+            }
+            .into(),
+        };
+        let stored = serde_json::to_vec(&entry).unwrap();
+        assert_eq!(
+            serde_json::from_slice::<AuditEntry>(&stored).unwrap(),
+            entry
+        );
+        assert_eq!(entry.event.kind(), "permission.decided");
+        let members = String::from_utf8(entry.members("00ff")).unwrap();
+        assert_eq!(
+            members,
+            r#""actor":{"kind":"key","address":"127.0.0.1"},"sessionId":"00000000-0000-0000-0000-000000000000","requestId":"r1","agent":"demo","resolution":"answered","optionKind":"allow_once","previous":"00ff""#
+        );
+    }
+}

@@ -1,0 +1,234 @@
+//! A lazy view of an event in its frame. An event of a text chunk is read in one pass.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+
+use bytes::BytesMut;
+use memchr::memchr;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::frame::{self, DATA, END, KIND};
+use super::payload::{ChangedMembers, Payload};
+use base::types::{Epoch, PromptId, Timestamp};
+
+/// An event, borrowed from its frame. It reads the members on demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventRef<'a> {
+    seq: u64,
+    kind: &'a str,
+    /// The event as one line of JSON.
+    data: &'a [u8],
+    frame: &'a [u8],
+}
+
+impl<'a> EventRef<'a> {
+    /// Reads one frame, which ends with its empty line. `None` if the bytes are not a frame.
+    pub fn parse(seq: u64, frame: &'a [u8]) -> Option<Self> {
+        let kind_start = memchr(b'\n', frame)? + 1;
+        let rest = frame[kind_start..].strip_prefix(KIND.as_bytes())?;
+        let kind_end = memchr(b'\n', rest)?;
+        let data = rest[kind_end + 1..]
+            .strip_prefix(DATA.as_bytes())?
+            .strip_suffix(END.as_bytes())?;
+        Some(Self {
+            seq,
+            kind: std::str::from_utf8(&rest[..kind_end]).ok()?,
+            data,
+            frame,
+        })
+    }
+
+    pub const fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// The event type.
+    pub const fn kind(&self) -> &'a str {
+        self.kind
+    }
+
+    /// The event as one line of JSON, to forward without change.
+    pub const fn raw_json(&self) -> &'a [u8] {
+        self.data
+    }
+
+    /// The complete frame, to forward without change.
+    pub const fn raw_frame(&self) -> &'a [u8] {
+        self.frame
+    }
+
+    /// The head of the event. `None` if [`Framer`](super::Framer) did not write it.
+    pub fn head(&self) -> Option<Head<'a>> {
+        Some(Head::split(self.data)?.0)
+    }
+
+    /// Parses the other members. `None` if the event is damaged.
+    pub fn payload(&self) -> Option<Payload<'a>> {
+        serde_json::from_slice(self.data).ok()
+    }
+
+    /// Reads the event as a chunk of text. `None` if it is another event, or has members beside the text. This is
+    /// faster than [`payload`](Self::payload).
+    pub fn text_chunk(&self) -> Option<TextChunk<'a>> {
+        if self.kind != "session.update" {
+            return None;
+        }
+        let (_, members) = Head::split(self.data)?;
+        TextChunk::parse(members)
+    }
+
+    /// Parses the members of `session.changed`. `None` if the event is damaged.
+    pub fn changed_members(&self) -> Option<ChangedMembers<'a>> {
+        serde_json::from_slice(self.data).ok()
+    }
+
+    /// Whether the event belongs to this turn.
+    pub fn is_of(&self, prompt: PromptId) -> bool {
+        self.head().and_then(|head| head.prompt_id()) == Some(prompt)
+    }
+
+    /// The event after its id, from the quote at the end of the id. Only the id depends on the epoch.
+    pub fn after_id(&self) -> &'a [u8] {
+        // The id contains no quote.
+        let id = self.data.get(HEAD.len()..).unwrap_or_default();
+        memchr(b'"', id).map_or(&[][..], |quote| &id[quote..])
+    }
+
+    /// Writes the frame of the same event under another epoch.
+    pub fn write_with_epoch(&self, out: &mut BytesMut, epoch: &Epoch) {
+        let id = format!("{epoch}-{}", self.seq);
+        let data = [HEAD, id.as_bytes(), self.after_id()].concat();
+        frame::write_block(out, Some(&id), Some(self.kind), &data);
+    }
+}
+
+/// The events of consecutive frames. The sequence number of the first one is `first_seq`. Stops before bytes that
+/// are not a frame.
+pub fn events(frames: &[u8], first_seq: u64) -> impl Iterator<Item = EventRef<'_>> {
+    let mut start = 0;
+    frame::ends(frames)
+        .zip(first_seq..)
+        .map_while(move |(end, seq)| {
+            let frame = &frames[start..end];
+            start = end;
+            EventRef::parse(seq, frame)
+        })
+}
+
+/// The first bytes of an event. The id follows.
+const HEAD: &[u8] = b"{\"id\":\"";
+
+/// The first members of an event, which the gateway writes in a fixed order and without escapes:
+/// `{"id":…,"seq":…,"type":…,"sessionId":…,"time":…,"promptId":…`. Members of a payload with the same names are
+/// never part of the head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head<'a> {
+    time: &'a str,
+    prompt: Option<&'a str>,
+}
+
+impl<'a> Head<'a> {
+    /// The head, and the rest of the event.
+    fn split(data: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let mut at = Position(data.strip_prefix(HEAD)?);
+        at.until_quote()?;
+        at.after(b",\"seq\":")?.skip_digits();
+        at.after(b",\"type\":\"")?.until_quote()?;
+        at.after(b",\"sessionId\":\"")?.until_quote()?;
+        let time = at.after(b",\"time\":\"")?.until_quote()?;
+        let prompt = at
+            .after(b",\"promptId\":\"")
+            .and_then(Position::until_quote);
+        Some((Self { time, prompt }, at.0))
+    }
+
+    /// The time at which the gateway appended the event.
+    pub fn time(&self) -> Option<Timestamp> {
+        Timestamp::from_str(self.time).ok()
+    }
+
+    /// The turn of the event. `None` outside a turn.
+    pub fn prompt_id(&self) -> Option<PromptId> {
+        PromptId::from_str(self.prompt?).ok()
+    }
+}
+
+/// The bytes of an event after the part of the head that is already located.
+struct Position<'a>(&'a [u8]);
+
+impl<'a> Position<'a> {
+    fn after(&mut self, text: &[u8]) -> Option<&mut Self> {
+        self.0 = self.0.strip_prefix(text)?;
+        Some(self)
+    }
+
+    /// The text before the next quote. The position is then after the quote.
+    fn until_quote(&mut self) -> Option<&'a str> {
+        let quote = memchr(b'"', self.0)?;
+        let text = std::str::from_utf8(&self.0[..quote]).ok()?;
+        self.0 = &self.0[quote + 1..];
+        Some(text)
+    }
+
+    fn skip_digits(&mut self) {
+        let count = self
+            .0
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
+        self.0 = &self.0[count..];
+    }
+}
+
+/// A chunk of text of the session itself: nearly all events of a turn.
+#[derive(Debug)]
+pub struct TextChunk<'a> {
+    /// The kind of the update, for example `agent_message_chunk`.
+    pub kind: Cow<'a, str>,
+    pub message_id: Option<Cow<'a, str>>,
+    /// A string in JSON, with its quotes.
+    pub text: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Update<'a> {
+    #[serde(rename = "sessionUpdate", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    message_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    content: Content<'a>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    text: &'a RawValue,
+}
+
+impl<'a> TextChunk<'a> {
+    /// `members`: those after the head. `None` unless `update` is the only one and its content is one text.
+    pub(super) fn parse(members: &'a [u8]) -> Option<Self> {
+        let update = members.strip_prefix(b",\"update\":")?;
+        let mut values = serde_json::Deserializer::from_slice(update).into_iter::<Update<'_>>();
+        let Update {
+            kind,
+            message_id,
+            content,
+        } = values.next()?.ok()?;
+        let is_whole = update.get(values.byte_offset()..) == Some(b"}");
+        let is_text = content.kind == "text" && content.text.get().starts_with('"');
+        (is_whole && is_text).then_some(Self {
+            kind,
+            message_id,
+            text: content.text,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

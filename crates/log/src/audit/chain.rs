@@ -1,0 +1,163 @@
+//! The hash chain of the audit log.
+
+use std::fmt;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use base::types::{Epoch, SessionId};
+use events::event::{AuditEntry, AuditLink, Event, EventRef, Framer, Members};
+
+/// The SHA-256 of the bytes that follow the id of an event. An event contains the hash of its predecessor, so the
+/// hash covers all earlier events. The first event contains 64 zeros instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Hash([u8; 32]);
+
+impl Hash {
+    fn of(event: &EventRef<'_>) -> Self {
+        Self(Sha256::digest(event.after_id()).into())
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The last event of the chain: its number and hash. It is stored in the commit of the event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct ChainHead {
+    pub(super) seq: u64,
+    pub(super) hash: Hash,
+}
+
+impl ChainHead {
+    pub(super) fn to_record(self) -> Vec<u8> {
+        [&self.seq.to_be_bytes()[..], &self.hash.0].concat()
+    }
+
+    /// `None` if the record is damaged.
+    pub(super) fn from_record(record: &Bytes) -> Option<Self> {
+        let (seq, hash) = record.split_first_chunk()?;
+        Some(Self {
+            seq: u64::from_be_bytes(*seq),
+            hash: Hash(hash.try_into().ok()?),
+        })
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Chain {
+    head: ChainHead,
+    framer: Framer,
+    frame: Vec<u8>,
+}
+
+impl Chain {
+    pub(super) fn new(head: ChainHead, epoch: &Epoch) -> Self {
+        Self {
+            head,
+            framer: Framer::new(epoch, SessionId::AUDIT),
+            frame: Vec::new(),
+        }
+    }
+
+    /// Adds the event with the number `seq`. `append` receives the event and the new head.
+    pub(super) fn add<T>(
+        &mut self,
+        seq: u64,
+        entry: &AuditEntry,
+        append: impl FnOnce(&Event<'_>, ChainHead) -> T,
+    ) -> T {
+        let members = entry.members(&self.head.hash.to_string());
+        let event = Event {
+            kind: entry.event.kind(),
+            prompt: None,
+            members: Members::whole(&members),
+        };
+        self.frame.clear();
+        self.framer.frame(&mut self.frame, seq, &event, entry.time);
+        let framed = EventRef::parse(seq, &self.frame).expect("the framer writes frames");
+        self.head = ChainHead {
+            seq,
+            hash: Hash::of(&framed),
+        };
+        append(&event, self.head)
+    }
+}
+
+/// A difference between the audit log and its chain.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChainError {
+    #[error(
+        "event {0} does not contain the hash of the previous event: one of the two was changed, or events were removed"
+    )]
+    Broken(u64),
+    #[error("event {0} cannot be read")]
+    Unreadable(u64),
+    #[error("events before {0} are missing, and no `audit.pruned` event explains it")]
+    Missing(u64),
+    #[error("the log ends with event {found}, but the last event that was written is {expected}")]
+    Truncated { found: u64, expected: u64 },
+    #[error("the last event {0} was changed")]
+    LastChanged(u64),
+    #[error("the record of the last event is missing or damaged")]
+    NoHead,
+}
+
+/// Checks the chain, event by event.
+#[derive(Debug, Default)]
+pub(super) struct Verifier {
+    first: Option<u64>,
+    last: ChainHead,
+    pruned_through: u64,
+}
+
+impl Verifier {
+    pub(super) fn check(&mut self, event: &EventRef<'_>) -> Result<(), ChainError> {
+        let seq = event.seq();
+        let link = AuditLink::of(event).ok_or(ChainError::Unreadable(seq))?;
+        // The log no longer contains the predecessor of this first event, so the hash cannot be checked.
+        let linked = match self.first {
+            None if seq > 1 => true,
+            _ => link.previous == self.last.hash.to_string(),
+        };
+        if link.seq != seq || !linked || self.first.is_some_and(|_| seq != self.last.seq + 1) {
+            return Err(ChainError::Broken(seq));
+        }
+        let pruned = link.through_seq.unwrap_or_default();
+        self.pruned_through = self.pruned_through.max(pruned);
+        self.first.get_or_insert(seq);
+        self.last = ChainHead {
+            seq,
+            hash: Hash::of(event),
+        };
+        Ok(())
+    }
+
+    /// Compares the end of the log with the stored head. Returns the first number and the last event.
+    pub(super) fn finish(self, head: Option<ChainHead>) -> Result<(u64, ChainHead), ChainError> {
+        let first = self.first.unwrap_or_default();
+        match head {
+            None if self.first.is_some() => return Err(ChainError::NoHead),
+            Some(head) if head.seq != self.last.seq => {
+                return Err(ChainError::Truncated {
+                    found: self.last.seq,
+                    expected: head.seq,
+                });
+            }
+            Some(head) if head.hash != self.last.hash => {
+                return Err(ChainError::LastChanged(head.seq));
+            }
+            _ => {}
+        }
+        if first > self.pruned_through + 1 {
+            return Err(ChainError::Missing(first));
+        }
+        Ok((first, self.last))
+    }
+}
+
+#[cfg(test)]
+mod tests;

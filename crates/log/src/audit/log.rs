@@ -1,0 +1,210 @@
+//! The handle to the audit log, and the task that completes it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::chain::{Chain, ChainHead};
+use super::counted::CountedEvents;
+use super::pending::{HEAD, PENDING, decode};
+use crate::eventlog::{EventLog, ReadError, Records, SessionLog};
+use crate::store::Table;
+use base::shutdown::{Shutdown, lock_or_abort};
+use base::types::{Ids, Limits, SessionId, Tenant};
+use events::event::{ActorKind, AuditActor, AuditEntry, AuditEvent, AuditPruned};
+
+/// The tenant of the audit log. No principal has it, so its events are on no stream of sessions.
+const TENANT: &str = "/audit";
+/// How often pending entries move to the log.
+const ADOPT_INTERVAL: Duration = Duration::from_secs(1);
+/// How often old events are deleted.
+const PRUNE_INTERVAL: Duration = Duration::from_mins(10);
+/// The time for the last pending entries at a stop.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
+/// The number of pending entries in one step.
+const ADOPT_STEP: usize = 256;
+/// The uncommitted bytes above which counted events wait: the disk is full or too slow.
+const MAX_UNCOMMITTED_BYTES: usize = 1 << 20;
+
+/// A handle to the audit log that is cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Audit(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    log: EventLog,
+    events: SessionLog,
+    /// Locked from the number of an event to its append.
+    chain: Mutex<Chain>,
+    counted: CountedEvents,
+    ids: Ids,
+    limits: Arc<Limits>,
+}
+
+impl Audit {
+    pub async fn open(
+        log: EventLog,
+        counted: CountedEvents,
+        ids: Ids,
+        limits: Arc<Limits>,
+    ) -> Result<Self, ReadError> {
+        let events = log.session(&Tenant::new(TENANT), SessionId::AUDIT).await?;
+        let head = log.get(Table::Audit, HEAD.to_vec()).await?;
+        // After a manipulation of the store, the next event still names the last event that was written.
+        let head = head.as_ref().and_then(ChainHead::from_record);
+        let head = head.unwrap_or_default();
+        if head.seq != events.appended() {
+            tracing::error!(
+                found = events.appended(),
+                expected = head.seq,
+                "the audit log does not end with its last event: run `acp-gateway audit verify`"
+            );
+        }
+        let chain = Mutex::new(Chain::new(head, &log.epoch().of_session(SessionId::AUDIT)));
+        Ok(Self(Arc::new(Inner {
+            log,
+            events,
+            chain,
+            counted,
+            ids,
+            limits,
+        })))
+    }
+
+    /// Appends an event. Never waits. The event is durable no later than every event that is appended to a session
+    /// afterwards.
+    pub fn append(&self, actor: impl Into<AuditActor>, event: impl Into<AuditEvent>) {
+        let entry = AuditEntry {
+            time: self.0.ids.now(),
+            actor: actor.into(),
+            event: event.into(),
+        };
+        self.append_entry(&entry, Records::default());
+    }
+
+    fn append_entry(&self, entry: &AuditEntry, records: Records) -> u64 {
+        let mut chain = lock_or_abort(self.0.chain.lock());
+        let seq = self.0.events.appended() + 1;
+        chain.add(seq, entry, |event, head| {
+            let records = records.put(Table::Audit, HEAD, head.to_record());
+            self.0.events.append_at(entry.time, event, records)
+        })
+    }
+
+    /// The counters of events that can be repeated without bound.
+    pub fn counted(&self) -> &CountedEvents {
+        &self.0.counted
+    }
+
+    /// The log, for readers. Only this handle appends to it.
+    pub fn log(&self) -> &SessionLog {
+        &self.0.events
+    }
+
+    /// Runs until the drain: moves pending and counted events to the log, and deletes old events.
+    pub async fn run(self, shutdown: Shutdown) {
+        let mut adopt = tokio::time::interval(ADOPT_INTERVAL);
+        adopt.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut window_ends = Instant::now() + self.0.limits.audit_window;
+        let mut prune_at = Instant::now();
+        loop {
+            tokio::select! {
+                () = shutdown.drain_started() => return,
+                () = self.0.counted.added() => {}
+                () = tokio::time::sleep_until(window_ends) => {}
+                _ = adopt.tick() => tokio::select! {
+                    () = shutdown.drain_started() => return,
+                    () = self.adopt_or_log() => {}
+                },
+            }
+            let now = Instant::now();
+            if now >= prune_at {
+                prune_at = now + PRUNE_INTERVAL.min(self.0.limits.audit_max_age / 2);
+                self.prune().await;
+            }
+            let ends = now >= window_ends;
+            if ends {
+                window_ends = now + self.0.limits.audit_window;
+            }
+            self.write_counted(ends);
+        }
+    }
+
+    /// Appends everything that is pending. Call it before the log closes, which makes the events durable.
+    pub async fn finish(&self) {
+        // Records that remain are adopted at the next start.
+        let _ = tokio::time::timeout(FINISH_TIMEOUT, self.adopt_or_log()).await;
+        self.write_counted(true);
+    }
+
+    fn write_counted(&self, window_ends: bool) {
+        if self.0.events.pending_bytes() > MAX_UNCOMMITTED_BYTES {
+            return;
+        }
+        let counted = &self.0.counted;
+        let entries = if window_ends {
+            counted.end_window()
+        } else {
+            counted.take_first()
+        };
+        for entry in entries {
+            self.append_entry(&entry, Records::default());
+        }
+    }
+
+    async fn adopt_or_log(&self) {
+        if let Err(error) = self.adopt().await {
+            tracing::warn!(%error, "could not read the pending events of the audit log; retrying");
+        }
+    }
+
+    /// Moves the pending entries to the log. An entry leaves its record in the commit of its event.
+    async fn adopt(&self) -> Result<(), ReadError> {
+        loop {
+            let pending = PENDING.to_vec();
+            let log = &self.0.log;
+            let found = log.scan(Table::Audit, pending, None, ADOPT_STEP).await?;
+            if found.is_empty() {
+                return Ok(());
+            }
+            let is_last = found.len() < ADOPT_STEP;
+            let mut seq = 0;
+            for (key, record) in found {
+                let removed = Records::default().delete(Table::Audit, key);
+                if let Some(entry) = decode(&record) {
+                    seq = self.append_entry(&entry, removed);
+                } else {
+                    tracing::error!("a pending event of the audit log could not be decoded");
+                    self.0.events.put(removed);
+                }
+            }
+            // The next scan must not find the same records. The log closes only after this task.
+            if self.0.events.wait(seq).await.is_err() || is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Deletes events that are too old or too many. An event names the last of them first.
+    async fn prune(&self) {
+        let (log, limits) = (&self.0.log, &self.0.limits);
+        let (max_age, max_bytes) = (limits.audit_max_age, limits.audit_max_bytes);
+        loop {
+            match log.excess_of(SessionId::AUDIT, max_age, max_bytes).await {
+                Ok(None) => return,
+                Ok(Some(through_seq)) => {
+                    self.append(ActorKind::Gateway, AuditPruned { through_seq });
+                    let durable = self.0.events.wait(self.0.events.appended()).await.is_ok();
+                    if !durable || !log.prune(SessionId::AUDIT, through_seq).await {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "could not read the size of the audit log; retrying");
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The audit log: changes of access rights, sign-ins, permission decisions, rejections and isolation levels.
+//!
+//! The audit log is one more log of the event log, under the id [`SessionId::AUDIT`](base::types::SessionId::AUDIT).
+//! Its events are numbered without gaps, durable, and read by the same readers as the events of a session. No
+//! function changes or deletes an event, except retention. Each event contains the hash of the previous one.
+//!
+//! An event reaches the log in one of three ways:
+//!
+//! - [`Audit::append`] appends it and never waits. It is durable no later than every event that is appended to a
+//!   session afterwards.
+//! - [`pending_entry`] is a record for the commit of a change to the store. The change and its event are then atomic,
+//!   also in a command beside a running gateway. The gateway moves the record to the log within a second.
+//! - [`CountedEvents`] counts events that a client or an agent can repeat without bound. It writes the first one, and
+//!   the number of the others at the end of a time window.
+//!
+//! The module must not know keys, sessions or HTTP. Its callers decide what is an event.
+//!
+//! Reading order: `chain`, `pending`, `counted`, `log`, `sign_in`, `archive` (reads without a running log).
+
+mod archive;
+mod chain;
+mod counted;
+mod log;
+mod pending;
+mod sign_in;
+
+pub use archive::{Archive, ArchiveError, Verified};
+pub use chain::ChainError;
+pub use counted::{Counted, CountedEvents};
+pub use log::Audit;
+pub use pending::pending_entry;
+pub use sign_in::SignInRecord;

@@ -1,0 +1,280 @@
+//! The event log: append, commit, read from the tail, retention.
+//!
+//! This module owns appended events that are not committed yet, the writer thread, the in-memory tails, the
+//! read cache, the notification of readers and retention. A reader sees an event only after its commit. The
+//! module must not know ACP or HTTP: event types and JSON members pass through unchanged.
+//!
+//! Reading order:
+//!
+//! 1. `notify`, `summaries` (of changed sessions), `records`, `tenant_records`, `pending` (appended events), `queue` (jobs of the writer).
+//! 2. `tails` (committed events in memory), `store_reader`.
+//! 3. `state` (all of these together, and one session).
+//! 4. `writer` (append to commit), `session` (the handle), `scope` and `reader`.
+//! 5. `growth`, `retention`, `alarm`.
+
+mod alarm;
+mod growth;
+mod notify;
+mod pending;
+mod queue;
+mod reader;
+mod record_pages;
+mod records;
+mod retention;
+mod scope;
+mod session;
+mod state;
+mod store_reader;
+mod summaries;
+mod tails;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::store::{Batch, Cut, EventStore, LogUsage, Maintenance, Record, Table};
+use base::shutdown::Shutdown;
+use base::types::{Epoch, Expiry, Ids, Limits, Position, SessionId, Tenant, Timestamp};
+
+use alarm::Alarms;
+use growth::Growth;
+use queue::CommitQueue;
+use state::{LoadedSessions, Published, Shared};
+use store_reader::{Store, StoreReader};
+
+/// Types that readers return, so that a caller that only reads does not import the store.
+pub use crate::store::{ReadError, Run};
+pub use alarm::DiskSpace;
+pub use notify::{Delivery, DirectSink, Notifier};
+pub use queue::Closed;
+pub use reader::{Item, NotReady, Reader, Start, TailCursor};
+pub use record_pages::{
+    RecordPages, Selected, from_json, newest_first_id, prune, tenant_key, tenant_prefix, to_json,
+};
+pub use records::Records;
+pub use scope::GlobalScope;
+pub use session::{Group, SessionLog};
+pub use summaries::{Summary, SummaryReader};
+pub use writer::Fatal;
+
+#[derive(Debug, thiserror::Error)]
+#[error("could not start the log writer thread")]
+pub struct StartError(#[source] std::io::Error);
+
+/// The log of all sessions. Cheap to clone. The writer stops when the last clone is dropped or on
+/// [`close`](Self::close). A [`SessionLog`] alone does not keep the writer running.
+#[derive(Debug, Clone)]
+pub struct EventLog {
+    shared: Arc<Shared>,
+    _writer: Arc<WriterGuard>,
+}
+
+/// Stops the writer when the last [`EventLog`] is dropped.
+#[derive(Debug)]
+struct WriterGuard(Arc<Shared>);
+
+impl Drop for WriterGuard {
+    fn drop(&mut self) {
+        self.0.queue.close();
+    }
+}
+
+impl EventLog {
+    /// Starts the writer thread, retention and the disk monitor. Must be called in a tokio runtime.
+    ///
+    /// The writer calls `fatal` once if the store fails. The process must then exit.
+    pub fn start<S: EventStore + Maintenance + 'static>(
+        store: Arc<S>,
+        ids: Ids,
+        limits: Arc<Limits>,
+        shutdown: Shutdown,
+        fatal: Fatal,
+    ) -> Result<Self, StartError> {
+        let store: Arc<dyn Store> = store;
+        let shared = Arc::new(Shared {
+            epoch: store.epoch(),
+            expiry: Expiry::starting_from(ids.clone(), &limits, last_time(&*store)),
+            ids,
+            alarms: Arc::new(Alarms::new(store.clone(), Arc::clone(&limits))),
+            queue: CommitQueue::new(limits.max_queued_writes),
+            published: Published::new(store.tail().last_pos),
+            reads: StoreReader::new(
+                Arc::clone(&store),
+                shutdown.clone(),
+                limits.max_store_readers,
+            ),
+            store,
+            growth: Growth::default(),
+            readers: scope::ReaderRegistry::default(),
+            sessions: LoadedSessions::default(),
+            limits,
+        });
+        shared.alarms.check_disk();
+        let closed = shared.queue.closed.clone();
+        let alarms = Arc::clone(&shared.alarms);
+        shutdown.spawn(alarm::watch(alarms, shutdown.clone(), closed));
+        let tasks = shutdown.clone();
+        tasks.spawn(retention::run(Arc::clone(&shared), shutdown));
+        let writer = Arc::clone(&shared);
+        Shutdown::spawn_thread("log-writer", move || writer::run(writer, fatal))
+            .map_err(StartError)?;
+        let guard = Arc::new(WriterGuard(Arc::clone(&shared)));
+        Ok(Self {
+            shared,
+            _writer: guard,
+        })
+    }
+
+    pub fn epoch(&self) -> Epoch {
+        self.shared.epoch.clone()
+    }
+
+    /// The position of the last event that every reader can see. It is a cursor for
+    /// [`global_reader`](Self::global_reader): read it before you list sessions, and a reader from it misses
+    /// no later change.
+    pub fn position(&self) -> Position {
+        Position {
+            epoch: self.epoch(),
+            pos: self.shared.published.last_pos.last(),
+        }
+    }
+
+    /// The position of the last committed event. No reader has seen a later event, and some readers may not have
+    /// seen it yet.
+    pub fn committed_position(&self) -> u64 {
+        self.shared.store.tail().last_pos
+    }
+
+    /// Returns a handle of a session's log. A session that the store does not know starts at seq 1.
+    pub async fn session(&self, tenant: &Tenant, id: SessionId) -> Result<SessionLog, ReadError> {
+        let state = self.shared.state(tenant, id).await?;
+        Ok(SessionLog { state })
+    }
+
+    /// Replays the sessions of `scope` from `start` to the tail, then follows them.
+    pub async fn global_reader(
+        &self,
+        scope: GlobalScope,
+        start: Start,
+    ) -> Result<Reader, ReadError> {
+        Reader::of_scope(Arc::clone(&self.shared), scope, start).await
+    }
+
+    /// Reads the summaries of sessions that change from now on.
+    pub fn summaries(&self, tenant: &Tenant) -> SummaryReader {
+        self.shared.published.summaries.reader(tenant)
+    }
+
+    /// Commits records that belong to no event. Returns when they are durable.
+    pub async fn write(&self, records: Records) -> Result<(), Closed> {
+        self.shared.queue.write(records).await
+    }
+
+    pub async fn get(&self, table: Table, key: Vec<u8>) -> Result<Option<Bytes>, ReadError> {
+        let get = move |store: &dyn Store| store.get(table, &key);
+        self.shared.reads.blocking(get).await
+    }
+
+    /// Returns the records of `keys` in the same order.
+    pub async fn get_all(
+        &self,
+        table: Table,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<Vec<Option<Bytes>>, ReadError> {
+        let get = move |store: &dyn Store| {
+            let records = keys.iter().map(|key| store.get(table, key));
+            records.collect()
+        };
+        self.shared.reads.blocking(get).await
+    }
+
+    /// Returns up to `limit` records whose key starts with `prefix` and is greater than `after`, ordered by
+    /// key.
+    pub async fn scan(
+        &self,
+        table: Table,
+        prefix: Vec<u8>,
+        after: Option<Vec<u8>>,
+        limit: usize,
+    ) -> Result<Vec<Record>, ReadError> {
+        let scan = move |store: &dyn Store| store.scan(table, &prefix, after.as_deref(), limit);
+        self.shared.reads.blocking(scan).await
+    }
+
+    /// Whether prompts are rejected at the moment: the disk is full, or its free space is below the limit. Reads
+    /// still succeed.
+    pub fn storage_full(&self) -> bool {
+        self.shared.alarms.storage_full()
+    }
+
+    /// Whether commits find space on the disk; the receiver is notified of changes.
+    pub fn disk_space(&self) -> watch::Receiver<DiskSpace> {
+        self.shared.alarms.disk_space()
+    }
+
+    /// Returns up to `limit` sessions whose last event is older than `retention.max_age`. Retention deletes all
+    /// their runs except the last. The owner of the session erases the session.
+    pub fn expired(&self, limit: usize) -> Vec<(Tenant, SessionId)> {
+        let old = self.shared.expired_before(self.shared.limits.max_log_age);
+        let is_expired = |log: &LogUsage| log.last_time < old && log.session != SessionId::AUDIT;
+        let expired = self.shared.store.usages(limit, &is_expired);
+        let ids = |log: LogUsage| (log.tenant, log.session);
+        expired.into_iter().map(ids).collect()
+    }
+
+    /// The last of the oldest events of a log that are older than `max_age` or exceed `max_bytes`. Later calls may
+    /// return further events. The last run is always kept.
+    pub async fn excess_of(
+        &self,
+        session: SessionId,
+        max_age: Duration,
+        max_bytes: u64,
+    ) -> Result<Option<u64>, ReadError> {
+        retention::excess_of(&self.shared, session, max_age, max_bytes).await
+    }
+
+    /// Deletes the events of a log up to the seq `through`, except the last run. Returns false if nothing was
+    /// deleted.
+    pub async fn prune(&self, session: SessionId, through: u64) -> bool {
+        retention::prune(&self.shared, vec![Cut { session, through }]).await
+    }
+
+    /// Erases a log that belongs to no session: a leftover, or a damaged log.
+    pub async fn erase_orphan(&self, session: SessionId) {
+        let mut batch = Batch::default();
+        batch.erase.push(session);
+        let erase = move |store: &dyn Store| store.commit(&batch);
+        self.shared.queue.run_maintenance(erase).await;
+    }
+
+    /// The clock for expiry, which tolerates jumps of the wall clock.
+    pub fn expiry(&self) -> &Expiry {
+        &self.shared.expiry
+    }
+
+    /// Commits all appended events, then stops the writer. Nothing is committed afterwards.
+    pub async fn close(&self) {
+        self.shared.queue.close();
+        self.shared.queue.closed.cancelled().await;
+    }
+}
+
+/// The commit time of the last run. [`Expiry`] uses it to detect a wall clock that jumped.
+fn last_time(store: &dyn Store) -> Option<Timestamp> {
+    let last = Cell::new(0);
+    store.usages(1, &|log| {
+        last.set(log.last_pos.max(last.get()));
+        false
+    });
+    let before = last.get().checked_sub(1)?;
+    let heads = store.run_headers(None, before, 1).ok()?;
+    heads.first().map(|head| head.time)
+}

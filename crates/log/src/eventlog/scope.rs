@@ -1,0 +1,91 @@
+//! The sessions that a reader of many sessions follows.
+
+use std::collections::HashMap;
+
+use crate::store::Run;
+use base::types::{KeyedCounts, KeyedGuard, SessionId, Tenant};
+
+/// The sessions that a reader follows.
+#[derive(Debug, Clone)]
+pub struct GlobalScope {
+    pub tenant: Tenant,
+    /// The sessions, each with an optional start: after the event with this seq. `None`: every session of the
+    /// tenant, including later ones.
+    pub sessions: Option<HashMap<SessionId, Option<u64>>>,
+}
+
+/// A [`GlobalScope`] with resolved starts.
+#[derive(Debug)]
+pub(super) struct Scope {
+    pub(super) tenant: Tenant,
+    pub(super) sessions: Option<HashMap<SessionId, LowerBound>>,
+}
+
+/// Events of a session up to this seq and this position are excluded.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LowerBound {
+    pub(super) seq: u64,
+    pub(super) pos: u64,
+}
+
+impl Scope {
+    pub(super) fn contains(&self, tenant: &str, session: SessionId) -> bool {
+        let sessions = self.sessions.as_ref();
+        self.tenant.as_str() == tenant && sessions.is_none_or(|of| of.contains_key(&session))
+    }
+
+    /// Whether a damaged run that ends at this seq and this position belongs to the scope.
+    pub(super) fn covers_damage(&self, session: SessionId, last_seq: u64, last_pos: u64) -> bool {
+        let Some(of) = &self.sessions else {
+            return true;
+        };
+        let floor = of.get(&session);
+        floor.is_some_and(|floor| floor.seq < last_seq && floor.pos < last_pos)
+    }
+
+    /// The part of a run that belongs to the scope.
+    pub(super) fn clip(&self, run: Run) -> Option<Run> {
+        if !self.contains(run.tenant.as_str(), run.session) {
+            return None;
+        }
+        match self.sessions.as_ref().and_then(|of| of.get(&run.session)) {
+            Some(floor) => run.after(floor.seq)?.after_pos(floor.pos),
+            None => Some(run),
+        }
+    }
+
+    /// The same sessions from their beginning.
+    pub(super) fn without_bounds(&self) -> Self {
+        let unbounded = |of: &HashMap<SessionId, LowerBound>| {
+            let sessions = of.keys().map(|session| (*session, LowerBound::default()));
+            sessions.collect()
+        };
+        Self {
+            tenant: self.tenant.clone(),
+            sessions: self.sessions.as_ref().map(unbounded),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum ReaderScope {
+    Session(SessionId),
+    Tenant(Tenant),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ReaderRegistry(KeyedCounts<ReaderScope>);
+
+/// Registers a reader until it is dropped.
+pub(super) type ReaderRegistration = KeyedGuard<ReaderScope>;
+
+impl ReaderRegistry {
+    pub(super) fn register(&self, scope: ReaderScope) -> ReaderRegistration {
+        let registration = self.0.acquire(scope, usize::MAX);
+        registration.expect("the number of readers has no limit")
+    }
+    pub(super) fn has_reader(&self, tenant: &Tenant, session: SessionId) -> bool {
+        self.0.count(&ReaderScope::Session(session)) > 0
+            || self.0.count(&ReaderScope::Tenant(tenant.clone())) > 0
+    }
+}

@@ -1,0 +1,35 @@
+//! Durable data: runs of events and small records.
+//!
+//! Events and records are written in one commit. The module has three ports, and each consumer depends on the
+//! port that it needs:
+//!
+//! - [`RecordStore`]: records, and the commit of a [`Batch`].
+//! - [`EventStore`]: runs of events. A store of events is also a store of records.
+//! - [`Maintenance`]: sizes, removal and disk space.
+//!
+//! This module owns durable data and the epoch. It knows runs, positions and records. It must not know ACP or
+//! readers.
+//!
+//! Reading order: `run`, `ports` (records, the ports, their errors), `memory` and `sqlite` (the adapters), `usage`
+//! (log sizes in memory).
+
+mod ports;
+mod memory;
+mod run;
+mod sqlite;
+mod usage;
+
+#[cfg(test)]
+pub(crate) mod contract;
+#[cfg(any(test, feature = "testing"))]
+pub mod faulty;
+
+pub use memory::MemoryStore;
+pub use ports::{
+    Batch, BoxError, CommitError, Cut, Delete, Disk, EventStore, Expect, LogUsage, Maintenance,
+    Page, Pruned, Put, ReadError, Record, RecordStore, Table, Tail,
+};
+pub use run::{Run, RunHeader};
+pub use sqlite::{
+    CheckError, CheckReport, OpenError, RestoreReport, SqliteStore, compress, copy, restore,
+};

@@ -1,0 +1,201 @@
+//! The interfaces of the halves of a translation, between which messages of ACP v1 pass.
+//!
+//! A protocol has no I/O and no time.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::input::{MAX_DEPTH, parse};
+use wire::jsonrpc::{self, CallId, EnvelopeError, Message, RpcError};
+
+#[derive(Debug)]
+pub(super) enum Outgoing<'a> {
+    Request {
+        id: CallId,
+        method: &'a str,
+        params: &'a RawValue,
+    },
+    Notification {
+        method: &'a str,
+        params: &'a RawValue,
+    },
+    /// The answer to a request of the agent: a result, or an error object.
+    Answer {
+        id: &'a RawValue,
+        outcome: Result<&'a RawValue, &'a RawValue>,
+    },
+}
+
+/// One effect of a message or a line.
+#[derive(Debug)]
+pub(super) enum Output {
+    ToClient(Message),
+    /// Lines for the agent, each with its newline.
+    ToAgent(Bytes),
+    Launch(Launch),
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Launch {
+    /// The working directory. `None`: that of this program.
+    pub(super) cwd: Option<PathBuf>,
+    /// The arguments that follow those of the command.
+    pub(super) arguments: Vec<String>,
+}
+
+impl Outgoing<'_> {
+    /// The message as a line of JSON-RPC.
+    pub(super) fn line(&self) -> Bytes {
+        match *self {
+            Self::Request { id, method, params } => jsonrpc::request(id, method, params),
+            Self::Notification { method, params } => jsonrpc::notification(method, params),
+            Self::Answer { id, outcome } => match outcome {
+                Ok(result) => jsonrpc::result(id, result),
+                Err(error) => jsonrpc::error(id, error),
+            },
+        }
+    }
+}
+
+/// The protocol of one agent, which keeps the state of the translation.
+pub(super) trait AgentProtocol: fmt::Debug + Send {
+    /// The effects since the last call, in their order.
+    fn outputs(&mut self) -> Vec<Output>;
+
+    /// The translation begins. The provided method starts the command.
+    fn open(&mut self) -> Vec<Output> {
+        vec![Output::Launch(Launch::default())]
+    }
+
+    /// The argument with which the command prints its version, if the protocol needs it.
+    fn version_argument(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Receives the output of the command with [`version_argument`](Self::version_argument).
+    fn set_version(&mut self, _output: &str) {}
+
+    fn message(&mut self, message: &Outgoing<'_>);
+
+    /// Translates a line of the agent. An error means that the rest of the line is not translated.
+    fn line(&mut self, line: &[u8]) -> Result<(), LineError>;
+
+    /// The command runs, as [`Output::Launch`] requested.
+    fn launched(&mut self) {}
+
+    /// The command has ended or could not be started. Returns false if the translation ends with it.
+    fn ended(&mut self, _reason: &str) -> bool {
+        false
+    }
+
+    /// The lines before the end of the command.
+    fn farewell(&mut self) -> Bytes {
+        Bytes::new()
+    }
+}
+
+/// The messages that follow from one line of the client, or from one message of the agent.
+#[derive(Debug, Default)]
+pub struct Served {
+    pub to_client: Vec<Bytes>,
+    /// Messages of ACP for the agent.
+    pub to_agent: Vec<Message>,
+}
+
+impl Served {
+    /// The answer to a line that is no message.
+    pub fn invalid_line(error: &RpcError) -> Self {
+        Self {
+            to_client: vec![jsonrpc::error(RawValue::NULL, error)],
+            to_agent: Vec::new(),
+        }
+    }
+}
+
+/// The protocol of one client, which keeps the state of the translation. It has no I/O.
+pub trait ClientProtocol: fmt::Debug + Send {
+    fn client_line(&mut self, line: &[u8]) -> Served;
+
+    fn agent_message(&mut self, message: Message) -> Served;
+
+    /// A line of the agent without a meaning in its protocol, as the client receives it.
+    fn unknown_agent_line(&self, _line: &[u8]) -> Option<Bytes> {
+        None
+    }
+
+    /// Whether the client has ended the connection with a message.
+    fn has_ended(&self) -> bool {
+        false
+    }
+}
+
+/// A client with ACP: messages pass unchanged.
+#[derive(Debug)]
+pub(super) struct AcpClient;
+
+impl ClientProtocol for AcpClient {
+    fn client_line(&mut self, line: &[u8]) -> Served {
+        match parse(line) {
+            Ok(message) => Served {
+                to_client: Vec::new(),
+                to_agent: vec![message],
+            },
+            Err(error) => Served::invalid_line(&error),
+        }
+    }
+
+    fn agent_message(&mut self, message: Message) -> Served {
+        Served {
+            to_client: vec![message.line()],
+            to_agent: Vec::new(),
+        }
+    }
+
+    /// The line itself, so that the client can count and show it. A line that would be a message of ACP has a prefix.
+    fn unknown_agent_line(&self, line: &[u8]) -> Option<Bytes> {
+        // A client may read deeper messages than the translation.
+        let is_message = matches!(
+            jsonrpc::parse(line, MAX_DEPTH),
+            Ok(_) | Err(EnvelopeError::Depth { .. })
+        );
+        let prefix: &[u8] = if is_message { b"not translated: " } else { b"" };
+        Some([prefix, line, b"\n"].concat().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_line_of_the_agent_is_no_message_for_the_client() {
+        let shown = |line: &str| AcpClient.unknown_agent_line(line.as_bytes()).unwrap();
+        assert_eq!(shown("Log in first"), "Log in first\n");
+        assert_eq!(shown(r#"{"type":"x"}"#), "{\"type\":\"x\"}\n");
+        let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        assert_eq!(shown(answer), format!("not translated: {answer}\n"));
+        let deep = answer.replace("{}", &format!("{}{}", "[".repeat(200), "]".repeat(200)));
+        assert_eq!(shown(&deep), format!("not translated: {deep}\n"));
+    }
+}
+
+/// The reason why an object in a line is not translated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum LineError {
+    #[error("the line is not a JSON object")]
+    NotAnObject,
+    #[error("the line is nested deeper than {max}")]
+    Depth { max: usize },
+    #[error("`{object}` has no valid member `{member}`")]
+    Member {
+        object: &'static str,
+        member: &'static str,
+    },
+    #[error("the line answers an unknown request")]
+    UnknownRequest,
+    #[error("{0}")]
+    Envelope(String),
+}

@@ -1,0 +1,407 @@
+//! A conversation in the store: the hashes of its messages, reads and changes, and the removal of old records.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::OwnedMutexGuard;
+
+use crate::session::SessionRegistry;
+use base::shutdown::lock_or_abort;
+use base::types::{AgentName, Principal, PromptId, SessionId, Tenant};
+use log::eventlog::{
+    Closed, EventLog, ReadError, RecordPages, Records, from_json, tenant_prefix, to_json,
+};
+use log::store::Table;
+
+/// The turns that a record keeps. The oldest are forgotten first, and then count as left out by the client.
+pub(super) const MAX_TURNS: usize = 500;
+
+/// The key of a conversation: the principal, the agent, the protocol, and the client's id.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ConversationKey {
+    tenant: Tenant,
+    hash: [u8; 32],
+}
+
+impl ConversationKey {
+    pub fn new(by: &Principal, agent: &AgentName, protocol: &str, id: &str) -> Self {
+        let mut hash = Sha256::new();
+        for part in [&*by.id, agent.as_str(), protocol, id] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        Self {
+            tenant: by.tenant.clone(),
+            hash: hash.finalize().into(),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        [&tenant_prefix(&self.tenant)[..], &self.hash].concat()
+    }
+
+    /// An idempotency key for the turn after the turn `before`, so that a repeated request finds a turn whose record was
+    /// lost.
+    pub fn turn_key(&self, session: SessionId, before: u32) -> String {
+        let mut hash = Sha256::new();
+        hash.update(self.hash);
+        hash.update(session.as_bytes());
+        hash.update(before.to_be_bytes());
+        URL_SAFE_NO_PAD.encode(hash.finalize())
+    }
+}
+
+/// A message that the client should show, because the session differs from what the client displays, or because the request
+/// had two meanings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub enum Notice {
+    /// The turn is the first one of a new session, which received the history as text.
+    Seeded,
+    /// The history was changed. The turn is the first one of a new session.
+    Branched,
+    /// The history was changed. The turn continues the same session, and the agent remembers both.
+    Appended,
+    /// The prompt contains several messages, because the client did not send each of them on its own.
+    Joined,
+    /// The request continues the same session, and may have been an edit: it has no earlier messages, or they fit two places.
+    Continued,
+    /// The turn repeats a message whose first turn has no answer.
+    Again,
+    /// The request is a repetition by its count and its text only. The response is the newest turn that fits.
+    Repeated,
+    /// An earlier message has a file that the agent does not support. The agent received its name.
+    Omitted,
+    /// The earlier messages were too long for the prompt. The agent did not receive the beginning.
+    Shortened,
+    /// The session of the conversation was deleted, and the request has no earlier messages.
+    Forgotten,
+    /// The system message had no effect. It counts with the first prompt of a session only.
+    Instructions,
+}
+
+impl Notice {
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Seeded => {
+                "This conversation began elsewhere. The agent received it as text in a new session."
+            }
+            Self::Branched => {
+                "The history was changed, so the agent continues in a new session. Files that it changed before stay changed."
+            }
+            Self::Appended => {
+                "The history was changed. The agent still remembers the earlier messages, and files that it changed stay changed."
+            }
+            Self::Joined => "The agent received several messages in one prompt.",
+            Self::Continued => {
+                "The message continues the conversation, although it may be an edit. The agent remembers all earlier messages."
+            }
+            Self::Again => "The message had no answer, so the agent received it again.",
+            Self::Repeated => {
+                "The request is a repetition. This is the newest answer to the same message."
+            }
+            Self::Omitted => {
+                "The agent does not support a file of an earlier message. It received the name of the file."
+            }
+            Self::Shortened => {
+                "The conversation is too long for one prompt. The agent did not receive its beginning."
+            }
+            Self::Forgotten => {
+                "The session of this conversation was deleted. The agent does not know the earlier messages."
+            }
+            Self::Instructions => {
+                "The system message had no effect. An agent receives it with the first message of a session only."
+            }
+        }
+    }
+}
+
+/// A turn that a message of the client became.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    pub message: Digest,
+    pub prompt: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<Notice>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<Digest>,
+    /// The id that clients get for the message if they ask for the history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_id: Option<Digest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Digest>,
+}
+
+impl Turn {
+    pub const fn new(message: UserMessage, prompt: u32) -> Self {
+        Self {
+            message: message.content,
+            prompt,
+            notices: Vec::new(),
+            id: message.id,
+            own_id: None,
+            run: None,
+        }
+    }
+
+    pub fn has_id(&self, id: Digest) -> bool {
+        self.id == Some(id) || self.own_id == Some(id)
+    }
+
+    pub const fn prompt_id(&self) -> PromptId {
+        PromptId::new(self.prompt)
+    }
+}
+
+/// The session of a conversation, and its turns that came from the client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conversation {
+    pub session: SessionId,
+    pub turns: Vec<Turn>,
+    /// The hash of the newest system message of the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<Digest>,
+    /// The last request had no messages before its last one, although the conversation has turns.
+    #[serde(default)]
+    pub sends_newest_only: bool,
+}
+
+impl Conversation {
+    pub const fn new(session: SessionId) -> Self {
+        Self {
+            session,
+            turns: Vec::new(),
+            system: None,
+            sends_newest_only: false,
+        }
+    }
+
+    pub fn extend(&mut self, turns: impl Iterator<Item = Turn>) {
+        self.turns.extend(turns);
+        let excess = self.turns.len().saturating_sub(MAX_TURNS);
+        self.turns.drain(..excess);
+    }
+}
+
+/// The hash of a message of the user, of an id, or of another text of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Digest([u8; 16]);
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&URL_SAFE_NO_PAD.encode(self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(de::Error::custom)?;
+        let bytes = bytes.try_into();
+        let bytes = bytes.map_err(|_| de::Error::custom("a digest has 16 bytes"))?;
+        Ok(Self(bytes))
+    }
+}
+
+impl Digest {
+    /// The hash of a text and of the content blocks that are not text. White space at both ends of the text is ignored.
+    pub fn of<'a>(text: &str, attachments: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(text.trim().as_bytes());
+        for content in attachments {
+            hash.update([0]);
+            hash.update((content.len() as u64).to_be_bytes());
+            hash.update(content);
+        }
+        Self(
+            hash.finalize()[..16]
+                .try_into()
+                .expect("a hash has 32 bytes"),
+        )
+    }
+
+    /// The hash of an id. An empty id names nothing.
+    pub fn of_id(id: Option<&str>) -> Option<Self> {
+        id.filter(|id| !id.is_empty()).map(|id| Self::of(id, []))
+    }
+
+    pub const fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserMessage {
+    pub content: Digest,
+    pub id: Option<Digest>,
+}
+
+/// The time between two removals of records whose session no longer exists.
+const SWEEP_INTERVAL: Duration = Duration::from_hours(6);
+/// The conversations with the same history under one key. Beyond them, the oldest is forgotten.
+pub const MAX_OF_HISTORY: usize = 8;
+
+#[derive(Debug, Clone)]
+pub struct Conversations {
+    log: EventLog,
+    locks: Arc<Mutex<HashMap<ConversationKey, Arc<tokio::sync::Mutex<()>>>>>,
+}
+
+/// The right to change the conversations of a key. No other request has it.
+#[derive(Debug)]
+pub struct Locked {
+    conversations: Conversations,
+    key: ConversationKey,
+    guard: Option<OwnedMutexGuard<()>>,
+}
+
+impl Conversations {
+    fn new(log: EventLog) -> Self {
+        Self {
+            log,
+            locks: Arc::default(),
+        }
+    }
+
+    pub async fn lock(&self, key: ConversationKey) -> Locked {
+        let lock = Arc::clone(
+            lock_or_abort(self.locks.lock())
+                .entry(key.clone())
+                .or_default(),
+        );
+        Locked {
+            conversations: self.clone(),
+            key,
+            guard: Some(lock.lock_owned().await),
+        }
+    }
+
+    /// The conversations under a key, the newest one last: one under an id, and several under a history that they have in common.
+    pub async fn get(&self, key: &ConversationKey) -> Result<Vec<Conversation>, ReadError> {
+        Ok(self
+            .log
+            .get(Table::Conversation, key.bytes())
+            .await?
+            .and_then(|value| from_json(&value))
+            .unwrap_or_default())
+    }
+
+    async fn sweep(&self, sessions: &SessionRegistry) -> Result<(), ReadError> {
+        let mut pages = RecordPages::of(&self.log, Table::Conversation);
+        while let Some(page) = pages.next_raw().await? {
+            let mut records = Records::default();
+            for (key, value) in &page {
+                let mut exists = false;
+                for conversation in from_json::<Vec<Conversation>>(value).unwrap_or_default() {
+                    exists |= sessions.exists(conversation.session).await?;
+                }
+                if !exists {
+                    records = records.delete(Table::Conversation, key.clone());
+                }
+            }
+            if !records.is_empty() && self.log.write(records).await.is_err() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PutError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
+impl Locked {
+    /// Stores a conversation under a key that only holders of this lock write, beside at most `max - 1` others. It replaces
+    /// the one of the same session.
+    pub async fn put(
+        &self,
+        key: &ConversationKey,
+        conversation: Conversation,
+        max: usize,
+    ) -> Result<(), PutError> {
+        let mut all = self.conversations.get(key).await?;
+        all.retain(|other| other.session != conversation.session);
+        all.push(conversation);
+        let excess = all.len().saturating_sub(max);
+        all.drain(..excess);
+        let records = Records::default().put(Table::Conversation, key.bytes(), to_json(&all));
+        Ok(self.conversations.log.write(records).await?)
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let mut locks = lock_or_abort(self.conversations.locks.lock());
+        self.guard = None;
+        // Only the table has the lock: nobody waits for it.
+        if locks
+            .get(&self.key)
+            .is_some_and(|lock| Arc::strong_count(lock) == 1)
+        {
+            locks.remove(&self.key);
+        }
+    }
+}
+
+pub fn start(sessions: &SessionRegistry) -> Conversations {
+    let context = sessions.context();
+    let conversations = Conversations::new(context.log.clone());
+    let (sweeper, sessions, shutdown) = (
+        conversations.clone(),
+        sessions.clone(),
+        context.shutdown.clone(),
+    );
+    context.shutdown.spawn(async move {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(SWEEP_INTERVAL) => {}
+                () = shutdown.drain_started() => return,
+            }
+            if let Err(error) = sweeper.sweep(&sessions).await {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "could not remove old conversations"
+                );
+            }
+        }
+    });
+    conversations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_of_attachments_distinguishes_messages() {
+        let of = |text, attachments: &[&'static str]| Digest::of(text, attachments.iter().copied());
+        assert_eq!(of(" a\n", &[]), of("a", &[]));
+        let all = [
+            of("a", &[]),
+            of("a", &["x"]),
+            of("a", &["y"]),
+            of("a", &["x", "y"]),
+            of("a", &["y", "x"]),
+            of("a", &["xy"]),
+        ];
+        for (at, one) in all.iter().enumerate() {
+            assert!(!all[..at].contains(one), "{at}");
+            let stored = serde_json::to_string(one).expect("JSON");
+            assert_eq!(
+                serde_json::from_str::<Digest>(&stored).expect("a digest"),
+                *one
+            );
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Sessions. Each session has one actor task that owns its state.
+//!
+//! This module owns the content of a session's log, its turn and queue, the agent's open requests, and the
+//! session's process. It must not know HTTP. A prompt or an answer reaches the agent only after its event is
+//! durable.
+//!
+//! Reading order:
+//!
+//! 1. `registry`: creation, adoption, fork and removal of sessions. `entries`: load and replacement of their actors.
+//! 2. `handle` and `command`: the calls that other modules make. Each one runs a closure in the actor.
+//! 3. `query`: reads that need no actor.
+//! 4. `record` and `stored`: the stored form of a session. `metadata_index` and `folders` belong to it, and `baselines` with
+//!    `changes`: the files at the start of a session.
+//! 5. `journal`: appends to the log of a session, and saves its records with the events. Nothing else writes.
+//! 6. `turns` and `requests`: owners of their state, which append what they decide. `attachment` and `client_calls`: state
+//!    machines that the actor drives.
+//! 7. `process_link`: the process.
+//! 8. `actor`: waits, and passes each wakeup to its owner.
+//!
+//! `error` has the error of each operation. The actor does not import `registry`, `entries`, `handle` or `query`.
+
+mod actor;
+mod attachment;
+mod baselines;
+mod changes;
+mod client_calls;
+mod command;
+mod context;
+mod entries;
+mod error;
+#[cfg(test)]
+mod fixtures;
+mod folders;
+mod handle;
+mod idempotency;
+mod journal;
+mod metadata_index;
+mod process_link;
+mod query;
+mod record;
+mod registry;
+mod requests;
+mod stored;
+mod turns;
+mod upstream_delete;
+mod validation;
+
+pub use baselines::{Baselines, OpenBaseline};
+pub use command::{Answer, ClientCall, PromptRequest};
+pub use context::{Context, MayPrompt};
+pub use error::{
+    AgentSessionsError, AnswerError, AttachError, CallError, ClaimError, CreateError, DeleteError,
+    IdempotencyError, InputError, ListError, PartError, PatchError, PromptError, QueueError,
+    SessionError, ToProblem, WorkspaceError,
+};
+pub use folders::{RelocateError, relocate_folders};
+pub use handle::{AdmittedPrompt, SessionHandle};
+pub use idempotency::{Claim, IdempotencyKey, Responded};
+pub use metadata_index::{FILTER_KEY_BYTES, FILTER_VALUE_BYTES};
+pub use query::{ListOrder, ListQuery, MetadataFilter, PromptRange, SessionQuery};
+pub use record::IdempotencyRecord;
+pub use registry::{BulkAction, Created, SessionRegistry};
+pub use requests::serving::{Presence, ServedMethods, ServingClient};

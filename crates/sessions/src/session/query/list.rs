@@ -1,0 +1,289 @@
+//! The list of a tenant's sessions, by their last change or by their creation, and the filter by metadata.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Map, Value};
+
+use crate::session::context::Context;
+use crate::session::error::{InputError, ListError, SessionError};
+use crate::session::metadata_index::{prefix, text};
+use crate::session::record::{self, SessionRecord, SessionRecordView, session_key};
+use base::types::{AgentName, Principal, SessionId, Tenant};
+use events::api::{SessionList, SessionState};
+use log::eventlog::{RecordPages, tenant_prefix};
+use log::store::Table;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ListOrder {
+    /// The latest change first. A session that changes moves to the beginning.
+    #[default]
+    Updated,
+    /// The oldest session first. No session moves.
+    Created,
+}
+
+impl ListOrder {
+    fn table(self) -> Table {
+        match self {
+            Self::Updated => Table::SessionIndex,
+            Self::Created => Table::Session,
+        }
+    }
+
+    /// The beginning of each key of the tenant. The keys of `Session` are those of all tenants.
+    fn prefix(self, tenant: &Tenant) -> Vec<u8> {
+        match self {
+            Self::Updated => tenant_prefix(tenant),
+            Self::Created => Vec::new(),
+        }
+    }
+
+    fn key(self, record: &SessionRecord) -> Vec<u8> {
+        match self {
+            Self::Updated => record.index_key(),
+            // An id begins with the time of the creation.
+            Self::Created => session_key(record.session_id),
+        }
+    }
+
+    /// The position behind the last key that a page has scanned. A key of `Session` can be that of another tenant, so only its
+    /// time becomes a part of the cursor.
+    fn position(self, key: Vec<u8>, last: Option<&SessionRecord>) -> Vec<u8> {
+        if self == Self::Updated {
+            return key;
+        }
+        let mut time = vec![0; ID_BYTES];
+        for (target, byte) in time.iter_mut().zip(key).take(ID_TIME_BYTES) {
+            *target = byte;
+        }
+        last.map_or(time.clone(), |record| time.max(self.key(record)))
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct ListQuery {
+    pub agent: Option<AgentName>,
+    pub state: Option<SessionState>,
+    /// A substring of the title or the id, ignoring case.
+    pub q: Option<String>,
+    pub cwd: Option<String>,
+    pub metadata: MetadataFilter,
+    /// Whether the list contains the sessions of tasks.
+    pub tasks: bool,
+    pub order: ListOrder,
+    pub cursor: Option<String>,
+    pub limit: usize,
+}
+
+/// The length of a UUID v7, and of its time.
+const ID_BYTES: usize = 16;
+const ID_TIME_BYTES: usize = 6;
+
+pub(crate) async fn list(
+    context: &Context,
+    by: &Principal,
+    query: &ListQuery,
+) -> Result<SessionList, ListError> {
+    let last_event_id = context.log.position();
+    let after = query
+        .cursor
+        .as_deref()
+        .map(|cursor| decode_cursor(cursor, query.order, &by.tenant))
+        .transpose()?;
+    let found = match candidates(context, &by.tenant, &query.metadata).await? {
+        Some(candidates) => list_candidates(context, query, &candidates, after).await?,
+        None => scan(context, query, &by.tenant, after).await?,
+    };
+    let epoch = context.log.epoch();
+    let summary = |record: &SessionRecord| record.summary(epoch.of_session(record.session_id));
+    let sessions = found.records.iter().map(summary).collect();
+    Ok(SessionList {
+        sessions,
+        next_cursor: found.next.map(|key| URL_SAFE_NO_PAD.encode(key)),
+        last_event_id,
+    })
+}
+
+struct ListPage {
+    records: Vec<SessionRecord>,
+    next: Option<Vec<u8>>,
+}
+
+async fn list_candidates(
+    context: &Context,
+    query: &ListQuery,
+    candidates: &BTreeSet<SessionId>,
+    after: Option<Vec<u8>>,
+) -> Result<ListPage, SessionError> {
+    let keys = candidates.iter().map(|id| session_key(*id)).collect();
+    let stored = context.log.get_all(Table::Session, keys).await?;
+    let mut fitting = BTreeMap::new();
+    // A session that was deleted meanwhile has no record.
+    for value in stored.iter().flatten() {
+        if query.matches(&record::decode(value)?) {
+            let record: SessionRecord = record::decode(value)?;
+            fitting.insert(query.order.key(&record), record);
+        }
+    }
+    let mut page = fitting
+        .into_iter()
+        .filter(|(key, _)| after.as_ref().is_none_or(|after| key > after));
+    let (keys, records): (Vec<_>, Vec<_>) = page.by_ref().take(query.limit).unzip();
+    let next = page.next().and_then(|_| keys.last().cloned());
+    Ok(ListPage { records, next })
+}
+
+async fn scan(
+    context: &Context,
+    query: &ListQuery,
+    tenant: &Tenant,
+    after: Option<Vec<u8>>,
+) -> Result<ListPage, SessionError> {
+    let order = query.order;
+    // One record more than requested shows whether there is another page.
+    let size = if query.has_filter() {
+        usize::MAX
+    } else {
+        query.limit + 1
+    };
+    let found = RecordPages::below(&context.log, order.table(), order.prefix(tenant))
+        .after(after)
+        .sized(size)
+        .select(query.limit, |value| -> Result<_, SessionError> {
+            let view: SessionRecordView<'_> = record::decode(value)?;
+            let matches = view.tenant == tenant.as_str() && query.matches(&view);
+            Ok(matches.then(|| record::decode(value)).transpose()?)
+        })
+        .await?;
+    let next = found
+        .next
+        .map(|key| order.position(key, found.entries.last()));
+    Ok(ListPage {
+        records: found.entries,
+        next,
+    })
+}
+
+fn decode_cursor(cursor: &str, order: ListOrder, tenant: &Tenant) -> Result<Vec<u8>, InputError> {
+    let prefix = order.prefix(tenant);
+    let key = URL_SAFE_NO_PAD
+        .decode(cursor)
+        .ok()
+        .filter(|key| key.starts_with(&prefix))
+        .filter(|key| order == ListOrder::Updated || key.len() == ID_BYTES);
+    key.ok_or_else(|| InputError::invalid("cursor", "not a cursor of this list"))
+}
+
+impl ListQuery {
+    fn has_filter(&self) -> bool {
+        self.order == ListOrder::Created
+            || self.agent.is_some()
+            || self.state.is_some()
+            || self.q.is_some()
+            || self.cwd.is_some()
+            || !self.metadata.is_empty()
+    }
+
+    fn matches(&self, record: &SessionRecordView<'_>) -> bool {
+        let contains = |text: &str, part: &str| text.to_lowercase().contains(part);
+        !record.unfinished
+            && (self.tasks || record.task.is_none())
+            && self
+                .agent
+                .as_ref()
+                .is_none_or(|agent| *agent == record.agent)
+            && self.state.is_none_or(|state| state == record.state)
+            && self
+                .cwd
+                .as_ref()
+                .is_none_or(|cwd| record.cwd == cwd.as_str())
+            && (self.metadata.is_empty()
+                || serde_json::from_str(record.metadata.get())
+                    .is_ok_and(|metadata| matches(&self.metadata, &metadata)))
+            && self.q.as_ref().map(|q| q.to_lowercase()).is_none_or(|q| {
+                record
+                    .title
+                    .as_deref()
+                    .is_some_and(|title| contains(title, &q))
+                    || contains(&record.session_id.to_string(), &q)
+            })
+    }
+}
+
+/// The maximum number of entries that a list reads for one value. Above it, the list scans the sessions.
+const MAX_SELECTIVE_ENTRIES: usize = 1000;
+
+/// The members that a session's metadata must have. All of them must match.
+pub type MetadataFilter = Vec<(String, String)>;
+
+pub(super) fn matches(filter: &MetadataFilter, metadata: &Map<String, Value>) -> bool {
+    filter.iter().all(|(key, expected)| {
+        metadata
+            .get(key)
+            .and_then(text)
+            .is_some_and(|text| text == *expected)
+    })
+}
+
+/// The sessions that match the selective values of a filter. `None` if no value is selective.
+pub(super) async fn candidates(
+    context: &Context,
+    tenant: &Tenant,
+    filter: &MetadataFilter,
+) -> Result<Option<BTreeSet<SessionId>>, SessionError> {
+    let mut found: Option<BTreeSet<SessionId>> = None;
+    for (key, value) in filter {
+        let prefix = prefix(tenant, key, value);
+        let length = prefix.len();
+        let rows = context
+            .log
+            .scan(
+                Table::SessionMetadata,
+                prefix,
+                None,
+                MAX_SELECTIVE_ENTRIES + 1,
+            )
+            .await?;
+        if rows.len() > MAX_SELECTIVE_ENTRIES {
+            continue;
+        }
+        let id = |key: &[u8]| {
+            uuid::Uuid::from_slice(key.get(length..)?)
+                .ok()
+                .map(SessionId::from_uuid)
+        };
+        let ids = rows.iter().filter_map(|(key, _)| id(key));
+        found = Some(match found {
+            Some(former) => ids.filter(|id| former.contains(id)).collect(),
+            None => ids.collect(),
+        });
+        if found.as_ref().is_some_and(BTreeSet::is_empty) {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn filters_compare_scalars_by_their_text() {
+        let metadata =
+            json!({ "a": "1", "b": 1, "c": 1.0, "d": true, "e": null, "f": [1], "g": { "a": 1 } });
+        let Value::Object(metadata) = metadata else {
+            unreachable!()
+        };
+        let fits =
+            |key: &str, value: &str| matches(&vec![(key.to_owned(), value.to_owned())], &metadata);
+        assert!(fits("a", "1") && fits("b", "1") && fits("c", "1.0") && fits("d", "true"));
+        for key in ["e", "f", "g", "h"] {
+            assert!(!fits(key, "1") && !fits(key, "null"), "{key}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The requests of the agent: those that wait for an answer of a client, and those that the gateway serves itself.
+//!
+//! `open` has the requests that wait for an answer. `serving` knows the ACP clients that serve files and terminals
+//! themselves, `work` the requests that the gateway serves outside of the actor, and `answers` checks answers. A request and
+//! its end are appended here, and the response waits in the outbox until the agent may receive it.
+
+pub(super) mod answers;
+mod offer;
+mod open;
+pub(super) mod files;
+pub(super) mod serving;
+pub(super) mod work;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+pub(super) use self::offer::{Offer, Wait};
+pub(super) use self::open::{EndedBy, Requests, rejected};
+use self::work::NewTerminal;
+use super::journal::Journal;
+use super::record::TerminalRecord;
+use base::types::{Author, Limits, PromptId, TerminalId};
+use events::api::{PendingRequest, Resolution, Terminal, TerminalExit};
+use events::event::{
+    ActorKind, AuditActor, EncodedEvent, PermissionDecided, TerminalCreated, TerminalExited,
+    TerminalOutput,
+};
+use wire::acp::{self, Outcome, RequestKind, error_code, method};
+use wire::jsonrpc::IncomingId;
+use workspace::{OutputEvent, TerminalEvent};
+
+/// The ACP kinds of options and of tools. An agent can send any text, which must not reach the audit log.
+const OPTION_KINDS: [&str; 4] = ["allow_once", "allow_always", "reject_once", "reject_always"];
+const TOOL_KINDS: [&str; 10] = [
+    "read",
+    "edit",
+    "delete",
+    "move",
+    "search",
+    "execute",
+    "think",
+    "fetch",
+    "switch_mode",
+    "other",
+];
+
+/// The response if the client that must serve a request has disconnected.
+pub(super) fn disconnected() -> Outcome {
+    let detail = "the client that served this request has disconnected from the gateway";
+    rejected(error_code::INTERNAL, detail)
+}
+
+pub(super) fn terminal_of(params: &RawValue) -> Option<String> {
+    let acp::TerminalParams { terminal_id } = acp::parse(params).ok()?;
+    Some(terminal_id.into_owned())
+}
+
+impl Requests {
+    /// Whether the agent waits for a response, or runs a command.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.open.is_empty() || self.work.is_busy() || self.terminals.is_busy()
+    }
+
+    /// Records the end of a permission request. Other requests are not decisions about access.
+    fn audit_decision(
+        &self,
+        journal: &Journal,
+        request: &PendingRequest,
+        resolution: Resolution,
+        by: Option<&Author>,
+        outcome: &Outcome,
+    ) {
+        if RequestKind::from_method(&request.method) != RequestKind::Permission {
+            return;
+        }
+        let record = journal.record();
+        let actor = match (by, resolution) {
+            (Some(author), _) => author.into(),
+            (None, Resolution::Policy) => ActorKind::Policy.into(),
+            (None, Resolution::Expired) => ActorKind::Timeout.into(),
+            (None, Resolution::Withdrawn) => AuditActor::agent(&record.agent),
+            (None, Resolution::Answered | Resolution::Cancelled | Resolution::Disconnected) => {
+                ActorKind::Gateway.into()
+            }
+        };
+        let known = |kinds: &[&str], kind: &str| {
+            let kind = if kinds.contains(&kind) { kind } else { "other" };
+            kind.to_owned()
+        };
+        let view = acp::parse_permission(&request.params).ok();
+        let selected = outcome.as_deref().ok().and_then(acp::selected_option);
+        let option = view.as_ref().zip(selected.as_deref());
+        let option = option.and_then(|(view, id)| view.option(id));
+        let tool_kind = view.as_ref().and_then(|view| view.tool_kind.as_deref());
+        let decided = PermissionDecided {
+            session_id: record.session_id,
+            prompt_id: request.prompt_id,
+            request_id: request.request_id,
+            agent: record.agent.clone(),
+            resolution,
+            option_kind: option.map(|option| known(&OPTION_KINDS, &option.kind)),
+            tool_kind: tool_kind.map(|kind| known(&TOOL_KINDS, kind)),
+        };
+        self.audit.append(actor, decided);
+    }
+
+    /// Notes the answer to a request that one client had to answer. Returns the outcome for the agent.
+    fn served_by_client(&mut self, request: &PendingRequest, outcome: Outcome) -> Outcome {
+        let Some(client) = self.serving.resolved(request.request_id) else {
+            return outcome;
+        };
+        match (request.method.as_str(), &outcome) {
+            (method::TERMINAL_CREATE, Ok(result)) => {
+                let id = terminal_of(result).unwrap_or_default();
+                if self.terminals.has(&id) || !self.serving.terminal_created(id, client) {
+                    let detail = "the client returned the id of another terminal";
+                    return rejected(error_code::INTERNAL, detail);
+                }
+            }
+            (method::TERMINAL_RELEASE, Ok(_)) => self.forget_terminal(&request.params),
+            _ => {}
+        }
+        outcome
+    }
+
+    pub(super) fn forget_terminal(&mut self, params: &RawValue) {
+        if let Some(id) = terminal_of(params) {
+            self.serving.terminal_released(&id);
+        }
+    }
+
+    /// Ends the requests whose only client has disconnected. Returns those for files if the policy serves them
+    /// (`files_served`): the agent still waits for their responses. A command may have been started already, so the requests
+    /// for terminals fail.
+    pub(super) fn end_disconnected(
+        &mut self,
+        journal: &mut Journal,
+        files_served: bool,
+        now: Instant,
+    ) -> Vec<(IncomingId, Arc<PendingRequest>)> {
+        let mut waiting = Vec::new();
+        while let Some(id) = self.serving.disconnected(now) {
+            let is_file = self.open.get(&id).is_some_and(|open| {
+                matches!(open.kind, RequestKind::ReadFile | RequestKind::WriteFile)
+            });
+            let resolution = Resolution::Disconnected;
+            if !(is_file && files_served) {
+                self.resolve(journal, id, resolution, None, disconnected());
+            } else if let Some(open) = self.open.remove(&id) {
+                let request = &open.request;
+                self.append_end(journal, request, resolution, None, &disconnected(), None);
+                waiting.push((open.incoming, open.request));
+            }
+            self.serving.resolved(id);
+        }
+        waiting
+    }
+
+    pub(super) fn check_terminal_limit(&self, max: usize) -> Result<(), Outcome> {
+        if self.terminals.count() + self.serving.terminal_count() < max {
+            return Ok(());
+        }
+        let detail = "too many terminals are open; release some first";
+        Err(rejected(error_code::INTERNAL, detail))
+    }
+
+    /// Opens a terminal for a started command. The returned future delivers its output and its exit as events.
+    pub(super) fn open_terminal(
+        &mut self,
+        journal: &mut Journal,
+        new: NewTerminal,
+        prompt: Option<PromptId>,
+        limits: &Limits,
+    ) -> (TerminalId, impl Future<Output = ()> + Send + use<>) {
+        let id = journal.next_terminal(|id| self.serving.has_terminal(&id.to_string()));
+        let record = TerminalRecord {
+            shown: Terminal {
+                terminal_id: id,
+                prompt_id: prompt,
+                command: new.asked.command,
+                args: new.asked.args,
+                cwd: new.cwd,
+                created_at: journal.now(),
+                exit_status: None,
+            },
+            first_seq: 0,
+            last_seq: None,
+        };
+        let (record, follower) = self.terminals.open(
+            (id, record),
+            new.started,
+            new.asked.output_byte_limit,
+            (limits, limits.max_terminal_log_bytes),
+        );
+        let event = EncodedEvent::from(&TerminalCreated {
+            terminal_id: id,
+            command: &record.shown.command,
+            args: &record.shown.args,
+            cwd: &record.shown.cwd,
+        });
+        journal.append_with(prompt, event, |seq, change| {
+            record.first_seq = seq;
+            change.open_terminal(record);
+        });
+        (id, follower)
+    }
+
+    /// Appends an event of a terminal. `sent`: the running turn. Returns whether the terminal has ended.
+    pub(super) fn terminal_event(
+        &mut self,
+        journal: &mut Journal,
+        sent: Option<PromptId>,
+        TerminalEvent { terminal, event }: TerminalEvent,
+    ) -> bool {
+        match event {
+            OutputEvent::Output { offset, text } => {
+                // Without a running command, the end of the terminal is in the log.
+                if let Some(record) = self.terminals.running(terminal) {
+                    let event = TerminalOutput {
+                        terminal_id: terminal,
+                        offset,
+                        data: &text,
+                    };
+                    journal.append(if_sent(record.shown.prompt_id, sent), &event);
+                }
+                false
+            }
+            OutputEvent::Exited(exit) => {
+                let exit = (exit.code, exit.signal);
+                let ended = self.terminals.ended(terminal, exit.clone());
+                let has_ended = ended.is_some();
+                if let Some(record) = ended {
+                    append_terminal_end(journal, sent, record, exit);
+                }
+                has_ended
+            }
+        }
+    }
+
+    /// Ends all terminals, because the session releases its process. Returns whether there was one.
+    pub(super) fn end_terminals(&mut self, journal: &mut Journal, sent: Option<PromptId>) -> bool {
+        let mut has_ended = false;
+        while let Some((record, signal)) = self.terminals.end_next() {
+            append_terminal_end(journal, sent, record, (None, Some(signal)));
+            has_ended = true;
+        }
+        has_ended
+    }
+
+    pub(super) fn kill_terminals_of(&mut self, prompt: PromptId) {
+        self.terminals
+            .kill_all(|record| record.shown.prompt_id == Some(prompt));
+    }
+}
+
+/// The turn if it still runs. No event belongs to a turn after its end.
+pub(super) fn if_sent(prompt: Option<PromptId>, sent: Option<PromptId>) -> Option<PromptId> {
+    if prompt == sent { sent } else { None }
+}
+
+/// Appends the only end of a terminal. Without an exit code and a signal, its exit status is unknown.
+pub(super) fn append_terminal_end(
+    journal: &mut Journal,
+    sent: Option<PromptId>,
+    mut record: TerminalRecord,
+    (exit_code, signal): (Option<i32>, Option<String>),
+) {
+    let event = EncodedEvent::from(&TerminalExited {
+        terminal_id: record.shown.terminal_id,
+        exit_code,
+        signal: signal.as_deref(),
+    });
+    record.shown.exit_status = Some(TerminalExit { exit_code, signal });
+    journal.append_with(
+        if_sent(record.shown.prompt_id, sent),
+        event,
+        |seq, change| {
+            record.last_seq = Some(seq);
+            change.close_terminal(&record);
+        },
+    );
+}

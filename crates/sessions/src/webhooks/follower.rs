@@ -1,0 +1,210 @@
+//! Reads the log of each tenant that has webhooks, and creates their deliveries.
+
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, sleep};
+
+use super::delivery::{self, Delivery, FollowerPosition, Webhook, event_body};
+use super::handle::{OpenError, WebhookOptions, Webhooks};
+use super::sender;
+
+use base::shutdown::Shutdown;
+use base::types::{Ids, Limits, SessionId, Tenant};
+use events::event::EventRef;
+use log::eventlog::{Closed, EventLog, GlobalScope, Item, ReadError, Reader, Records, Run, Start};
+
+const SAVE_INTERVAL: Duration = Duration::from_secs(30);
+const READ_RETRY: Duration = Duration::from_secs(5);
+const MAX_COMMIT_BYTES: usize = 4 << 20;
+
+#[derive(Debug, thiserror::Error)]
+enum FollowError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
+/// Runs until the drain, or until the tenant has no webhook.
+pub(super) async fn run(webhooks: Webhooks, tenant: Tenant) {
+    let shutdown = webhooks.0.shutdown.clone();
+    loop {
+        let ended = tokio::select! {
+            ended = follow(&webhooks, &tenant) => ended,
+            () = shutdown.drain_started() => return,
+        };
+        match ended {
+            Ok(()) | Err(FollowError::Closed(_)) => return,
+            Err(FollowError::Read(error)) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "could not read events for webhooks; trying again"
+                );
+            }
+        }
+        tokio::select! {
+            () = sleep(READ_RETRY) => {}
+            () = shutdown.drain_started() => return,
+        }
+    }
+}
+
+async fn follow(webhooks: &Webhooks, tenant: &Tenant) -> Result<(), FollowError> {
+    let mut changes = webhooks.0.version.subscribe();
+    let mut follower = Follower::open(webhooks, tenant).await?;
+    let mut save = tokio::time::interval(SAVE_INTERVAL);
+    save.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while webhooks.is_followed(tenant) {
+        tokio::select! {
+            // A new webhook is known before its first event is read: its creation was committed before it.
+            biased;
+            _ = changes.changed() => follower.selected = webhooks.list(tenant),
+            item = follower.reader.next() => follower.handle(item?).await?,
+            _ = save.tick() => follower.save().await?,
+        }
+    }
+    Ok(())
+}
+
+struct Follower<'a> {
+    webhooks: &'a Webhooks,
+    tenant: &'a Tenant,
+    reader: Reader,
+    selected: Vec<Webhook>,
+    saved_pos: u64,
+}
+
+impl<'a> Follower<'a> {
+    /// Continues at the stored position, but not before the oldest webhook.
+    async fn open(webhooks: &'a Webhooks, tenant: &'a Tenant) -> Result<Self, FollowError> {
+        let log = &webhooks.0.log;
+        let selected = webhooks.list(tenant);
+        let created = selected
+            .iter()
+            .map(|webhook| webhook.after_pos)
+            .min()
+            .unwrap_or_default();
+        // The event at a webhook's position can be committed and not yet published.
+        let created = created.min(log.position().pos);
+        let start = match delivery::get_position(log, tenant).await? {
+            Some(stored) if stored.epoch == log.epoch() => Start::After(stored.pos.max(created)),
+            // The log was restored from a copy: its later events are other ones.
+            Some(_) => Start::Tail,
+            None => Start::After(created),
+        };
+        let scope = GlobalScope {
+            tenant: tenant.clone(),
+            sessions: None,
+        };
+        let reader = log.global_reader(scope, start).await?;
+        Ok(Self {
+            webhooks,
+            tenant,
+            reader,
+            selected,
+            saved_pos: 0,
+        })
+    }
+
+    async fn handle(&mut self, item: Item) -> Result<(), FollowError> {
+        match item {
+            Item::Run(run) => self.deliver(&run).await?,
+            Item::Reset { reason, before, .. } => {
+                tracing::warn!(
+                    ?reason,
+                    position = before,
+                    "webhooks miss events that were deleted from the log"
+                );
+            }
+            Item::Ready { .. } | Item::End => {}
+        }
+        Ok(())
+    }
+
+    async fn deliver(&mut self, run: &Run) -> Result<(), FollowError> {
+        let (mut created, mut bytes) = (Vec::new(), 0);
+        for event in run.events() {
+            let pos = run.pos(event.seq());
+            for webhook in self
+                .selected
+                .iter()
+                .filter(|webhook| webhook.selects(event.kind(), pos))
+            {
+                let delivery = self.delivery(webhook, &event, run.session);
+                bytes += delivery.body.len();
+                created.push(delivery);
+            }
+            if bytes > MAX_COMMIT_BYTES {
+                self.store(std::mem::take(&mut created), pos).await?;
+                bytes = 0;
+            }
+        }
+        if !created.is_empty() {
+            self.store(created, self.reader.cursor()).await?;
+        }
+        Ok(())
+    }
+
+    fn delivery(&self, webhook: &Webhook, event: &EventRef<'_>, session: SessionId) -> Delivery {
+        let ids = &self.webhooks.0.ids;
+        let now = ids.now();
+        let message = (event.kind(), Some(session), event_body(event, session, now));
+        Delivery::new(ids.uuid(), (Some(webhook.id), &webhook.url), message, now)
+    }
+
+    async fn store(&mut self, deliveries: Vec<Delivery>, pos: u64) -> Result<(), FollowError> {
+        self.webhooks.room().await;
+        let records = self.position(pos);
+        Ok(self
+            .webhooks
+            .store_deliveries(self.tenant, &deliveries, records)
+            .await?)
+    }
+
+    fn position(&mut self, pos: u64) -> Records {
+        self.saved_pos = pos;
+        let position = FollowerPosition {
+            epoch: self.webhooks.0.log.epoch(),
+            pos,
+        };
+        delivery::put_position(self.tenant, &position)
+    }
+
+    async fn save(&mut self) -> Result<(), FollowError> {
+        if self.reader.cursor() != self.saved_pos {
+            let records = self.position(self.reader.cursor());
+            self.webhooks.0.log.write(records).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads all records. If webhooks are enabled, also starts the sender, and a follower for each tenant that has webhooks.
+pub async fn start(
+    options: WebhookOptions,
+    log: EventLog,
+    ids: Ids,
+    limits: &Limits,
+    shutdown: &Shutdown,
+) -> Result<Webhooks, OpenError> {
+    let webhooks = Webhooks::read(options, log, ids, limits, shutdown).await?;
+    if webhooks.0.outgoing.is_some() {
+        shutdown.spawn(sender::run(webhooks.clone()));
+        shutdown.spawn(start_followers(webhooks.clone(), shutdown.clone()));
+    }
+    Ok(webhooks)
+}
+
+async fn start_followers(webhooks: Webhooks, shutdown: Shutdown) {
+    let mut changes = webhooks.0.version.subscribe();
+    loop {
+        changes.mark_unchanged();
+        for tenant in webhooks.begin_followers() {
+            shutdown.spawn(run(webhooks.clone(), tenant));
+        }
+        tokio::select! {
+            () = shutdown.drain_started() => return,
+            _ = changes.changed() => {}
+        }
+    }
+}

@@ -1,0 +1,754 @@
+//! The parts of a request as extractors: scope, path, query, headers and JSON bodies.
+
+use std::convert::Infallible;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::response::{IntoResponse, Response};
+use http::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http_body::Body as _;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+
+use super::authorized::{Authorized, RequiredScope};
+use super::body::{BodyLimit, ReceivedBody, has_media_type, read_body};
+use super::error::ApiError;
+use super::json;
+use super::state::Gateway;
+
+use agents::agent::AgentSpec;
+use base::types::{AgentName, Limits, SessionId};
+use events::api::ProblemCode;
+use sessions::session::{IdempotencyKey, SessionHandle};
+use wire::acp::TraceContext;
+use workspace::{EntityTags, Precondition};
+
+/// A request of a principal that has the scope of `S`. `I` has the ids in the path; a malformed id is a 404,
+/// as an unknown id is. A route with query parameters has `Q = Params`.
+pub(crate) struct ApiRequest<S, I = (), Q = NoQuery> {
+    pub(crate) gateway: Gateway,
+    pub(crate) by: Authorized<S>,
+    pub(crate) ids: I,
+    pub(crate) trace: Option<TraceContext>,
+    pub(crate) params: Q,
+}
+
+impl<S, I, Q> FromRequestParts<Gateway> for ApiRequest<S, I, Q>
+where
+    S: RequiredScope,
+    I: DeserializeOwned + Send,
+    Q: FromRequestParts<Gateway, Rejection = ApiError>,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, gateway: &Gateway) -> Result<Self, ApiError> {
+        let by = Authorized::from_parts(parts)?;
+        let ids = Path::from_request_parts(parts, gateway).await;
+        let Path(ids) = ids.map_err(|_| ApiError::not_found())?;
+        let trace = trace_context(&parts.headers);
+        let params = Q::from_request_parts(parts, gateway).await?;
+        Ok(Self {
+            gateway: gateway.clone(),
+            by,
+            ids,
+            trace,
+            params,
+        })
+    }
+}
+
+/// `Prefer: wait=N` (RFC 7240): how long the client accepts to wait, in seconds. A malformed value counts as
+/// absent.
+#[derive(Clone, Copy, Default)]
+pub struct PreferWait(Option<u64>);
+
+impl PreferWait {
+    pub fn seconds(self, max: u64) -> Option<u64> {
+        self.0.map(|seconds| seconds.min(max))
+    }
+
+    pub fn duration(self, max: u64) -> Option<Duration> {
+        self.seconds(max).map(Duration::from_secs)
+    }
+}
+
+impl<G: Send + Sync> FromRequestParts<G> for PreferWait {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, Infallible> {
+        let preferences = parts
+            .headers
+            .get_all("prefer")
+            .iter()
+            .filter_map(|value| value.to_str().ok());
+        let wait = preferences
+            .flat_map(|value| value.split([',', ';']))
+            .filter_map(|preference| preference.split_once('='))
+            .find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))
+            .and_then(|(_, seconds)| seconds.trim().trim_matches('"').parse().ok());
+        Ok(Self(wait))
+    }
+}
+
+pub(crate) fn set_preference_applied(response: &mut Response, wait: Option<Duration>) {
+    if let Some(wait) = wait {
+        let applied = HeaderValue::try_from(format!("wait={}", wait.as_secs()))
+            .expect("digits are plain ASCII");
+        response
+            .headers_mut()
+            .insert(HeaderName::from_static("preference-applied"), applied);
+    }
+}
+
+pub struct IdempotencyHeader {
+    key: Option<String>,
+    route: String,
+}
+
+impl IdempotencyHeader {
+    pub fn bind(self, body: &[u8]) -> Option<IdempotencyKey> {
+        let key = self.key?;
+        Some(IdempotencyKey {
+            key,
+            route: self.route,
+            body_hash: Sha256::digest(body).into(),
+        })
+    }
+}
+
+pub(crate) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+pub(crate) fn set_replayed(response: &mut Response, replayed: bool) {
+    if replayed {
+        response
+            .headers_mut()
+            .insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+    }
+}
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+impl<G: Send + Sync> FromRequestParts<G> for IdempotencyHeader {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
+        let key = match single_header(&parts.headers, &IDEMPOTENCY_KEY) {
+            Ok(None) => None,
+            Ok(Some(key)) if is_valid_key(key) => Some(key.to_owned()),
+            _ => {
+                let detail = "expected one header of 1 to 255 printable ASCII characters";
+                return Err(ApiError::invalid("Idempotency-Key", detail));
+            }
+        };
+        // A prompt and its `/stream` variant are the same request, so they share the key.
+        let path = parts.uri.path().trim_end_matches("/stream");
+        Ok(Self {
+            key,
+            route: format!("{} {path}", parts.method),
+        })
+    }
+}
+
+fn is_valid_key(key: &str) -> bool {
+    (1..=255).contains(&key.len()) && key.bytes().all(|b| (0x20..0x7f).contains(&b))
+}
+
+/// `If-Match` (RFC 9110) for a resource that exists: the accepted entity tags as the client wrote them.
+/// `None` accepts any tag: without the header, and for `*`. Weak tags are dropped, because they never match.
+pub struct IfMatch(pub Option<Vec<String>>);
+
+impl<G: Send + Sync> FromRequestParts<G> for IfMatch {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
+        let tags = entity_tags(&parts.headers, &IF_MATCH, "If-Match", parse_strong_tags)?;
+        Ok(Self(tags.and_then(|tags| match tags {
+            EntityTags::Any => None,
+            EntityTags::Listed(tags) => Some(tags),
+        })))
+    }
+}
+
+/// `If-Match` and `If-None-Match` for a resource that may not exist.
+pub struct Conditions(pub Precondition);
+
+impl<G: Send + Sync> FromRequestParts<G> for Conditions {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
+        let if_match = entity_tags(&parts.headers, &IF_MATCH, "If-Match", parse_strong_tags)?;
+        let IfNoneMatch(if_none_match) = IfNoneMatch::read(&parts.headers)?;
+        Ok(Self(Precondition {
+            if_match,
+            if_none_match,
+        }))
+    }
+}
+
+/// `If-None-Match` (RFC 9110): the entity tags that the client has cached. The comparison is weak: the tags
+/// of the gateway are strong, but a proxy that compresses a response weakens its tag.
+pub(crate) struct IfNoneMatch(Option<EntityTags>);
+
+impl IfNoneMatch {
+    fn read(headers: &HeaderMap) -> Result<Self, ApiError> {
+        entity_tags(headers, &IF_NONE_MATCH, "If-None-Match", |list| {
+            parse_tags(list, true)
+        })
+        .map(Self)
+    }
+
+    /// Returns 304 if the client has cached the representation with this tag. Otherwise returns the response,
+    /// with the tag.
+    pub(crate) fn respond(&self, etag: &str, answer: impl FnOnce() -> Response) -> Response {
+        let opaque = etag.trim_start_matches("W/");
+        let unchanged = self
+            .0
+            .as_ref()
+            .is_some_and(|tags| tags.matches(Some(opaque)));
+        let mut response = if unchanged {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else {
+            answer()
+        };
+        let etag = HeaderValue::try_from(etag).expect("cursors are plain ASCII");
+        response.headers_mut().insert(ETAG, etag);
+        response
+    }
+}
+
+impl<G: Send + Sync> FromRequestParts<G> for IfNoneMatch {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
+        Self::read(&parts.headers)
+    }
+}
+
+/// The tags of all headers with this name. The error contains the name as `shown`.
+fn entity_tags(
+    headers: &HeaderMap,
+    name: &HeaderName,
+    shown: &str,
+    parse: impl Fn(&str) -> Option<Vec<String>>,
+) -> Result<Option<EntityTags>, ApiError> {
+    let mut listed = None;
+    for value in headers.get_all(name) {
+        let value = value.to_str().ok().map(str::trim);
+        match value.and_then(&parse) {
+            Some(more) => listed.get_or_insert_with(Vec::new).extend(more),
+            None if value == Some("*") => return Ok(Some(EntityTags::Any)),
+            None => return Err(ApiError::invalid(shown, "expected ETags, or *")),
+        }
+    }
+    Ok(listed.map(EntityTags::Listed))
+}
+
+fn parse_strong_tags(list: &str) -> Option<Vec<String>> {
+    parse_tags(list, false)
+}
+
+/// Parses a list such as `"a", W/"b"`, with or without its weak tags. Returns `None` if the list is
+/// malformed. A tag may contain commas, and is returned without the `W/` prefix.
+fn parse_tags(mut list: &str, keep_weak: bool) -> Option<Vec<String>> {
+    let mut tags = Vec::new();
+    loop {
+        let strong = list.strip_prefix("W/").unwrap_or(list);
+        let end = strong.strip_prefix('"')?.find('"')? + 2;
+        if keep_weak || strong.len() == list.len() {
+            tags.push(strong[..end].to_owned());
+        }
+        let rest = strong[end..].trim_start();
+        if rest.is_empty() {
+            return Some(tags);
+        }
+        list = rest.strip_prefix(',')?.trim_start();
+    }
+}
+
+/// The `Last-Event-ID` header. The text may be an invalid cursor.
+#[derive(Debug)]
+pub enum LastEventId {
+    Absent,
+    Text(String),
+    /// The header is repeated, or it is not valid text.
+    Invalid,
+}
+
+impl<G: Send + Sync> FromRequestParts<G> for LastEventId {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, Infallible> {
+        const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+        Ok(match single_header(&parts.headers, &LAST_EVENT_ID) {
+            // An EventSource sends an empty id if it has not received one.
+            Ok(None | Some("")) => Self::Absent,
+            Ok(Some(id)) => Self::Text(id.to_owned()),
+            Err(MalformedHeader) => Self::Invalid,
+        })
+    }
+}
+
+/// The trace context of `traceparent` and `tracestate`. The W3C specification requires that servers
+/// ignore a malformed one.
+pub(crate) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
+    let text = |name| {
+        headers
+            .get(name)
+            .and_then(|value: &HeaderValue| value.to_str().ok())
+    };
+    TraceContext::parse(text("traceparent")?, text("tracestate"))
+}
+
+struct MalformedHeader;
+
+fn single_header<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a str>, MalformedHeader> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next().map(HeaderValue::to_str), values.next()) {
+        (None, _) => Ok(None),
+        (Some(Ok(text)), None) => Ok(Some(text)),
+        _ => Err(MalformedHeader),
+    }
+}
+
+pub struct Params(Vec<(String, String)>);
+
+impl Params {
+    pub fn all(&mut self, name: &str) -> Vec<String> {
+        self.0
+            .extract_if(.., |(key, _)| key == name)
+            .map(|(_, value)| value)
+            .collect()
+    }
+
+    /// The members of an object parameter, written as `name.key=value` or `name[key]=value`.
+    pub fn members(&mut self, name: &str) -> Vec<(String, String)> {
+        let key = |given: &str| {
+            let rest = given.strip_prefix(name)?;
+            let key = rest
+                .strip_prefix('.')
+                .or_else(|| rest.strip_prefix('[')?.strip_suffix(']'));
+            key.map(str::to_owned)
+        };
+        let found = self.0.extract_if(.., |(given, _)| key(given).is_some());
+        found
+            .filter_map(|(given, value)| Some((key(&given)?, value)))
+            .collect()
+    }
+
+    pub fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
+        let mut values = self.all(name);
+        if values.len() > 1 {
+            let detail = "this parameter must not be repeated";
+            return Err(ApiError::invalid(name, detail));
+        }
+        Ok(values.pop())
+    }
+
+    pub fn short(&mut self, name: &str, max: usize) -> Result<Option<String>, ApiError> {
+        let text = self.text(name)?;
+        if text.as_ref().is_some_and(|text| text.chars().count() > max) {
+            let detail = format!("expected at most {max} characters");
+            return Err(ApiError::invalid(name, detail));
+        }
+        Ok(text)
+    }
+
+    /// `expected` describes a valid value in the error message.
+    pub fn parsed<T: FromStr>(
+        &mut self,
+        name: &str,
+        expected: &str,
+    ) -> Result<Option<T>, ApiError> {
+        let text = self.text(name)?;
+        text.map(|text| {
+            text.parse()
+                .map_err(|_| ApiError::invalid(name, format!("expected {expected}")))
+        })
+        .transpose()
+    }
+
+    /// A value of an enum of the API. `expected` lists the values.
+    pub(crate) fn named<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        expected: &str,
+    ) -> Result<Option<T>, ApiError> {
+        let value = self.text(name)?.map(serde_json::Value::from);
+        let parsed = value.map(serde_json::from_value).transpose();
+        parsed.map_err(|_| ApiError::invalid(name, format!("expected {expected}")))
+    }
+
+    pub fn flag(&mut self, name: &str, default: bool) -> Result<bool, ApiError> {
+        Ok(self.parsed(name, "true or false")?.unwrap_or(default))
+    }
+
+    pub fn limit(&mut self, default: usize, max: usize) -> Result<usize, ApiError> {
+        let limit: Option<usize> = self.parsed("limit", "a number")?;
+        match limit {
+            None => Ok(default),
+            Some(limit) if (1..=max).contains(&limit) => Ok(limit),
+            Some(_) => Err(ApiError::invalid("limit", format!("expected 1 to {max}"))),
+        }
+    }
+
+    /// The position and the size of a page of a list that is complete in memory. `K` identifies an entry.
+    pub fn page<K: FromStr>(&mut self) -> Result<Page<K>, ApiError> {
+        Ok(Page {
+            after: self.parsed("cursor", "the nextCursor of a previous page")?,
+            limit: self.limit(Page::<K>::MAX, Page::<K>::MAX)?,
+        })
+    }
+
+    pub fn finish(&self) -> Result<(), ApiError> {
+        self.0.first().map_or(Ok(()), |(name, _)| {
+            Err(ApiError::invalid(name, "unknown parameter"))
+        })
+    }
+}
+
+/// A page of a list that is complete in memory. The entries have a unique key that never changes, so that a client that pages sees
+/// each entry once, also if entries are added or removed.
+pub struct Page<K> {
+    after: Option<K>,
+    limit: usize,
+}
+
+impl<K> Page<K> {
+    /// Without `limit`, a page has this number of entries. The lists that use it are shorter in practice.
+    const MAX: usize = 1000;
+
+    pub fn new(after: Option<K>, limit: usize) -> Self {
+        Self { after, limit }
+    }
+}
+
+impl<K: Ord + ToString> Page<K> {
+    pub fn select<T>(self, entries: Vec<T>, key: impl Fn(&T) -> K) -> (Vec<T>, Option<String>) {
+        let mut entries: Vec<T> = entries
+            .into_iter()
+            .filter(|entry| self.after.as_ref().is_none_or(|after| key(entry) > *after))
+            .collect();
+        entries.sort_by_key(&key);
+        let mut next_cursor = None;
+        if entries.len() > self.limit {
+            entries.truncate(self.limit);
+            next_cursor = entries.last().map(|entry| key(entry).to_string());
+        }
+        (entries, next_cursor)
+    }
+}
+
+impl<G: Send + Sync> FromRequestParts<G> for Params {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
+        let Query(mut pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
+            .map_err(|_| ApiError::invalid("", "the query string is malformed"))?;
+        // The policy has already checked the ticket. Clients that cannot send headers use it instead of a
+        // key.
+        pairs.retain(|(name, _)| name != "ticket");
+        Ok(Self(pairs))
+    }
+}
+
+/// Rejects every parameter, for routes that have none.
+pub(crate) struct NoQuery;
+
+impl<G: Send + Sync> FromRequestParts<G> for NoQuery {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &G) -> Result<Self, ApiError> {
+        Params::from_request_parts(parts, state)
+            .await?
+            .finish()
+            .map(|()| Self)
+    }
+}
+
+/// A parsed body of at most `max_body_bytes`. Its problems: 415 for another media type, 413 for a large body, 400 for
+/// malformed JSON, and 422 with a pointer for a wrong member.
+pub(crate) struct JsonBody<T> {
+    pub(crate) value: T,
+    /// The body as received, for its hash.
+    pub(crate) bytes: ReceivedBody,
+}
+
+impl<T: DeserializeOwned> JsonBody<T> {
+    async fn read(request: Request, limits: &Limits, max: BodyLimit) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        if !is_json(&parts.headers, &parts.method) {
+            let detail = "the body must be application/json";
+            return Err(ApiError::new(ProblemCode::UnsupportedMediaType, detail));
+        }
+        let bytes = read_body(&parts, body, max, limits.body_timeout).await?;
+        let value = json::parse(&bytes, limits.max_json_depth)?;
+        Ok(Self { value, bytes })
+    }
+}
+
+impl<T: DeserializeOwned> FromRequest<Gateway> for JsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, gateway: &Gateway) -> Result<Self, ApiError> {
+        let max = BodyLimit::of_key(gateway.limits.max_body_bytes, "server.max_body_bytes");
+        Self::read(request, &gateway.limits, max).await
+    }
+}
+
+/// A parsed body that may contain files: a prompt or an answer, of at most `max_prompt_bytes`.
+pub(crate) struct LargeJsonBody<T>(pub(crate) JsonBody<T>);
+
+impl<T: DeserializeOwned> FromRequest<Gateway> for LargeJsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, gateway: &Gateway) -> Result<Self, ApiError> {
+        let max = BodyLimit::of_key(gateway.limits.max_prompt_bytes, "server.max_prompt_bytes");
+        JsonBody::read(request, &gateway.limits, max)
+            .await
+            .map(Self)
+    }
+}
+
+/// A parsed body of at most `max_body_bytes`, or `None` for a request without a body and for `null`.
+pub(crate) struct OptionalJsonBody<T>(pub(crate) Option<T>);
+
+impl<T: DeserializeOwned> FromRequest<Gateway> for OptionalJsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, gateway: &Gateway) -> Result<Self, ApiError> {
+        if request.body().is_end_stream() {
+            return Ok(Self(None));
+        }
+        let body = JsonBody::from_request(request, gateway).await?;
+        Ok(Self(body.value))
+    }
+}
+
+fn is_json(headers: &HeaderMap, method: &Method) -> bool {
+    has_media_type(headers, &["application/json"])
+        || method == Method::PATCH && has_media_type(headers, &["application/merge-patch+json"])
+}
+
+pub(crate) trait SessionPath {
+    fn session(&self) -> SessionId;
+}
+
+impl SessionPath for SessionId {
+    fn session(&self) -> SessionId {
+        *self
+    }
+}
+
+impl<T> SessionPath for (SessionId, T) {
+    fn session(&self) -> SessionId {
+        self.0
+    }
+}
+
+impl<S, I: SessionPath, Q> ApiRequest<S, I, Q> {
+    /// The session of the path. An id of another tenant is unknown.
+    pub(crate) async fn open_session(&self) -> Result<SessionHandle, ApiError> {
+        Ok(self
+            .gateway
+            .sessions
+            .open(&self.by, self.ids.session())
+            .await?)
+    }
+}
+
+impl<S, Q> ApiRequest<S, AgentName, Q> {
+    pub(crate) fn agent(&self) -> Result<Arc<AgentSpec>, ApiError> {
+        self.gateway
+            .catalogue
+            .agent(&self.ids)
+            .ok_or_else(ApiError::not_found)
+    }
+}
+
+#[cfg(test)]
+mod headers_tests {
+    use http::Request;
+
+    use super::*;
+
+    fn parts(headers: &[(&str, &str)]) -> Parts {
+        let mut request = Request::post("/v1/sessions");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[tokio::test]
+    async fn prefer_wait_is_parsed_and_capped() {
+        for (prefer, wait) in [
+            ("wait=5", Some(5)),
+            ("respond-async, Wait = 7", Some(7)),
+            ("wait=\"9\"; x=1", Some(9)),
+            ("wait=9999", Some(300)),
+            ("wait=-1", None),
+            ("wait", None),
+            ("return=minimal", None),
+        ] {
+            let Ok(got) =
+                PreferWait::from_request_parts(&mut parts(&[("prefer", prefer)]), &()).await;
+            assert_eq!(got.seconds(300), wait, "{prefer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn if_match_keeps_only_strong_tags() {
+        for (headers, tags) in [
+            (vec![], Some(None)),
+            (vec!["*"], Some(None)),
+            (vec![r#""a""#], Some(Some(vec![r#""a""#]))),
+            (
+                vec![r#""a", W/"b" ,"c,d""#],
+                Some(Some(vec![r#""a""#, r#""c,d""#])),
+            ),
+            (
+                vec![r#""a""#, r#""b""#],
+                Some(Some(vec![r#""a""#, r#""b""#])),
+            ),
+            (vec![r#"W/"a""#], Some(Some(vec![]))),
+            (vec!["a"], None),
+            (vec![r#""a"#], None),
+            (vec![r#""a" "b""#], None),
+            (vec![""], None),
+        ] {
+            let headers: Vec<_> = headers
+                .into_iter()
+                .map(|value| ("if-match", value))
+                .collect();
+            let got = IfMatch::from_request_parts(&mut parts(&headers), &())
+                .await
+                .ok()
+                .map(|got| got.0);
+            let tags =
+                tags.map(|tags| tags.map(|tags| tags.into_iter().map(str::to_owned).collect()));
+            assert_eq!(got, tags, "{headers:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn idempotency_key_is_short_and_printable() {
+        let long = "x".repeat(256);
+        for (headers, holds) in [
+            (vec![], true),
+            (vec![("idempotency-key", "a b~1")], true),
+            (vec![("idempotency-key", &long[..255])], true),
+            (vec![("idempotency-key", &long[..])], false),
+            (vec![("idempotency-key", "")], false),
+            (
+                vec![("idempotency-key", "a"), ("idempotency-key", "b")],
+                false,
+            ),
+            (vec![("idempotency-key", "\u{e9}")], false),
+        ] {
+            let got = IdempotencyHeader::from_request_parts(&mut parts(&headers), &()).await;
+            assert_eq!(got.is_ok(), holds, "{headers:?}");
+        }
+        let header =
+            IdempotencyHeader::from_request_parts(&mut parts(&[("idempotency-key", "k")]), &())
+                .await;
+        let key = header.unwrap().bind(b"{}").unwrap();
+        assert_eq!(
+            (key.key.as_str(), key.route.as_str()),
+            ("k", "POST /v1/sessions")
+        );
+    }
+}
+
+#[cfg(test)]
+mod json_body_tests {
+    use super::*;
+    use events::api::{CreateSession, SetConfigOption};
+
+    fn parse<T: DeserializeOwned>(bytes: &[u8], max_depth: usize) -> Result<T, ApiError> {
+        json::parse(bytes, max_depth).map_err(Into::into)
+    }
+
+    fn problem<T: DeserializeOwned>(json: &str) -> (ProblemCode, Vec<String>) {
+        let Err(error) = parse::<T>(json.as_bytes(), 16) else {
+            panic!("{json} was accepted")
+        };
+        let problem = error.problem();
+        (
+            problem.code,
+            problem
+                .errors
+                .iter()
+                .map(|error| error.pointer.clone())
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn invalid_json_is_malformed() {
+        for json in [
+            "",
+            "{",
+            "{]",
+            "{\"agent\":\"a\"} x",
+            "{\"agent\":\"a\u{1}\"}",
+            "nul",
+        ] {
+            assert_eq!(
+                problem::<CreateSession>(json).0,
+                ProblemCode::Malformed,
+                "{json:?}"
+            );
+        }
+        assert!(parse::<CreateSession>(b"{\"agent\":\"\xff\"}", 16).is_err());
+    }
+
+    #[test]
+    fn wrong_members_are_invalid_with_a_pointer() {
+        for (json, pointer) in [
+            (r#"{"agent":1}"#, "/agent"),
+            (r#"{"agent":"A b"}"#, "/agent"),
+            (r#"{"agent":"a","cwd":{}}"#, "/cwd"),
+            (r#"{"agent":"a","mcpServers":["x",3]}"#, "/mcpServers/1"),
+            (r#"{"agent":"a","policy":{"files":"all"}}"#, "/policy/files"),
+            (r#"{"agent":"a","policy":{"x":1}}"#, "/policy/x"),
+            (r#"{"agent":"a","command":"sh"}"#, "/command"),
+            (r#"{"agent":"a","agent":"b"}"#, ""),
+            (r"{}", "/agent"),
+            (r"[]", ""),
+            (r"1", ""),
+        ] {
+            assert_eq!(
+                problem::<CreateSession>(json),
+                (ProblemCode::Invalid, vec![pointer.to_owned()]),
+                "{json}"
+            );
+        }
+    }
+
+    #[test]
+    fn depth_is_checked_before_parsing() {
+        let deep = format!(r#"{{"value":{}{}}}"#, "[".repeat(20), "]".repeat(20));
+        assert_eq!(problem::<SetConfigOption>(&deep).0, ProblemCode::Invalid);
+        let raw: SetConfigOption = parse(br#"{"value": [1e999, "\ud800"]}"#, 16).unwrap();
+        assert_eq!(raw.value.get(), r#"[1e999, "\ud800"]"#);
+    }
+
+    #[test]
+    fn errors_do_not_contain_a_text_in_place_of_an_object() {
+        let Err(error) = parse::<CreateSession>(br#""a secret""#, 16) else {
+            panic!("it was accepted")
+        };
+        let problem = format!("{:?}", error.problem());
+        assert!(
+            problem.contains("invalid type: string") && !problem.contains("secret"),
+            "{problem}"
+        );
+    }
+}

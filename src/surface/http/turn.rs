@@ -1,0 +1,82 @@
+//! The start of a turn, and the sign-in to an agent with one call, as every surface performs them.
+
+use serde_json::value::RawValue;
+
+use super::state::Gateway;
+
+use crate::stream::{Feed, Source, StreamGuard, TurnFilter};
+use agents::agent::{AgentFailure, AgentSpec};
+use agents::pool::ShortLease;
+use base::types::{Author, LimitExceeded, Principal};
+use log::audit::SignInRecord;
+use log::eventlog::Start;
+use sessions::session::{AdmittedPrompt, PromptError, PromptRequest, SessionHandle};
+use wire::acp::{TraceContext, auth, with_trace};
+
+pub(crate) struct NewTurn {
+    pub(crate) admitted: AdmittedPrompt,
+    /// Counts the response as a stream.
+    pub(crate) guard: Option<StreamGuard>,
+}
+
+impl NewTurn {
+    /// Checks the limits of the principal and starts the turn. The response of a `held` request is a stream or
+    /// waits for the turn.
+    pub(crate) async fn begin<E: From<LimitExceeded> + From<PromptError>>(
+        gateway: &Gateway,
+        by: &Principal,
+        session: &SessionHandle,
+        request: PromptRequest,
+        held: bool,
+    ) -> Result<Self, E> {
+        // Acquire the stream before the turn starts: if that failed later, the client would have neither the
+        // stream nor the id of the turn.
+        let guard = held.then(|| gateway.streams().acquire(by)).transpose()?;
+        // A repetition of a request with an idempotency key begins no turn, so the rate does not apply to it.
+        let (rates, principal) = (gateway.clone(), by.clone());
+        let count = move || rates.rates().check_prompt(&principal);
+        Ok(Self {
+            admitted: session.prompt(by, request, count).await?,
+            guard,
+        })
+    }
+}
+
+pub(crate) fn turn_feed(
+    gateway: &Gateway,
+    session: SessionHandle,
+    admitted: &AdmittedPrompt,
+) -> Feed {
+    let reader = session.log().reader(Start::After(admitted.first_seq - 1));
+    let turn = TurnFilter {
+        prompt: admitted.prompt.prompt_id,
+        last_seq: admitted.last_seq,
+    };
+    Feed {
+        turn: Some(turn),
+        ..gateway.feed(Source::session(reader, session))
+    }
+}
+
+/// Calls a sign-in method of the agent, which can wait for a person. `meta` was checked against the agent's entry.
+pub(crate) async fn call_sign_in(
+    gateway: &Gateway,
+    (by, author): (&Principal, &Author),
+    spec: &AgentSpec,
+    mut lease: ShortLease,
+    (method_id, meta): (String, Option<&RawValue>),
+    trace: Option<&TraceContext>,
+) -> Result<(), AgentFailure> {
+    let sign_in = auth::authenticate(&method_id, meta);
+    let record = SignInRecord::start(&gateway.audit, author, spec.name.clone(), Some(method_id));
+    let login = lease.version().login_method();
+    let params = with_trace(&sign_in, trace);
+    let called = lease
+        .call(login, &params, gateway.limits.sign_in_timeout)
+        .await;
+    record.end(called.is_ok());
+    called?;
+    lease.signed_in(sign_in);
+    tracing::info!(agent = %spec.name, by = %by.id, "signed in to an agent");
+    Ok(())
+}

@@ -1,0 +1,15 @@
+//! `crates/log/src/eventlog/`, compiled unchanged for shuttle. The stores have no model: they are those of the gateway.
+
+extern crate model_std as std;
+
+#[path = "../../../crates/log/src/eventlog/mod.rs"]
+pub mod eventlog;
+
+pub mod store {
+    pub use acp_gateway_log::store::*;
+}
+
+pub mod audit {
+    /// The audit log is not part of the models.
+    pub struct Audit;
+}
