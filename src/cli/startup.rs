@@ -179,8 +179,8 @@ fn isolation_text(mechanism: Mechanism, shortcoming: Option<&str>) -> String {
 
 const INIT_OUTPUTS: [&str; 2] = ["/proc/1/fd/1", "/proc/1/fd/2"];
 
-/// What keeps the output of this process. A key in a recorded output stays readable after the start. A terminal or the
-/// pipe of another program is not recorded.
+/// The program or file that records the output of this process. A key in a recorded output stays readable after the start.
+/// A terminal or the pipe of another program is not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub(super) enum Recorder {
     #[display("the journal")]
@@ -302,8 +302,8 @@ impl Init {
     }
 }
 
-/// The id of a process's session. `None` if the session began outside this PID namespace, where its id reads
-/// as 0: processes of several such sessions cannot be told apart. Container runtimes begin a session inside.
+/// The id of the session of a process. `None` if the session began outside of this PID namespace: the kernel shows the id 0
+/// for all such sessions. Container runtimes begin a session inside.
 fn session_of(process: &str) -> Option<u32> {
     parse_session(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }

@@ -60,7 +60,7 @@ pub(super) struct Reaper {
     pub(super) limits: Arc<Limits>,
 }
 
-/// What a child uses until its end. Dropping it removes the folder and the group, which blocks.
+/// The folder and the group that a child uses until its end. A drop removes both, which blocks.
 #[derive(Debug, Default)]
 pub(super) struct Resources {
     pub(super) _temporary: Option<TemporaryFolder>,

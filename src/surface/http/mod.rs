@@ -1,4 +1,4 @@
-//! What all surfaces share: the state, the admission and authorization of a request, its parts and its body, the error of
+//! The parts that all surfaces share: the state, the admission and authorization of a request, its parts and its body, the error of
 //! a request, and the start of a turn.
 //!
 //! Read in this order:

@@ -261,7 +261,11 @@ fn call(spec: &AgentSpec, methods: &[OfferedMethod]) -> Option<String> {
     let by_key = methods.iter().find(|method| takes_key(method));
     let by_call = methods.iter().find(|method| !method.terminal);
     let mut at_terminal = methods.iter().filter(|method| method.terminal);
-    let at_terminal = at_terminal.next().filter(|_| spec.settings.terminal_auth);
+    let at_terminal = if spec.settings.terminal_auth {
+        at_terminal.next()
+    } else {
+        None
+    };
     let id = by_key.or(by_call).or(at_terminal)?.id.as_str();
     let id = serde_json::Value::from(plain_line(id, ID_BYTES));
     let key = by_key.map_or("", |_| ", \"apiKey\": \"KEY\"");

@@ -324,7 +324,11 @@ impl ProcessKey {
     ) -> Self {
         let isolation = spec.settings.isolation;
         let has_one_session = spec.settings.dialect.has_one_session();
-        let cwd = folders.first().filter(|_| has_one_session).cloned();
+        let cwd = if has_one_session {
+            folders.first().cloned()
+        } else {
+            None
+        };
         let session = cwd.map(|cwd| SessionStart { cwd, restore });
         let folders = if isolation.restricts_folders() {
             folders

@@ -141,11 +141,10 @@ impl FromStr for UserRange {
         let (first, last) = text.split_once('-').ok_or(UserRangeError::Syntax)?;
         // `parse` accepts a sign.
         let id = |text: &str| {
-            let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-            text.parse()
-                .ok()
-                .filter(|_| digits)
-                .ok_or(UserRangeError::Syntax)
+            if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Err(UserRangeError::Syntax);
+            }
+            text.parse().map_err(|_| UserRangeError::Syntax)
         };
         let range = Self {
             first: id(first.trim())?,

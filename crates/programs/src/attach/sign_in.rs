@@ -292,7 +292,7 @@ fn rejection(status: StatusCode, body: &[u8]) -> SignInError {
     SignInError::Rejected(strip_controls(&detail).into_owned())
 }
 
-/// Restores the former mode at its drop, also after a panic.
+/// On drop, restores the mode that the terminal had before the sign-in, also after a panic.
 pub(super) struct RawTerminal {
     terminal: OwnedFd,
     former: Termios,

@@ -245,7 +245,7 @@ impl Sessions {
         self.0.insert(session.into(), followed);
     }
 
-    /// Remembers the setup of a request that has opened a session. Without room, the former setup stays.
+    /// Remembers the setup of a request that has opened a session. Without room, the earlier setup stays.
     pub(super) fn remember_setup(&mut self, session: &str, later: Setup) {
         let others = self.0.iter().filter(|(id, _)| ***id != *session);
         let others: usize = others.map(|(_, followed)| followed.setup.size()).sum();
@@ -292,7 +292,7 @@ impl Setup {
         }
     }
 
-    /// The setup after another request. As in the gateway, absent servers do not change the former ones.
+    /// The setup after another request. As in the gateway, a request without servers keeps the servers of the earlier request.
     pub(super) fn then(self, later: Self) -> Self {
         Self {
             cwd: later.cwd.or(self.cwd),

@@ -1,4 +1,4 @@
-//! What clients ask of a session.
+//! The commands of clients to a session.
 
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;

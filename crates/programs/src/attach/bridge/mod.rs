@@ -244,7 +244,7 @@ impl Bridge {
 impl Bridge {
     /// Restores all sessions, and sends the calls again that have no response.
     pub(super) fn restore(&mut self) {
-        // The responses of the former connection are lost. The numbers are the order of the calls.
+        // The responses of the ended connection are lost. The numbers are the order of the calls.
         let waiting = self.queue.waiting();
         let mut sent: Vec<_> = self.calls.iter().map(|(number, _)| number).collect();
         sent.retain(|number| !waiting.contains(number));

@@ -499,7 +499,7 @@ pub(super) enum AttachMethod {
     New,
     Resume,
     Load,
-    /// A new agent session without the conversation, because the former one cannot be restored.
+    /// A new agent session without the conversation, because the earlier agent session cannot be restored.
     Fresh,
 }
 
