@@ -46,7 +46,7 @@ pub(super) async fn logs(
     (log.clone(), audit.await.unwrap())
 }
 
-/// The journal of a new session, and the audit log.
+/// The journal of a new session, and the audit log. The writer of both stops when the audit log is dropped.
 pub(super) async fn journal() -> (Journal, Audit) {
     let ids = Ids::new(Arc::new(FixedClock));
     let (log, audit) = logs(&ids, &Arc::default(), &Shutdown::new()).await;

@@ -244,7 +244,7 @@ fn a_turn_that_no_drain_returned_has_no_mark() {
 #[tokio::test]
 async fn the_end_of_a_turn_is_appended_and_notifies_its_waiters() {
     let mut fixture = Fixture::unsent();
-    let (mut journal, _) = fixtures::journal().await;
+    let (mut journal, _audit) = fixtures::journal().await;
     assert!(!fixture.ends.has_changed().unwrap());
     let record = fixture.turns.take().unwrap();
     fixture
@@ -339,7 +339,7 @@ fn a_returned_prompt_is_not_one_of_the_queue() {
 
 #[tokio::test]
 async fn waiting_turn_counts_as_queued_until_it_starts_once() {
-    let (mut journal, _) = fixtures::journal().await;
+    let (mut journal, _audit) = fixtures::journal().await;
     let mut fixture = Fixture::new();
     fixture.turns.begin(queued(1), NOT_YET, fixture.base);
     assert!(fixture.turns.is_waiting());
